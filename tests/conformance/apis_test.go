@@ -1,5 +1,5 @@
-// Package conformance checks that the parts of the stack keep their promises to
-// users and to each other.
+// Package conformance checks that the parts of the stack fit together, and that they match their
+// documentation.
 package conformance
 
 import (
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 // resources are the plural names of all kinds.
 var resources = []string{"networknamespaces", "networkconfigurations", "ipallocations", "machines", "machineproviders", "networkpools", "kubernetesclusters", "etcdbackups"}
 
-// read decodes a manifest, puts it into a namespace, and finds where it goes.
+// read decodes a manifest, sets its namespace, and returns its resource.
 func read(t *testing.T, client dynamic.Interface, namespace, doc string) (dynamic.ResourceInterface, *unstructured.Unstructured) {
 	t.Helper()
 	obj := &unstructured.Unstructured{}
@@ -41,8 +41,7 @@ func read(t *testing.T, client dynamic.Interface, namespace, doc string) (dynami
 	return client.Resource(resource).Namespace(namespace), obj
 }
 
-// apply creates the objects of a YAML stream as a dry run with strict validation,
-// all in one namespace.
+// apply creates the objects of a YAML stream in one namespace, as a dry run with strict validation.
 func apply(t *testing.T, client dynamic.Interface, namespace, stream string) error {
 	t.Helper()
 	for _, doc := range strings.Split(stream, "\n---\n") {
@@ -81,7 +80,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := apply(t, client, namespace, string(doc)); err != nil {
-				t.Errorf("the API server refuses an example that users start from: %v", err)
+				t.Errorf("the API server rejects an example: %v", err)
 			}
 		})
 	}
@@ -96,12 +95,11 @@ func TestOlderVersionIsServed(t *testing.T) {
 	}
 	old := strings.Replace(string(doc), "vitistack.io/v1alpha2", "vitistack.io/v1alpha1", 1)
 	if err := apply(t, client, namespace, old); err != nil {
-		t.Errorf("v1alpha1 has the same fields: %v", err)
+		t.Errorf("v1alpha1 must have the same fields: %v", err)
 	}
 }
 
-// TestMistakesAreRefused holds each mistake against the words that tell its author
-// what to write instead.
+// TestMistakesAreRefused expects the remedy for each mistake in the API server's message.
 func TestMistakesAreRefused(t *testing.T) {
 	t.Parallel()
 	client, namespace := setUp(t)
@@ -224,7 +222,7 @@ func TestMistakesAreRefused(t *testing.T) {
 				t.Fatalf("the API server accepts\n%s", tc.doc)
 			}
 			if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
-				t.Fatalf("want a refusal, got %v", err)
+				t.Fatalf("want it rejected, got %v", err)
 			}
 			if !strings.Contains(err.Error(), tc.field) || !strings.Contains(err.Error(), tc.remedy) {
 				t.Errorf("the message must name %q and say %q, got:\n%v", tc.field, tc.remedy, err)
@@ -233,7 +231,7 @@ func TestMistakesAreRefused(t *testing.T) {
 	}
 }
 
-// TestChangesAreRefused is about what cannot be changed once it is there.
+// TestChangesAreRefused changes immutable fields.
 func TestChangesAreRefused(t *testing.T) {
 	t.Parallel()
 	client, namespace := setUp(t)
@@ -273,14 +271,14 @@ func TestChangesAreRefused(t *testing.T) {
 			changed.SetResourceVersion(made.GetResourceVersion())
 			_, err = target.Update(t.Context(), changed, metav1.UpdateOptions{})
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.remedy) {
-				t.Errorf("want a refusal that says %q, got %v", tc.remedy, err)
+				t.Errorf("want it rejected with %q, got %v", tc.remedy, err)
 			}
 		})
 	}
 }
 
-// TestChangesWithoutEffectAreRefused changes what no function would follow, and its neighbours.
-// A status is written after each, as functions do.
+// TestChangesWithoutEffectAreRefused makes changes without an effect, and similar changes with one. It
+// writes a status after each, as functions do.
 func TestChangesWithoutEffectAreRefused(t *testing.T) {
 	t.Parallel()
 	client, namespace := setUp(t)
@@ -293,31 +291,31 @@ func TestChangesWithoutEffectAreRefused(t *testing.T) {
 	swap := func(in string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(in) }
 	cases := map[string]struct{ reason, from, to, refusal string }{
 		"version":      {"the control plane has a version of its own", pinned, swap(pinned, "{version: '1.33', c", "{version: '1.34', c"), "change controlplane.version and the version of each pool that has one"},
-		"versionmore":  {"another change does not give it an effect", pinned, swap(pinned, "{version: '1.33', c", "{version: '1.34', c", "name: a, replicas: 1", "name: a, replicas: 2"), "topology.version has no effect"},
-		"poolfollows":  {"a pool without a version has that of the control plane", swap(pinned, "replicas: 1, version: '1.33'}]", "replicas: 1}]"), swap(pinned, "replicas: 1, version: '1.33'}]", "replicas: 1}]", "{version: '1.33', c", "{version: '1.34', c"), "topology.version has no effect"},
+		"versionmore":  {"another change in the same edit does not give it an effect", pinned, swap(pinned, "{version: '1.33', c", "{version: '1.34', c", "name: a, replicas: 1", "name: a, replicas: 2"), "topology.version has no effect"},
+		"poolfollows":  {"a pool without a version has the version of the control plane", swap(pinned, "replicas: 1, version: '1.33'}]", "replicas: 1}]"), swap(pinned, "replicas: 1, version: '1.33'}]", "replicas: 1}]", "{version: '1.33', c", "{version: '1.34', c"), "topology.version has no effect"},
 		"allversions":  {"all versions change together", pinned, swap(pinned, "1.33", "1.34"), ""},
 		"poolversion":  {"a pool changes too", pinned, swap(pinned, "{version: '1.33', c", "{version: '1.34', c", "replicas: 1, version: '1.33'}]", "replicas: 1, version: '1.34'}]"), ""},
-		"versiongone":  {"the control plane follows topology.version from now on", pinned, swap(pinned, "{version: '1.33', c", "{version: '1.34', c", "{replicas: 1, version: '1.33'}", "{replicas: 1}"), ""},
-		"cpversion":    {"the version of the control plane counts", pinned, swap(pinned, "{replicas: 1, version: '1.33'}", "{replicas: 1, version: '1.34'}"), ""},
-		"onlyversion":  {"nothing else has a version", unbound, swap(unbound, "1.33", "1.34"), ""},
+		"versiongone":  {"the control plane now follows topology.version", pinned, swap(pinned, "{version: '1.33', c", "{version: '1.34', c", "{replicas: 1, version: '1.33'}", "{replicas: 1}"), ""},
+		"cpversion":    {"the version of the control plane is changed", pinned, swap(pinned, "{replicas: 1, version: '1.33'}", "{replicas: 1, version: '1.34'}"), ""},
+		"onlyversion":  {"no other version is set", unbound, swap(unbound, "1.33", "1.34"), ""},
 		"replicas":     {"scaledWorkers counts", bound, swap(bound, "name: a, replicas: 1", "name: a, replicas: 2"), "run kubectl scale kubernetescluster/NAME --replicas N"},
-		"otherpool":    {"a pool without autoscaling has its own number", bound, swap(bound, "replicas: 9", "replicas: 8"), ""},
+		"otherpool":    {"a pool without autoscaling has a number of its own", bound, swap(bound, "replicas: 9", "replicas: 8"), ""},
 		"both":         {"scaledWorkers changes too", bound, swap(bound, "name: a, replicas: 1", "name: a, replicas: 2", "scaledWorkers: 3", "scaledWorkers: 4"), ""},
-		"unscaled":     {"without scaledWorkers the pools have their own numbers", bound, swap(bound, "name: a, replicas: 1", "name: a, replicas: 2", ", scaledWorkers: 3", ""), ""},
-		"takenoff":     {"autoscaling ends with the number that the pool gets", bound, swap(bound, "name: a, replicas: 1, autoscaling: {enabled: true,", "name: a, replicas: 2, autoscaling: {enabled: false,"), ""},
-		"newbounds":    {"the bounds count", bound, swap(bound, "maxReplicas: 3", "maxReplicas: 30"), ""},
-		"fillscale":    {"bootstrap-talos fills in the sum", swap(bound, ", scaledWorkers: 3", ""), bound, ""},
-		"scale":        {"within the bounds", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 5"), ""},
-		"scalemin":     {"within the bounds", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 1"), ""},
-		"above":        {"three and two are five", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 6"), "at most the sum of their maxReplicas"},
-		"below":        {"one pool keeps one", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 0"), "at least the sum of their minReplicas"},
-		"morebounds":   {"the pools grow in the same edit", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 6", "maxReplicas: 3", "maxReplicas: 4"), ""},
-		"noautoscaler": {"no pool would follow", unbound, swap(unbound, "replicas: 2}]}", "replicas: 2}], scaledWorkers: 3}"), "no pool has autoscaling.enabled"},
-		"switchedon":   {"a pool follows from now on", unbound, swap(unbound, "replicas: 2}]}", "replicas: 2, autoscaling: {enabled: true, maxReplicas: 3}}], scaledWorkers: 3}"), ""},
-		"keytype":      {"the cluster has the key already", unbound, unbound + ", talos: {serviceAccountKey: RSA}", "talos.serviceAccountKey (absent: ECDSA) cannot be changed"},
+		"unscaled":     {"without scaledWorkers each pool has a number of its own", bound, swap(bound, "name: a, replicas: 1", "name: a, replicas: 2", ", scaledWorkers: 3", ""), ""},
+		"takenoff":     {"autoscaling is switched off, and replicas has an effect again", bound, swap(bound, "name: a, replicas: 1, autoscaling: {enabled: true,", "name: a, replicas: 2, autoscaling: {enabled: false,"), ""},
+		"newbounds":    {"the bounds have an effect", bound, swap(bound, "maxReplicas: 3", "maxReplicas: 30"), ""},
+		"fillscale":    {"bootstrap-talos sets the sum", swap(bound, ", scaledWorkers: 3", ""), bound, ""},
+		"scale":        {"the number is within the bounds", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 5"), ""},
+		"scalemin":     {"the number is within the bounds", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 1"), ""},
+		"above":        {"the maximum is 3 plus 2", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 6"), "at most the sum of their maxReplicas"},
+		"below":        {"the minimum is one", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 0"), "at least the sum of their minReplicas"},
+		"morebounds":   {"the same edit raises the bounds", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 6", "maxReplicas: 3", "maxReplicas: 4"), ""},
+		"noautoscaler": {"no pool has autoscaling", unbound, swap(unbound, "replicas: 2}]}", "replicas: 2}], scaledWorkers: 3}"), "no pool has autoscaling.enabled"},
+		"switchedon":   {"the same edit enables autoscaling", unbound, swap(unbound, "replicas: 2}]}", "replicas: 2, autoscaling: {enabled: true, maxReplicas: 3}}], scaledWorkers: 3}"), ""},
+		"keytype":      {"the cluster has an ECDSA key", unbound, unbound + ", talos: {serviceAccountKey: RSA}", "talos.serviceAccountKey (absent: ECDSA) cannot be changed"},
 		"keygone":      {"the cluster has an RSA key", unbound + ", talos: {serviceAccountKey: RSA}", unbound, "talos.serviceAccountKey (absent: ECDSA) cannot be changed"},
 		"keydefault":   {"ECDSA is the default", unbound, unbound + ", talos: {serviceAccountKey: ECDSA}", ""},
-		"stored":       {"what an earlier version has stored stays as it is", outside, swap(outside, "replicas: 1}]", "replicas: 2}]"), ""},
+		"stored":       {"an invalid value that an earlier version has stored may stay", outside, swap(outside, "replicas: 1}]", "replicas: 2}]"), ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -333,7 +331,7 @@ func TestChangesWithoutEffectAreRefused(t *testing.T) {
 			made, err = target.Update(t.Context(), changed, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
 			if tc.refusal != "" {
 				if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.refusal) {
-					t.Errorf("%s: want a refusal that says %q, got %v", tc.reason, tc.refusal, err)
+					t.Errorf("%s: want it rejected with %q, got %v", tc.reason, tc.refusal, err)
 				}
 				return
 			}
@@ -357,9 +355,9 @@ func TestScaleIsRefused(t *testing.T) {
 		replicas     int
 		refusal      string
 	}{
-		"within": {"the pool may have three", "{name: a, replicas: 1, autoscaling: {enabled: true, minReplicas: 1, maxReplicas: 3}}", 3, ""},
-		"above":  {"the pool may not have four", "{name: a, replicas: 1, autoscaling: {enabled: true, minReplicas: 1, maxReplicas: 3}}", 4, "at most the sum of their maxReplicas"},
-		"none":   {"no pool is autoscaled", "{name: a, replicas: 1}", 3, "change the replicas of a pool, or set its autoscaling"},
+		"within": {"the pool may have three workers", "{name: a, replicas: 1, autoscaling: {enabled: true, minReplicas: 1, maxReplicas: 3}}", 3, ""},
+		"above":  {"the pool may not have four workers", "{name: a, replicas: 1, autoscaling: {enabled: true, minReplicas: 1, maxReplicas: 3}}", 4, "at most the sum of their maxReplicas"},
+		"none":   {"no pool has autoscaling", "{name: a, replicas: 1}", 3, "change the replicas of a pool, or set its autoscaling"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -373,14 +371,14 @@ func TestScaleIsRefused(t *testing.T) {
 				t.Errorf("%s: %v", tc.reason, err)
 			}
 			if tc.refusal != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.refusal)) {
-				t.Errorf("%s: want a refusal that says %q, got %v", tc.reason, tc.refusal, err)
+				t.Errorf("%s: want it rejected with %q, got %v", tc.reason, tc.refusal, err)
 			}
 		})
 	}
 }
 
-// TestNetworkChanges changes networks before they are Ready, when everything may be
-// changed, and after that, when machines may use what they have.
+// TestNetworkChanges changes networks before they are Ready, when every field may be changed, and
+// afterwards, when machines may use the segment.
 func TestNetworkChanges(t *testing.T) {
 	t.Parallel()
 	client, namespace := setUp(t)
@@ -391,29 +389,29 @@ func TestNetworkChanges(t *testing.T) {
 		nam    = "{networkProvisioning: {provider: nam}, ipAllocation: {type: static, static: {ipv4RangeStart: 10.0.0.10}}}"
 	)
 	cases := map[string]struct{ reason, from, to, refusal string }{
-		"Type":           {"those who have addresses would keep them, and others get the same", "{ipAllocation: {type: static}}", "{ipAllocation: {type: dhcp}}", "ipAllocation.type"},
-		"TypeAbsent":     {"absent means dhcp", "{ipAllocation: {type: dhcp}}", "{}", ""},
-		"TypeLeftOut":    {"absent means dhcp", "{ipAllocation: {type: static}}", "{}", "ipAllocation.type"},
-		"Provider":       {"the first one has the segment", manual, "{networkProvisioning: {provider: nam}, ipAllocation: {type: static}}", "the provider of a network"},
-		"ProviderAbsent": {"the first one has the segment", nam, "{ipAllocation: {type: static}}", "the provider of a network"},
-		"Prefix":         {"machines have addresses of it", manual, strings.ReplaceAll(strings.ReplaceAll(manual, "10.0.0.0", "10.0.1.0"), "10.0.0.1,", "10.0.1.1,"), "the prefixes of a network"},
-		"Grown":          {"machines have its length", manual, strings.ReplaceAll(manual, "10.0.0.0/24", "10.0.0.0/23"), "the prefixes of a network"},
-		"SecondFamily":   {"another network may have it", manual, strings.ReplaceAll(manual, "vlanId", "ipv6CIDR: '2001:db8::/64', vlanId"), "the prefixes of a network"},
-		"VLAN":           {"virtual machines stay where they are", manual, strings.ReplaceAll(manual, "vlanId: 7", "vlanId: 8"), "the VLAN of a network"},
-		"Untagged":       {"virtual machines stay where they are", manual, strings.ReplaceAll(manual, ", vlanId: 7", ""), "the VLAN of a network"},
+		"Type":           {"existing addresses would be kept, and allocated a second time by the other function", "{ipAllocation: {type: static}}", "{ipAllocation: {type: dhcp}}", "ipAllocation.type"},
+		"TypeAbsent":     {"dhcp is the default", "{ipAllocation: {type: dhcp}}", "{}", ""},
+		"TypeLeftOut":    {"dhcp is the default", "{ipAllocation: {type: static}}", "{}", "ipAllocation.type"},
+		"Provider":       {"the present provider has the segment", manual, "{networkProvisioning: {provider: nam}, ipAllocation: {type: static}}", "the provider of a network"},
+		"ProviderAbsent": {"the present provider has the segment", nam, "{ipAllocation: {type: static}}", "the provider of a network"},
+		"Prefix":         {"machines have addresses in the prefix", manual, strings.ReplaceAll(strings.ReplaceAll(manual, "10.0.0.0", "10.0.1.0"), "10.0.0.1,", "10.0.1.1,"), "the prefixes of a network"},
+		"Grown":          {"machines are configured with its length", manual, strings.ReplaceAll(manual, "10.0.0.0/24", "10.0.0.0/23"), "the prefixes of a network"},
+		"SecondFamily":   {"another network may have the prefix", manual, strings.ReplaceAll(manual, "vlanId", "ipv6CIDR: '2001:db8::/64', vlanId"), "the prefixes of a network"},
+		"VLAN":           {"virtual machines stay in their VLAN", manual, strings.ReplaceAll(manual, "vlanId: 7", "vlanId: 8"), "the VLAN of a network"},
+		"Untagged":       {"virtual machines stay in their VLAN", manual, strings.ReplaceAll(manual, ", vlanId: 7", ""), "the VLAN of a network"},
 		"Gateway":        {"a machine may have the new address", manual, strings.ReplaceAll(manual, "10.0.0.1,", "10.0.0.9,"), "the gateway of a network"},
-		"NoGateway":      {"the router still has the old address", manual, strings.ReplaceAll(manual, " ipv4Gateway: 10.0.0.1,", ""), "the gateway of a network"},
-		"DataCentre":     {"machines stay where they are", "{datacenterIdentifier: west, " + manual[1:], "{datacenterIdentifier: east, " + manual[1:], "the data centre of a network"},
-		"Inferred":       {"the provider is manual", pool, strings.ReplaceAll(pool, "vlanId: 7", "vlanId: 8"), "the segment of a network"},
-		"InferredPrefix": {"the provider is manual", pool, strings.ReplaceAll(pool, "10.0.0", "10.0.1"), "of a network that is Ready"},
-		"InferredNoMore": {"the provider would be nam", pool, "{ipAllocation: {type: static}}", "of a network that is Ready"},
-		"InferredNow":    {"the provider would be manual", "{ipAllocation: {type: static}}", pool, "makes the provider manual"},
+		"NoGateway":      {"the router keeps the old address", manual, strings.ReplaceAll(manual, " ipv4Gateway: 10.0.0.1,", ""), "the gateway of a network"},
+		"DataCentre":     {"machines stay in their data center", "{datacenterIdentifier: west, " + manual[1:], "{datacenterIdentifier: east, " + manual[1:], "the data centre of a network"},
+		"Inferred":       {"the inferred provider is manual", pool, strings.ReplaceAll(pool, "vlanId: 7", "vlanId: 8"), "the segment of a network"},
+		"InferredPrefix": {"the inferred provider is manual", pool, strings.ReplaceAll(pool, "10.0.0", "10.0.1"), "of a network that is Ready"},
+		"InferredNoMore": {"the inferred provider would be nam", pool, "{ipAllocation: {type: static}}", "of a network that is Ready"},
+		"InferredNow":    {"the inferred provider would be manual", "{ipAllocation: {type: static}}", pool, "makes the provider manual"},
 		"PoolGateway":    {"a machine may have the new address", nam, strings.ReplaceAll(nam, "ipv4RangeStart", "ipv4Gateway: 10.0.0.9, ipv4RangeStart"), "the gateway of a network"},
-		"SameGateway":    {"it is the one that the segment has", nam, strings.ReplaceAll(nam, "ipv4RangeStart", "ipv4Gateway: 10.0.0.1, ipv4RangeStart"), ""},
-		"Range":          {"addresses outside of it stay with their holders", nam, strings.ReplaceAll(nam, "10.0.0.10", "10.0.0.20"), ""},
-		"DNS":            {"it says nothing about addresses", nam, strings.ReplaceAll(nam, "ipv4RangeStart", "dns: [10.0.0.2], ipv4RangeStart"), ""},
-		"Supervisor":     {"it is a name", manual, "{supervisorIdentifier: team-b, " + manual[1:], ""},
-		"Untouched":      {"no VLAN is VLAN 0", "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24}}}", "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24, vlanId: 0}}}", ""},
+		"SameGateway":    {"the segment has this gateway", nam, strings.ReplaceAll(nam, "ipv4RangeStart", "ipv4Gateway: 10.0.0.1, ipv4RangeStart"), ""},
+		"Range":          {"existing addresses outside of the range are kept", nam, strings.ReplaceAll(nam, "10.0.0.10", "10.0.0.20"), ""},
+		"DNS":            {"DNS servers are independent of addresses", nam, strings.ReplaceAll(nam, "ipv4RangeStart", "dns: [10.0.0.2], ipv4RangeStart"), ""},
+		"Supervisor":     {"it is only a name", manual, "{supervisorIdentifier: team-b, " + manual[1:], ""},
+		"Untouched":      {"no VLAN is the same as VLAN 0", "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24}}}", "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24, vlanId: 0}}}", ""},
 	}
 	for name, tc := range cases {
 		for i, version := range []string{"v1alpha1", "v1alpha2"} {
@@ -443,7 +441,7 @@ func TestNetworkChanges(t *testing.T) {
 							t.Errorf("%s: want it to be accepted, got %v", tc.reason, err)
 						}
 					} else if !refused {
-						t.Errorf("%s: want a refusal that says %q, got %v", tc.reason, tc.refusal, err)
+						t.Errorf("%s: want it rejected with %q, got %v", tc.reason, tc.refusal, err)
 					}
 				})
 			}
@@ -451,8 +449,8 @@ func TestNetworkChanges(t *testing.T) {
 	}
 }
 
-// TestSegmentIsWrittenBack has a network whose status keeps another segment than its
-// spec describes. The spec can be corrected to what machines have, and to nothing else.
+// TestSegmentIsWrittenBack has a network whose status has a segment other than the one in its spec.
+// The spec may be corrected to the segment in the status, and to no other.
 func TestSegmentIsWrittenBack(t *testing.T) {
 	t.Parallel()
 	client, namespace := setUp(t)
@@ -479,12 +477,12 @@ func TestSegmentIsWrittenBack(t *testing.T) {
 		t.Errorf("a third segment is not what machines have: %v", err)
 	}
 	if err := update(spec(1, 7)); err != nil {
-		t.Errorf("want the spec to be corrected to what the network has allocated, got %v", err)
+		t.Errorf("the spec must be correctable to the allocated segment, got %v", err)
 	}
 }
 
-// TestConfigurationNamesItsNetwork has a NetworkConfiguration that names no network, and
-// has addresses of the one that was the only one. Later it may name that one alone.
+// TestConfigurationNamesItsNetwork has a NetworkConfiguration without networkNamespaceName and with
+// addresses in the only network of its namespace. Later it may name that network only.
 func TestConfigurationNamesItsNetwork(t *testing.T) {
 	t.Parallel()
 	client, namespace := setUp(t)
@@ -503,13 +501,13 @@ func TestConfigurationNamesItsNetwork(t *testing.T) {
 		changed.SetResourceVersion(made.GetResourceVersion())
 		_, err := target.Update(t.Context(), changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		if (err == nil) != (remedy == "") || (err != nil && !strings.Contains(err.Error(), remedy)) {
-			t.Errorf("network %s: got %v, want a refusal that says %q", name, err, remedy)
+			t.Errorf("network %s: got %v, want it rejected with %q", name, err, remedy)
 		}
 	}
 }
 
-// TestMachineChanges is about what of a Machine can be changed, as a mistake, until
-// there is a virtual machine, and not any more then.
+// TestMachineChanges changes fields of a Machine that may be corrected until it has a virtual machine,
+// and are immutable afterwards.
 func TestMachineChanges(t *testing.T) {
 	t.Parallel()
 	client, namespace := setUp(t)
@@ -538,13 +536,13 @@ func TestMachineChanges(t *testing.T) {
 			_, changed := read(t, client, namespace, strings.Replace(machine, "%s", name, 1)+tc.to)
 			changed.SetResourceVersion(made.GetResourceVersion())
 			if changed, err = target.Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
-				t.Fatalf("a mistake must be mended for as long as nothing is made: %v", err)
+				t.Fatalf("the field must be mutable before the machine has a virtual machine: %v", err)
 			}
 			made.SetResourceVersion(changed.GetResourceVersion())
 			if made, err = target.Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			// Not even where the machine lacks its network by now.
+			// The same applies while the machine's network is missing.
 			made.Object["status"] = map[string]any{"provider": "kubevirt", "vmName": name, "conditions": []any{map[string]any{
 				"type": "Ready", "status": "False", "reason": "NetworkConfigurationNotFound", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
 			}}}
@@ -555,7 +553,7 @@ func TestMachineChanges(t *testing.T) {
 			changed.Object["status"] = made.Object["status"]
 			_, err = target.Update(t.Context(), changed, metav1.UpdateOptions{})
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.remedy) {
-				t.Errorf("want a refusal that says %q, got %v", tc.remedy, err)
+				t.Errorf("want it rejected with %q, got %v", tc.remedy, err)
 			}
 		})
 	}

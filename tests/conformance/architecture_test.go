@@ -18,7 +18,7 @@ import (
 
 const module = "github.com/vitistack/stack/"
 
-// TestImports checks who may import whom.
+// TestImports checks which packages may import which.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"...").Output()
@@ -35,8 +35,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// forbidden returns why a package may not import another one, or nothing. Paths are relative
-// to the module, and packages of other modules are allowed.
+// forbidden returns why a package may not import another one, or an empty string. Paths are relative
+// to the module. Packages of other modules are allowed.
 func forbidden(importer, imported string) string {
 	from, to := top(importer), top(imported)
 	switch {
@@ -66,14 +66,14 @@ func isBackend(name string) bool {
 	return strings.HasPrefix(name, "functions/") && (parent == "provider" || parent == "hypervisor")
 }
 
-// isClient reports whether a package lets code read the world: a context, a clock, a log, or a client.
+// isClient reports whether a package gives access to the outside: a context, a clock, a log, or a
+// client.
 func isClient(imported string) bool {
 	return imported == "context" || imported == "log/slog" || imported == "net/http" || imported == "os" ||
 		strings.HasPrefix(imported, "k8s.io/client-go/") || strings.HasPrefix(imported, "google.golang.org/grpc") || strings.HasPrefix(imported, "functions/internal/kube")
 }
 
-// TestPlansAreComputed checks that packages called plan do not read the clock. TestImports checks that they import no
-// client, context or log.
+// TestPlansAreComputed checks that packages called plan do not read the clock. TestImports checks that they import no client, context or log.
 func TestPlansAreComputed(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../functions/*/plan/*.go")
@@ -96,8 +96,8 @@ func TestPlansAreComputed(t *testing.T) {
 	}
 }
 
-// top returns the part of this module that a package belongs to: its first folder, and for
-// functions also the second.
+// top returns the part of this module that a package belongs to: its first folder, and for functions
+// also the second.
 func top(path string) string {
 	parts := strings.SplitN(path, "/", 3)
 	switch parts[0] {
@@ -116,17 +116,17 @@ func TestForbidden(t *testing.T) {
 		want                       bool
 	}{
 		"Sibling":  {reason: "functions share code in functions/internal", importer: "functions/create-vm", imported: "functions/allocate-ip", want: true},
-		"Internal": {reason: "that is what functions/internal is for", importer: "functions/create-vm", imported: "functions/internal/kube"},
+		"Internal": {reason: "functions/internal is shared code", importer: "functions/create-vm", imported: "functions/internal/kube"},
 		"Upward":   {reason: "shared code depends on no function", importer: "functions/internal/kube", imported: "functions/create-vm/x", want: true},
 		"Test":     {reason: "production code does not depend on test code", importer: "gateway/internal/inventory", imported: "tests/sim/kea", want: true},
-		"Tester":   {reason: "tests use what they test", importer: "tests/e2e", imported: "gateway/internal/config"},
-		"Server":   {reason: "a route brings its handler", importer: "gateway/internal/httpserver", imported: "gateway/internal/inventory", want: true},
-		"API":      {reason: "clients import the types alone", importer: "apis/due", imported: "events", want: true},
-		"Own":      {reason: "both are types", importer: "apis/due", imported: "apis/v1alpha1"},
-		"Backends": {reason: "each is one package and one line", importer: "functions/create-vm/hypervisor/proxmox", imported: "functions/create-vm/hypervisor/kubevirt", want: true},
-		"Contract": {reason: "a backend implements it", importer: "functions/create-vm/hypervisor/proxmox", imported: "functions/create-vm/hypervisor"},
-		"Plan":     {reason: "a decision that waits cannot be tested as a table", importer: "functions/bootstrap-talos/plan", imported: "context", want: true},
-		"Pure":     {reason: "a plan is about these", importer: "functions/bootstrap-talos/plan", imported: "apis/v1alpha1"},
+		"Tester":   {reason: "tests import what they test", importer: "tests/e2e", imported: "gateway/internal/config"},
+		"Server":   {reason: "a route imports its handler", importer: "gateway/internal/httpserver", imported: "gateway/internal/inventory", want: true},
+		"API":      {reason: "clients import the types only", importer: "apis/due", imported: "events", want: true},
+		"Own":      {reason: "both packages have types", importer: "apis/due", imported: "apis/v1alpha1"},
+		"Backends": {reason: "backends are independent", importer: "functions/create-vm/hypervisor/proxmox", imported: "functions/create-vm/hypervisor/kubevirt", want: true},
+		"Contract": {reason: "a backend implements the contract", importer: "functions/create-vm/hypervisor/proxmox", imported: "functions/create-vm/hypervisor"},
+		"Plan":     {reason: "a plan has no context", importer: "functions/bootstrap-talos/plan", imported: "context", want: true},
+		"Pure":     {reason: "a plan uses such values", importer: "functions/bootstrap-talos/plan", imported: "apis/v1alpha1"},
 		"Library":  {reason: "other modules are chosen in go.mod", importer: "apis/due", imported: "k8s.io/apimachinery/pkg/apis/meta/v1"},
 	} {
 		if got := forbidden(tc.importer, tc.imported) != ""; got != tc.want {
@@ -135,7 +135,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestFieldsAreDescribed checks that kubectl explain says something about every field.
+// TestFieldsAreDescribed checks that every field has a description for kubectl explain.
 func TestFieldsAreDescribed(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../apis/crds/*.yaml")
@@ -159,7 +159,7 @@ func TestFieldsAreDescribed(t *testing.T) {
 	}
 }
 
-// undescribed returns the paths of the fields below a schema that have no description.
+// undescribed returns the paths of the fields in a schema without a description.
 func undescribed(path string, s *apiextensionsv1.JSONSchemaProps) (paths []string) {
 	for name, field := range s.Properties {
 		below := path + "." + name

@@ -14,7 +14,7 @@ import (
 
 var link = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 
-// TestLinksLead follows the links of every page to files of this repository.
+// TestLinksLead checks that the relative links of every page lead to files of this repository.
 func TestLinksLead(t *testing.T) {
 	t.Parallel()
 	followed := 0
@@ -35,7 +35,7 @@ func TestLinksLead(t *testing.T) {
 			}
 			followed++
 			if _, err := os.Stat(filepath.Join(filepath.Dir(path), found[1])); err != nil {
-				t.Errorf("%s links to %s, which is not there", path, found[1])
+				t.Errorf("%s links to %s, which does not exist", path, found[1])
 			}
 		}
 		return nil
@@ -48,7 +48,7 @@ func TestLinksLead(t *testing.T) {
 	}
 }
 
-// TestEventsAreDocumented looks up every type of event in the page that lists them.
+// TestEventsAreDocumented checks that events/README.md lists every event type.
 func TestEventsAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(engine.Root(), "events", "README.md"))
@@ -57,12 +57,13 @@ func TestEventsAreDocumented(t *testing.T) {
 	}
 	for _, eventType := range declaredTypes(t) {
 		if !strings.Contains(string(page), "`"+eventType+"`") {
-			t.Errorf("events/README.md does not tell of %s", eventType)
+			t.Errorf("events/README.md lacks %s", eventType)
 		}
 	}
 }
 
-// TestBackupHasEveryKind looks up every kind of the stack in the command that saves them.
+// TestBackupHasEveryKind checks that the backup command in docs/backup.md includes every kind of the
+// stack.
 func TestBackupHasEveryKind(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(engine.Root(), "docs", "backup.md"))
@@ -71,7 +72,7 @@ func TestBackupHasEveryKind(t *testing.T) {
 	}
 	saved := regexp.MustCompile(`kubectl get (\S+) -A -o yaml > objects.yaml`).FindSubmatch(page)
 	if saved == nil {
-		t.Fatal("backup.md does not save objects")
+		t.Fatal("backup.md has no backup command")
 	}
 	paths, err := filepath.Glob(filepath.Join(engine.Root(), "apis", "crds", "*.yaml"))
 	if err != nil || len(paths) == 0 {

@@ -14,8 +14,8 @@ import (
 
 var indexRow = regexp.MustCompile("(?m)^\\| [^|]+\\? \\| \\[([^]]+)\\]\\(([^)]+)\\) \\| `(\\w+)` \\|$")
 
-// TestArchitectureIndex checks that each file in the index of ARCHITECTURE.md declares the name
-// that the index gives.
+// TestArchitectureIndex checks that each file in the index of ARCHITECTURE.md declares the name beside
+// it.
 func TestArchitectureIndex(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(engine.Root(), "ARCHITECTURE.md"))
@@ -42,7 +42,7 @@ func TestArchitectureIndex(t *testing.T) {
 	}
 }
 
-// declares reports whether a file has a function, method, type, constant or variable of a name.
+// declares reports whether a file declares a function, method, type, constant or variable with a name.
 func declares(file *ast.File, name string) bool {
 	for _, d := range file.Decls {
 		switch d := d.(type) {

@@ -15,22 +15,21 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// usersAnnotations are those that people set, and what they come to.
+// usersAnnotations are the annotations that users set, and their effects.
 var usersAnnotations = map[string]string{
-	"vitistack.io/reconcile":       "has functions look again",
-	"vitistack.io/approval":        "of a namespace, which only its administrator may change",
-	"vitistack.io/remove":          "of the user's own machine",
-	"vitistack.io/force":           "gives up on the user's own object",
-	"vitistack.io/nodepool":        "tells people what a machine is for, and no function reads it",
-	"vitistack.io/os-installed":    "people take it off a machine whose disk was erased, as the condition says",
-	"vitistack.io/rotation":        "is on Secrets with the keys of a cluster, and whoever may write these administers the cluster",
-	"vitistack.io/rotation-phase":  "is on Secrets with the keys of a cluster, and whoever may write these administers the cluster",
+	"vitistack.io/reconcile":       "requests a reconcile",
+	"vitistack.io/approval":        "is on a namespace, which only its administrator may change",
+	"vitistack.io/remove":          "is on the user's own machine",
+	"vitistack.io/force":           "gives up the user's own object",
+	"vitistack.io/nodepool":        "describes a machine for users, and no function reads it",
+	"vitistack.io/os-installed":    "a user removes it from a machine whose disk was erased, as the condition says",
+	"vitistack.io/rotation":        "is on Secrets with the keys of a cluster, and a user who may write them administers the cluster",
+	"vitistack.io/rotation-phase":  "is on Secrets with the keys of a cluster, and a user who may write them administers the cluster",
 	"vitistack.io/resync-progress": "is on a Lease in the stack's own namespace, which tenants may not write",
-	"vitistack.io/restart":         "is on KubeVirt's objects, which the stack's rules do not concern",
+	"vitistack.io/restart":         "is on objects of KubeVirt, to which the policy does not apply",
 }
 
-// TestAnnotationsAreKept holds every annotation that functions read against the admission policy: either people set it, or
-// the policy keeps it from them.
+// TestAnnotationsAreKept checks every annotation that functions read against the admission policy: either users set it, or the policy protects it.
 func TestAnnotationsAreKept(t *testing.T) {
 	t.Parallel()
 	kept := ""
@@ -72,7 +71,7 @@ func TestAnnotationsAreKept(t *testing.T) {
 	}
 	for name := range usersAnnotations {
 		if !slices.Contains(found, name) {
-			t.Errorf("annotation %s is not declared any more: take it from the list", name)
+			t.Errorf("annotation %s is not declared any more: remove it from the list", name)
 		}
 	}
 }

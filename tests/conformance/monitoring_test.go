@@ -10,8 +10,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// TestDashboardAndAlertsAskForMetricsThatExist looks each metric up in the gateway, and in resync,
-// which pushes metrics to it.
+// TestDashboardAndAlertsAskForMetricsThatExist checks that the gateway, or resync, has each metric in
+// the dashboard and the alerts.
 func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	var source strings.Builder
@@ -34,25 +34,25 @@ func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 		}
 		asked := metric.FindAllString(string(text), -1)
 		if len(asked) == 0 {
-			t.Errorf("%s asks for no metric", name)
+			t.Errorf("%s queries no metric", name)
 		}
 		for _, m := range asked {
 			if !strings.Contains(source.String(), `"`+strings.TrimSuffix(m, "_bucket")+`"`) {
-				t.Errorf("%s asks for %s, which neither the gateway nor resync has", name, m)
+				t.Errorf("%s queries %s, which neither the gateway nor resync has", name, m)
 			}
 		}
 	}
 }
 
 var (
-	// made is a metric in the source, with labels or with all of its name.
+	// made matches a metric in the source, with labels or with its whole name.
 	made = regexp.MustCompile(`^(?:(?:%s_operator|%s)?_)?([a-z]+(?:_[a-z]+)+)\{|^((?:kea_operator|vitistack_(?:operator|pipeline|network|function|resync))(?:_[a-z]+)+)$`)
-	// toldMetrics are metrics in a page, by how their names end.
-	toldMetrics = regexp.MustCompile("`([a-z]+(?:_[a-z]+)*_(?:total|seconds|health))[`{]")
+	// documentedMetrics matches a metric in a page by its suffix.
+	documentedMetrics = regexp.MustCompile("`([a-z]+(?:_[a-z]+)*_(?:total|seconds|health))[`{]")
 )
 
-// TestMetricsAreDocumented holds the metrics of the gateway and of each function
-// against its page, and the page against the code.
+// TestMetricsAreDocumented compares the metrics of the gateway and of each function with their pages,
+// in both directions.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []string{"gateway", "functions/provision-network", "functions/kea-reserve", "functions/create-vm", "functions/resync"} {
@@ -64,16 +64,16 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 		for m := range metrics {
 			if !strings.Contains(page, "`"+m+"`") && !strings.Contains(page, "`"+m+"{") && !strings.HasPrefix(m, "vitistack_function_") {
-				t.Errorf("%s/README.md does not tell of %s", folder, m)
+				t.Errorf("%s/README.md lacks %s", folder, m)
 			}
 		}
-		told := toldMetrics.FindAllStringSubmatch(page, -1)
+		told := documentedMetrics.FindAllStringSubmatch(page, -1)
 		if len(told) == 0 {
-			t.Errorf("%s/README.md tells of no metrics", folder)
+			t.Errorf("%s/README.md has no metrics", folder)
 		}
 		for _, m := range told {
 			if !metrics[m[1]] {
-				t.Errorf("%s/README.md tells of %s, which does not occur", folder, m[1])
+				t.Errorf("%s/README.md has %s, which does not exist", folder, m[1])
 			}
 		}
 	}

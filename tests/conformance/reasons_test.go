@@ -9,16 +9,16 @@ import (
 	"github.com/vitistack/stack/apis/cause"
 )
 
-// toldReasons are those that a page has after the status of their condition.
-var toldReasons = regexp.MustCompile("(?:True|False) ((?:`[A-Za-z]+`(?:, | or | and )?)+)")
+// documentedReasons matches the reasons of a page after the status of their condition.
+var documentedReasons = regexp.MustCompile("(?:True|False) ((?:`[A-Za-z]+`(?:, | or | and )?)+)")
 
-// TestReasonsAreDocumented holds the reasons that each function can write against its
-// page, and the page against the code.
+// TestReasonsAreDocumented compares the reasons in the code of each function with its page, in both
+// directions.
 func TestReasonsAreDocumented(t *testing.T) {
 	t.Parallel()
-	network := "functions/internal/network"   // says why a network is not found
-	secrets := "functions/internal/reconcile" // says that rights on Secrets are missing
-	versions := "apis/versions"               // says which versions are not possible
+	network := "functions/internal/network"   // has the reasons for a network that is not found
+	secrets := "functions/internal/reconcile" // has the reason for missing rights on Secrets
+	versions := "apis/versions"               // has the reasons for versions that are not possible
 	for name, shared := range map[string][]string{
 		"provision-network": nil, "allocate-ip": {network}, "kea-reserve": {network}, "create-vm": {network, secrets}, "bootstrap-talos": {network, secrets, versions}, "etcd-backup": {secrets},
 	} {
@@ -30,13 +30,13 @@ func TestReasonsAreDocumented(t *testing.T) {
 		}
 		for reason := range reasons {
 			if !strings.Contains(page, "`"+reason+"`") {
-				t.Errorf("functions/%s/README.md does not tell of the reason %s", name, reason)
+				t.Errorf("functions/%s/README.md lacks the reason %s", name, reason)
 			}
 		}
-		for _, told := range toldReasons.FindAllStringSubmatch(page, -1) {
+		for _, told := range documentedReasons.FindAllStringSubmatch(page, -1) {
 			for _, reason := range regexp.MustCompile("[A-Z][A-Za-z]+").FindAllString(told[1], -1) {
 				if !p.texts[reason] {
-					t.Errorf("functions/%s/README.md tells of the reason %s, which does not occur", name, reason)
+					t.Errorf("functions/%s/README.md has the reason %s, which does not exist", name, reason)
 				}
 			}
 		}

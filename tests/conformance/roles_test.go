@@ -13,11 +13,10 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// unexercised are rights that no story of the end-to-end and chaos tests needs for
-// certain, since they take two that meet, or another server. The function's own tests
-// use them.
+// unexercised are rights that the end-to-end and chaos tests do not reliably use, because they require
+// a conflict, or another server. The function's own tests use them.
 var unexercised = map[string]string{
-	"broker-address brokers.eventing.knative.dev get": "no SinkBinding has written the Broker's address into a process",
+	"broker-address brokers.eventing.knative.dev get": "no SinkBinding has set the Broker's address in a process",
 	"create-vm leases.coordination.k8s.io get":        "two deliveries that claim one VMID",
 	"kea-reserve configmaps patch":                    "a reservation whose NetworkConfiguration does not exist",
 	"kea-reserve leases.coordination.k8s.io create":   "a Kea without the hook for reservations, whose whole configuration is written",
@@ -26,12 +25,12 @@ var unexercised = map[string]string{
 	"provision-network configmaps patch":              "a prefix in NetBox whose NetworkNamespace does not exist",
 	"resync configmaps patch":                         "a Lease whose holder is gone, in two full rounds",
 	"resync machines.vitistack.io get":                "a full round while a Machine on Proxmox VE holds a VMID",
-	"resync networknamespaces.vitistack.io patch":     "somebody asks for a look while provision-network hears of nothing",
+	"resync networknamespaces.vitistack.io patch":     "a requested reconcile whose event provision-network does not get",
 }
 
-// TestRolesAreWhatIsUsed compares what the Roles allow with what the functions have
-// asked the API server for in the end-to-end and chaos tests: nothing is missing, and
-// nothing is unused. VITI_AUDIT is the folder where these tests have noted it.
+// TestRolesAreWhatIsUsed compares the rights in the Roles with the requests of the functions in the
+// end-to-end and chaos tests: none is missing, and none is unused. VITI_AUDIT is the folder with the
+// recorded requests.
 func TestRolesAreWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("VITI_AUDIT")
@@ -50,7 +49,7 @@ func TestRolesAreWhatIsUsed(t *testing.T) {
 			used[u.String()] = true
 		}
 	}
-	// An API server that has just been started forbids what it allows a moment later.
+	// A newly started API server may reject permitted requests for a moment.
 	for _, right := range slices.Sorted(maps.Keys(refused)) {
 		if !used[right] {
 			t.Errorf("missing: %s was forbidden", right)
@@ -58,22 +57,22 @@ func TestRolesAreWhatIsUsed(t *testing.T) {
 	}
 	allowed := rights(t)
 	for _, right := range slices.Sorted(maps.Keys(allowed)) {
-		// Knative's controller asks whether the source may get and list, too, before it
-		// calls it ready; the adapter's watches begin with what is there.
+		// Knative's controller checks that the source may get and list before it is Ready. The
+		// adapter's watches begin with the existing objects.
 		forKnative := strings.HasPrefix(right, "event-source ") && !strings.HasSuffix(right, " watch")
 		if unexercised[right] == "" && !used[right] && !forKnative {
-			t.Errorf("unused: %s is allowed in knative/ and never asked for", right)
+			t.Errorf("unused: %s is allowed in knative/ and never used", right)
 		}
 	}
 	for _, right := range slices.Sorted(maps.Keys(unexercised)) {
 		if !allowed[right] {
-			t.Errorf("%s is not allowed any more: take it from the list", right)
+			t.Errorf("%s is not allowed any more: remove it from the list", right)
 		}
 	}
 }
 
-// rights are what the Roles of the functions, the gateway and the source of events
-// allow, in the form of engine.Usage.
+// rights returns the rights in the Roles of the functions, the gateway and the event source, in the
+// form of engine.Usage.
 func rights(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
@@ -83,7 +82,7 @@ func rights(t *testing.T) map[string]bool {
 			t.Fatal(err)
 		}
 		function := strings.TrimPrefix(role.Name, "vitistack-")
-		if (role.Kind != "ClusterRole" && role.Kind != "Role") || slices.Contains(peopleRoles, role.Name) {
+		if (role.Kind != "ClusterRole" && role.Kind != "Role") || slices.Contains(userRoles, role.Name) {
 			continue
 		}
 		for _, rule := range role.Rules {

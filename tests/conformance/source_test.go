@@ -13,19 +13,18 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// program is the source of a function and of what it is made with. Names are not
-// resolved: one name means one thing in all of it.
+// program is the source of a function and its packages. Names are not resolved: one name must mean one
+// thing in all of it.
 type program struct {
 	files []*ast.File
-	// texts are all literals, and constants those that have a name.
+	// texts has all literals, and constants the named ones.
 	texts     map[string]bool
 	constants map[string]string
-	// places are where in a struct, and among the parameters of a function, the reason is.
+	// places has the position of the reason in each struct and in the parameters of each function.
 	places map[string]int
 }
 
-// sources parses what is in folders of the repository, without its tests. The packages below
-// a function are part of it.
+// sources parses folders of the repository without tests, including the packages below a function.
 func sources(t *testing.T, folders ...string) program {
 	t.Helper()
 	p := program{texts: map[string]bool{}, constants: map[string]string{}, places: map[string]int{}}
@@ -60,7 +59,7 @@ func sources(t *testing.T, folders ...string) program {
 	return p
 }
 
-// declares notes what a node declares.
+// declares records the declarations of a node.
 func (p program) declares(node ast.Node) bool {
 	switch node := node.(type) {
 	case *ast.BasicLit:
@@ -85,7 +84,7 @@ func (p program) declares(node ast.Node) bool {
 	return true
 }
 
-// place is where in a list the reason is, or -1.
+// place returns the index of the reason in a list, or -1.
 func place(list *ast.FieldList) int {
 	var names []*ast.Ident
 	for _, field := range list.List {
@@ -96,7 +95,7 @@ func place(list *ast.FieldList) int {
 
 func isReason(e ast.Expr) bool { return strings.EqualFold(nameOf(e), "reason") }
 
-// nameOf is the last name in an expression such as kube.RecordEvent.
+// nameOf returns the last name in an expression such as kube.RecordEvent.
 func nameOf(e ast.Expr) string {
 	if s, ok := e.(*ast.SelectorExpr); ok {
 		e = s.Sel
@@ -107,8 +106,8 @@ func nameOf(e ast.Expr) string {
 	return ""
 }
 
-// reasons are the words that a program has where a reason has to be: in its place in
-// a struct or a call, by its name, assigned to it, or returned as the first of two.
+// reasons returns the words that occur where a reason is expected: at its place in a struct or a call,
+// under its name, assigned to it, or returned as the first of two values.
 func (p program) reasons() map[string]bool {
 	found := map[string]bool{}
 	for _, file := range p.files {
@@ -153,7 +152,7 @@ func nth(all []ast.Expr, places map[string]int, name string) []ast.Expr {
 
 var word = regexp.MustCompile(`^[A-Z][A-Za-z0-9]+$`)
 
-// words finds those in expressions, also by the names of constants.
+// words returns the words in expressions, and the values of constants.
 func (p program) words(in []ast.Expr, found map[string]bool) {
 	for _, e := range in {
 		ast.Inspect(e, func(node ast.Node) bool {

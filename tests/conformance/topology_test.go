@@ -17,7 +17,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// trigger is what of a Trigger decides whom an event reaches.
+// trigger has the fields of a Trigger that select events.
 type trigger struct {
 	Kind     string
 	Metadata struct{ Name string }
@@ -30,8 +30,8 @@ type filter struct {
 	Not           *filter
 }
 
-// types calls found for each type that the filter asks for, with its dialect. What it
-// excludes is not asked for.
+// types calls found for each type that the filter selects, with its dialect. Excluded types do not
+// count.
 func (f filter) types(found func(dialect, eventType string)) {
 	if t, ok := f.Exact["type"]; ok {
 		found("exact", t)
@@ -44,7 +44,7 @@ func (f filter) types(found func(dialect, eventType string)) {
 	}
 }
 
-// triggers reads those of the manifests.
+// triggers returns the Triggers in the manifests.
 func triggers(t *testing.T) []trigger {
 	t.Helper()
 	var all []trigger
@@ -60,7 +60,7 @@ func triggers(t *testing.T) []trigger {
 	return all
 }
 
-// manifests are the documents of knative/.
+// manifests returns the documents of knative/.
 func manifests(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(engine.Root(), "knative", "*.yaml"))
@@ -78,7 +78,7 @@ func manifests(t *testing.T) []string {
 	return all
 }
 
-// declaredTypes are the constants Type... of the package events.
+// declaredTypes returns the constants Type... of the package events.
 func declaredTypes(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(engine.Root(), "events", "types.go"), nil, 0)
@@ -102,9 +102,9 @@ func declaredTypes(t *testing.T) []string {
 	return all
 }
 
-// TestTriggersAskForTypesThatExist holds what the Triggers ask for against the
-// vocabulary, and the vocabulary against them: each type has somebody who takes it,
-// or a schema that says to whom outside of the stack it speaks.
+// TestTriggersAskForTypesThatExist compares the types in the Triggers with the declared event types,
+// in both directions: each type has a Trigger, or a schema that names its recipient outside of the
+// stack.
 func TestTriggersAskForTypesThatExist(t *testing.T) {
 	t.Parallel()
 	declared := declaredTypes(t)
@@ -123,19 +123,19 @@ func TestTriggersAskForTypesThatExist(t *testing.T) {
 					}
 				}
 				if matches == 0 {
-					t.Errorf("Trigger %s asks for %s %s, which no event is of", one.Metadata.Name, dialect, wanted)
+					t.Errorf("Trigger %s selects %s %s, which is no event type", one.Metadata.Name, dialect, wanted)
 				}
 			})
 		}
 	}
 	for _, eventType := range declared {
 		if !taken[eventType] && purpose(t, eventType) == "" {
-			t.Errorf("nobody takes events of type %s, and no schema says what they are for", eventType)
+			t.Errorf("no Trigger selects type %s, and no schema describes its purpose", eventType)
 		}
 	}
 }
 
-// purpose is what the schema of a type says that it is for.
+// purpose returns the purpose in the schema of a type.
 func purpose(t *testing.T, eventType string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(engine.Root(), "events", "schemas", eventType+".json"))

@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// TestPipesFail has every workflow that pipes name its shell: GitHub gives the one that
-// is named pipefail, and the one that is not a pipe whose first program fails unseen.
+// TestPipesFail checks that every workflow with a pipe sets its shell: GitHub sets pipefail only for
+// an explicit shell, and otherwise ignores a failure before the last program.
 func TestPipesFail(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob(filepath.Join(engine.Root(), ".github", "workflows", "*.yml"))
@@ -40,18 +40,18 @@ func TestPipesFail(t *testing.T) {
 				}
 				pipes++
 				if workflow.Defaults.Run.Shell != "bash" {
-					t.Errorf("%s, job %s: a failure is lost in a pipe: %s", filepath.Base(path), name, step.Run)
+					t.Errorf("%s, job %s: a pipe hides a failure: %s", filepath.Base(path), name, step.Run)
 				}
 			}
 		}
 	}
 	if pipes == 0 {
-		t.Error("no workflow pipes")
+		t.Error("no workflow has a pipe")
 	}
 }
 
-// TestActionsArePinned holds the actions of workflows to a commit, because whoever moves a tag
-// could publish in the project's name.
+// TestActionsArePinned checks that the actions of workflows have a commit, because a moved tag could
+// publish in the project's name.
 func TestActionsArePinned(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob(filepath.Join(engine.Root(), ".github", "workflows", "*.yml"))

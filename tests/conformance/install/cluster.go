@@ -17,14 +17,14 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// cluster is an API server with everything that the stack expects in one.
+// cluster is an API server with every kind that the stack expects.
 type cluster struct {
 	config  *rest.Config
 	dynamic dynamic.Interface
 	mapper  meta.RESTMapper
 }
 
-// servedTimeout is for an API server on a busy machine to serve new kinds.
+// servedTimeout bounds the time until an API server on a busy machine serves new kinds.
 const servedTimeout = time.Minute
 
 // newCluster applies definitions, and waits until they are served.
@@ -74,7 +74,7 @@ func (c *cluster) established(ctx context.Context, crd *unstructured.Unstructure
 	return false
 }
 
-// discover finds out which kinds are served.
+// discover reads which kinds are served.
 func (c *cluster) discover() error {
 	client, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *cluster) client(object *unstructured.Unstructured) (dynamic.ResourceInt
 	return c.dynamic.Resource(mapping.Resource), nil
 }
 
-// apply applies an object as kubectl does on the server, with strict validation.
+// apply applies an object as kubectl apply --server-side does, with strict validation.
 func (c *cluster) apply(ctx context.Context, object *unstructured.Unstructured, dry bool) error {
 	client, err := c.client(object)
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *cluster) apply(ctx context.Context, object *unstructured.Unstructured, 
 	return err
 }
 
-// get reads an object, and is nil where it does not exist.
+// get reads an object, or returns nil if it does not exist.
 func (c *cluster) get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)

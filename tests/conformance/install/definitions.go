@@ -1,5 +1,5 @@
-// Package install checks that the manifests and the chart install on a Kubernetes API
-// server with the definitions that Knative and KubeVirt are released with.
+// Package install checks that the manifests and the chart can be installed on a Kubernetes API server
+// with the released definitions of Knative and KubeVirt.
 package install
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// decode reads a stream of YAML documents. Empty ones are left out.
+// decode parses a stream of YAML documents, without the empty ones.
 func decode(text []byte) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for doc := range strings.SplitSeq("\n"+string(text), "\n---") {
@@ -39,8 +39,8 @@ func decode(text []byte) ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// files reads the objects of all files that match a pattern below the root of the
-// repository, in the order of their names.
+// files returns the objects in all files that match a pattern below the root of the repository, sorted
+// by file name.
 func files(pattern string) ([]*unstructured.Unstructured, error) {
 	paths, err := filepath.Glob(filepath.Join(engine.Root(), pattern))
 	if err != nil || len(paths) == 0 {
@@ -61,9 +61,8 @@ func files(pattern string) ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// definitions are the CustomResourceDefinitions of Knative, from the Go modules of the
-// release that the local engine has, and those of KubeVirt. No webhook runs here, so
-// none converts.
+// definitions returns the CustomResourceDefinitions of Knative, from the Go modules of the local
+// engine's release, and those of KubeVirt. They have no conversion, because no webhook runs here.
 func definitions(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	module, err := os.ReadFile(filepath.Join(engine.Root(), "knative", "local", "go.mod"))
 	if err != nil {
@@ -106,7 +105,7 @@ func definitions(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// download returns the folder of a module in Go's cache.
+// download returns the folder of a module in Go's module cache.
 func download(ctx context.Context, module string) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "mod", "download", "-json", module).Output()
 	var answer struct{ Dir, Error string }

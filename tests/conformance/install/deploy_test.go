@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// deploys installs by make deploy, and finds every program's image under the name that
-// make images pushes it as. What Knative has written meanwhile does not hinder it.
+// deploys installs with make deploy, and checks that every program has the image that make images
+// pushes. Changes by Knative in the meantime do not interfere.
 func deploys(t *testing.T, c *cluster, h *helm) {
 	deploy := func() {
 		t.Helper()
@@ -46,7 +46,7 @@ func deploys(t *testing.T, c *cluster, h *helm) {
 		kind := schema.FromAPIVersionAndKind(object.GetAPIVersion(), object.GetKind())
 		got := read(t, c, kind, object.GetName())
 		if got == nil || !regexp.MustCompile(`"image":"registry\.example\.com:5000/team/vitistack/`+want[1]+`:v1\.2\.3"`).MatchString(text(t, got.Object)) {
-			t.Errorf("%s %s does not run the image of %s that was pushed", object.GetKind(), object.GetName(), want[1])
+			t.Errorf("%s %s does not have the pushed image of %s", object.GetKind(), object.GetName(), want[1])
 		}
 	}
 	if programs < 8 {
@@ -57,8 +57,8 @@ func deploys(t *testing.T, c *cluster, h *helm) {
 	}
 }
 
-// bind writes the Broker's address into a function's containers, as the controller of
-// SinkBindings does.
+// bind writes the Broker's address into a function's containers, as the controller of SinkBindings
+// does.
 func bind(t *testing.T, c *cluster) {
 	t.Helper()
 	object := read(t, c, schema.GroupVersionKind{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}, "kea-reserve")

@@ -18,22 +18,21 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// pages are those of the chart with commands, in the order in which they can be
-// followed: the last one ends the installation.
+// pages are the pages with commands, in the order in which a reader can follow them. The last one
+// uninstalls.
 var pages = []string{"install", "observe", "debug", "scale", "brokers", "security", "backends", "backup", "gitops", "migrate", "upgrade"}
 
-// unfinished are commands that a page names without saying on what, and those that it
-// names for another release than the one that is there, with the reason.
+// unfinished are commands without complete arguments, and commands for another release than the
+// installed one, with the reason.
 var unfinished = map[string]string{
 	"helm install vitistack … --take-ownership --force-conflicts":    "it is installed already",
-	"kubectl scale deployment --replicas=0":                          "of other operators",
-	"kubectl apply --server-side --subresource=status":               "a file that was saved elsewhere",
-	"kubectl rollout restart deployment,daemonset,statefulset -n NS": "in the cluster whose authorities are rotated",
-	"kubectl create role … --resource=machines.vitistack.io":         "the verbs are the reader's",
+	"kubectl scale deployment --replicas=0":                          "for other operators",
+	"kubectl apply --server-side --subresource=status":               "the file was saved elsewhere",
+	"kubectl rollout restart deployment,daemonset,statefulset -n NS": "for the cluster whose authorities are rotated",
+	"kubectl create role … --resource=machines.vitistack.io":         "the reader selects the verbs",
 }
 
-// waiting are the beginnings of commands that wait for what runs in pods, and what
-// they say where no kubelet runs one.
+// waiting has the prefixes of commands that wait for pods, and their output if no kubelet runs a pod.
 var waiting = map[string]string{
 	"helm test vitistack":                                 "Pod in progress",
 	"kubectl wait --for=condition=Ready":                  "timed out waiting for the condition",
@@ -48,7 +47,7 @@ var (
 	inline = regexp.MustCompile("`((?:kubectl|helm) [^`]+)`")
 )
 
-// commandsOf are the commands of a page, in their order.
+// commandsOf returns the commands of a page, in their order.
 func commandsOf(t *testing.T, page string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(chart(), "..", "..", "docs", page+".md"))
@@ -78,8 +77,8 @@ func commandsOf(t *testing.T, page string) []string {
 	return commands
 }
 
-// followPages runs every command of the chart's pages where nothing is installed yet but
-// what the stack needs, and one object of each kind that the pages ask about is made.
+// followPages runs every command of the pages in a cluster that has only the prerequisites, with one
+// object of each kind in the pages.
 func followPages(t *testing.T, c *cluster, h *helm) {
 	desk := newDesk(t, h)
 	ran := 0
@@ -109,8 +108,8 @@ func followPages(t *testing.T, c *cluster, h *helm) {
 	}
 }
 
-// desk is where somebody sits who follows the pages: a folder with the repository's
-// files, kubectl and Helm.
+// desk is the environment of a reader who follows the pages: a folder with the repository's files,
+// kubectl and Helm.
 type desk struct{ folder, path, kubeconfig string }
 
 func newDesk(t *testing.T, h *helm) *desk {
@@ -138,8 +137,8 @@ func newDesk(t *testing.T, h *helm) *desk {
 	return d
 }
 
-// names replaces what a page leaves open: the chart of a registry by the one in the
-// repository, and the names of things.
+// names replaces the placeholders of a page: the chart in a registry by the one in the repository, and
+// the names of objects.
 var names = strings.NewReplacer(
 	"oci://ghcr.io/vitistack/helm/vitistack", chart(), "vitistack … --reset-then-reuse-values", "vitistack "+chart()+" --reset-then-reuse-values",
 	"helm upgrade …", "helm upgrade vitistack "+chart()+" --reuse-values", " NAME", " web-1", "=NAME", "=web-1", "-n NS", "-n default",
@@ -147,8 +146,8 @@ var names = strings.NewReplacer(
 	"deployment/gateway -f", "deployment/gateway --pod-running-timeout=1s", "helm test vitistack", "helm test vitistack --timeout 1s",
 )
 
-// run runs a command as it is written, in a shell, up to the first pipe: what comes
-// after that is not ours.
+// run runs a command of a page in a shell, up to the first pipe. What follows the pipe belongs to
+// other tools.
 func (d *desk) run(ctx context.Context, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -169,7 +168,7 @@ func (d *desk) run(ctx context.Context, command string) error {
 	return errors.New(err.Error() + "\n" + string(out))
 }
 
-// things are what the pages ask about: one Machine with all that belongs to it.
+// things are the objects in the pages: one Machine with everything that belongs to it.
 const things = `apiVersion: vitistack.io/v1alpha1
 kind: Machine
 metadata: {name: web-1, namespace: default, finalizers: [machine.vitistack.io/cleanup]}
@@ -223,7 +222,7 @@ func (d *desk) prepare(t *testing.T, c *cluster) {
 	}
 }
 
-// TestValuesOfPages looks up every value of the chart that a page names.
+// TestValuesOfPages checks that the chart has every value that a page names.
 func TestValuesOfPages(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(chart(), "values.schema.json"))
@@ -246,11 +245,11 @@ func TestValuesOfPages(t *testing.T) {
 		for _, match := range value.FindAllSubmatch(text, -1) {
 			path := strings.Split(strings.TrimSuffix(string(match[1]), ".*"), ".")
 			if properties[path[0]] == nil || slices.Contains([]string{"tls.crt", "tls.key"}, string(match[1])) {
-				continue // the keys are those of a Secret
+				continue // the keys belong to a Secret
 			}
 			looked++
 			if !has(root, path) {
-				t.Errorf("%s.md names the value %s, which the chart does not have", page, match[1])
+				t.Errorf("%s.md names the value %s, which the chart lacks", page, match[1])
 			}
 		}
 	}
@@ -259,7 +258,7 @@ func TestValuesOfPages(t *testing.T) {
 	}
 }
 
-// has reports whether a JSON schema has a value at a path. NAME stands for any one.
+// has reports whether a JSON schema has a value at a path. NAME stands for any property.
 func has(schema map[string]any, path []string) bool {
 	if len(path) == 0 {
 		return true

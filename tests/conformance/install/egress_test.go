@@ -13,14 +13,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// private are the networks that a backend may be in whose address the chart does not know.
+// private are the networks of backends whose address the chart does not know.
 const private = "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 fc00::/7"
 
-// brokers are values for each class of Broker.
+// brokers has the values of each class of Broker.
 var brokers = map[string]string{"MTChannelBasedBroker": "", "Kafka": "knative/variants/kafka", "RabbitMQBroker": "knative/variants/rabbitmq"}
 
-// TestEgressNamesItsPeers looks for a rule that lets a pod reach any host: one without peers or ports, or with a network
-// of public addresses that no value lists.
+// TestEgressNamesItsPeers checks that no rule lets a pod connect to any host: every rule has peers and ports, and no network of public addresses that no
+// value lists.
 func TestEgressNamesItsPeers(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
@@ -47,7 +47,7 @@ func TestEgressNamesItsPeers(t *testing.T) {
 	}
 }
 
-// emptied are arguments that list no address for any backend.
+// emptied has arguments that list no address of any backend.
 func emptied() []string {
 	var args []string
 	for _, value := range []string{"kea", "nam", "netbox", "proxmox", "kubevirt", "nodes", "clusters", "objectStores", "database", "redis", "webhooks", "operators", "proxy", "dns"} {
@@ -56,7 +56,7 @@ func emptied() []string {
 	return args
 }
 
-// anyHost says what makes a rule of egress one for any host.
+// anyHost returns why a rule of egress permits any host, or an empty string.
 func anyHost(rule networkingv1.NetworkPolicyEgressRule) string {
 	if len(rule.To) == 0 {
 		return "it names no peers, so any host is one"
@@ -82,7 +82,7 @@ func anyHost(rule networkingv1.NetworkPolicyEgressRule) string {
 	return ""
 }
 
-// TestEgressFollowsTheValues compares the rules of egress with what the values say of backends.
+// TestEgressFollowsTheValues compares the rules of egress with the values about backends.
 func TestEgressFollowsTheValues(t *testing.T) {
 	t.Parallel()
 	const names = "UDP/53 TCP/53 to 169.254.20.10/32 namespace:kube-system"
@@ -94,36 +94,36 @@ func TestEgressFollowsTheValues(t *testing.T) {
 		args                []string
 		want                []string
 	}{
-		"APIServerUnknown":  {"without a cluster to ask, the API is in a private network", "everybody", "", nil, []string{names, "TCP/443 TCP/6443 to " + private, broker, toGateway}},
+		"APIServerUnknown":  {"without a cluster, the API server is in a private network", "everybody", "", nil, []string{names, "TCP/443 TCP/6443 to " + private, broker, toGateway}},
 		"APIServer":         {"the value lists it", "everybody", "networkPolicy.apiServer.cidrs={192.0.2.0/29},networkPolicy.apiServer.ports={8443}", nil, []string{names, "TCP/8443 to 192.0.2.0/29", broker, toGateway}},
 		"Eventing":          {"Knative is in another namespace", "everybody", "networkPolicy.eventingNamespace=events,networkPolicy.apiServer.cidrs={192.0.2.1/32}", nil, []string{names, "TCP/443 TCP/6443 to 192.0.2.1/32", "TCP/8080 TCP/8443 to namespace:events", toGateway}},
-		"OpenShift":         {"DNS is elsewhere, at another port", "everybody", "networkPolicy.dns.namespaces={openshift-dns},networkPolicy.dns.ports={5353},networkPolicy.apiServer.cidrs={192.0.2.1/32}", []string{"--set-json", "networkPolicy.dns.cidrs=[]"}, []string{"UDP/5353 TCP/5353 to namespace:openshift-dns", "TCP/443 TCP/6443 to 192.0.2.1/32", broker, toGateway}},
-		"NoKea":             {"there is none", "kea-reserve", "", nil, nil},
+		"OpenShift":         {"DNS is in another namespace, at another port", "everybody", "networkPolicy.dns.namespaces={openshift-dns},networkPolicy.dns.ports={5353},networkPolicy.apiServer.cidrs={192.0.2.1/32}", []string{"--set-json", "networkPolicy.dns.cidrs=[]"}, []string{"UDP/5353 TCP/5353 to namespace:openshift-dns", "TCP/443 TCP/6443 to 192.0.2.1/32", broker, toGateway}},
+		"NoKea":             {"no Kea is configured", "kea-reserve", "", nil, nil},
 		"KeaByAddress":      {"the URL has the address and the port", "kea-reserve", "kea.url=http://192.0.2.7:8005,kea.secondaryUrl=https://[2001:db8::1]", nil, []string{"TCP/8005 to 192.0.2.7/32", "TCP/443 to 2001:db8::1/128"}},
-		"KeaByName":         {"the value lists where the name leads to", "kea-reserve", "kea.url=http://kea.example.com:8005,networkPolicy.kea.cidrs={192.0.2.0/24},networkPolicy.kea.namespaces={dhcp}", nil, []string{"TCP/8005 to 192.0.2.0/24 namespace:dhcp"}},
-		"KeaByService":      {"a Service has its namespace in its name", "kea-reserve", "kea.url=http://kea.dhcp.svc.cluster.local:8000", nil, []string{"TCP/8000 to namespace:dhcp"}},
-		"KeaBeside":         {"a name alone is a Service beside the function", "kea-reserve", "kea.url=http://kea:8000", nil, []string{"TCP/8000 to namespace:vitistack-system"}},
+		"KeaByName":         {"the value lists the addresses of the name", "kea-reserve", "kea.url=http://kea.example.com:8005,networkPolicy.kea.cidrs={192.0.2.0/24},networkPolicy.kea.namespaces={dhcp}", nil, []string{"TCP/8005 to 192.0.2.0/24 namespace:dhcp"}},
+		"KeaByService":      {"the name of a Service contains its namespace", "kea-reserve", "kea.url=http://kea.dhcp.svc.cluster.local:8000", nil, []string{"TCP/8000 to namespace:dhcp"}},
+		"KeaBeside":         {"a single label is a Service in the function's namespace", "kea-reserve", "kea.url=http://kea:8000", nil, []string{"TCP/8000 to namespace:vitistack-system"}},
 		"KeaPorts":          {"the pods have another port than the Service", "kea-reserve", "kea.url=http://kea.dhcp.svc:80,networkPolicy.kea.ports={8000}", nil, []string{"TCP/8000 to namespace:dhcp"}},
-		"KeaInASecret":      {"the chart does not see the URL, so the value has the port", "kea-reserve", "networkPolicy.kea.ports={8000},networkPolicy.kea.cidrs={192.0.2.7/32}", nil, []string{"TCP/8000 to 192.0.2.7/32"}},
-		"KeaByEnvironment":  {"a variable stands over the value", "kea-reserve", "kea.url=http://192.0.2.7:8005,functions.kea-reserve.env.KEA_URL=http://192.0.2.8:8006", nil, []string{"TCP/8006 to 192.0.2.8/32"}},
+		"KeaInASecret":      {"the chart cannot read the URL, so a value has the port", "kea-reserve", "networkPolicy.kea.ports={8000},networkPolicy.kea.cidrs={192.0.2.7/32}", nil, []string{"TCP/8000 to 192.0.2.7/32"}},
+		"KeaByEnvironment":  {"an environment variable overrides the value", "kea-reserve", "kea.url=http://192.0.2.7:8005,functions.kea-reserve.env.KEA_URL=http://192.0.2.8:8006", nil, []string{"TCP/8006 to 192.0.2.8/32"}},
 		"NAM":               {"https is port 443", "provision-network", "nam.url=https://nam.example.com/api,networkPolicy.nam.cidrs={192.0.2.9/32}", nil, []string{"TCP/443 to 192.0.2.9/32"}},
-		"NAMAndNetBox":      {"each is somewhere else", "provision-network", "nam.url=http://192.0.2.9,netbox.url=https://192.0.2.10:8443", nil, []string{"TCP/80 to 192.0.2.9/32", "TCP/8443 to 192.0.2.10/32"}},
+		"NAMAndNetBox":      {"each has its own address", "provision-network", "nam.url=http://192.0.2.9,netbox.url=https://192.0.2.10:8443", nil, []string{"TCP/80 to 192.0.2.9/32", "TCP/8443 to 192.0.2.10/32"}},
 		"Proxmox":           {"objects name hypervisors, so values list them", "create-vm", "networkPolicy.proxmox.cidrs={192.0.2.0/24},networkPolicy.kubevirt.cidrs={198.51.100.1/32},networkPolicy.kubevirt.ports={443}", nil, []string{"TCP/8006 to 192.0.2.0/24", "TCP/443 to 198.51.100.1/32"}},
-		"NoProxmox":         {"an empty list allows none", "create-vm", "networkPolicy.kubevirt.cidrs={198.51.100.1/32}", []string{"--set-json", "networkPolicy.proxmox.cidrs=[]"}, []string{"TCP/6443 to 198.51.100.1/32"}},
-		"Nodes":             {"Talos and Kubernetes of clusters, and no Proxmox VE", "bootstrap-talos", "networkPolicy.nodes.cidrs={192.0.2.0/24},networkPolicy.clusters.namespaces={tenants}", nil, []string{"TCP/50000 to 192.0.2.0/24", "TCP/6443 to " + private + " namespace:tenants"}},
+		"NoProxmox":         {"an empty list permits none", "create-vm", "networkPolicy.kubevirt.cidrs={198.51.100.1/32}", []string{"--set-json", "networkPolicy.proxmox.cidrs=[]"}, []string{"TCP/6443 to 198.51.100.1/32"}},
+		"Nodes":             {"Talos and Kubernetes of clusters, but not Proxmox VE", "bootstrap-talos", "networkPolicy.nodes.cidrs={192.0.2.0/24},networkPolicy.clusters.namespaces={tenants}", nil, []string{"TCP/50000 to 192.0.2.0/24", "TCP/6443 to " + private + " namespace:tenants"}},
 		"Backups":           {"S3 is public", "etcd-backup", "networkPolicy.objectStores.cidrs={192.0.2.0/24},networkPolicy.objectStores.ports={443}", nil, []string{nodes, "TCP/443 to 192.0.2.0/24"}},
-		"Gateway":           {"it dials nodes, and has neither database nor Redis nor webhooks", "gateway-backends", "", nil, []string{nodes, clusters}},
+		"Gateway":           {"it connects to nodes, and has no database, Redis or webhooks", "gateway-backends", "", nil, []string{nodes, clusters}},
 		"Database":          {"the URL is in a Secret", "gateway-backends", "database.existingSecret=db,networkPolicy.database.cidrs={192.0.2.3/32},networkPolicy.database.ports={6432}", nil, []string{nodes, clusters, "TCP/6432 to 192.0.2.3/32"}},
-		"DatabaseOfAnyKind": {"the port is one of both", "gateway-backends", "database.existingSecret=db,networkPolicy.database.namespaces={pg}", []string{"--set-json", "networkPolicy.database.cidrs=[]"}, []string{nodes, clusters, "TCP/5432 TCP/3306 to namespace:pg"}},
+		"DatabaseOfAnyKind": {"the port is that of any supported database", "gateway-backends", "database.existingSecret=db,networkPolicy.database.namespaces={pg}", []string{"--set-json", "networkPolicy.database.cidrs=[]"}, []string{nodes, clusters, "TCP/5432 TCP/3306 to namespace:pg"}},
 		"DatabaseByURL":     {"the URL is not secret", "gateway-backends", "gateway.env.DATABASE_URL=postgres://192.0.2.3/events", nil, []string{nodes, clusters, "TCP/5432 to 192.0.2.3/32"}},
-		"SQLite":            {"a file is no host", "gateway-backends", "gateway.env.DATABASE_URL=sqlite:///var/lib/vitistack/history.db", nil, []string{nodes, clusters}},
+		"SQLite":            {"a file needs no connection", "gateway-backends", "gateway.env.DATABASE_URL=sqlite:///var/lib/vitistack/history.db", nil, []string{nodes, clusters}},
 		"Redis":             {"by Secret", "gateway-backends", "redis.existingSecret=redis,networkPolicy.redis.cidrs={192.0.2.4/32}", nil, []string{nodes, clusters, "TCP/6379 to 192.0.2.4/32"}},
-		"RedisByHost":       {"by host and port", "gateway-backends", "gateway.env.CACHE_REDIS_HOST=redis.example.com,gateway.env.CACHE_REDIS_PORT=6380,networkPolicy.redis.cidrs={192.0.2.4/32}", nil, []string{nodes, clusters, "TCP/6380 to 192.0.2.4/32"}},
+		"RedisByHost":       {"host and port are values", "gateway-backends", "gateway.env.CACHE_REDIS_HOST=redis.example.com,gateway.env.CACHE_REDIS_PORT=6380,networkPolicy.redis.cidrs={192.0.2.4/32}", nil, []string{nodes, clusters, "TCP/6380 to 192.0.2.4/32"}},
 		"Webhooks":          {"each endpoint has its URL", "gateway-backends", "networkPolicy.webhooks.cidrs={203.0.113.0/24}", []string{"--set-json", `gateway.env.HANDLERS_WEBHOOK_ENDPOINTS="[{\"url\":\"https://hooks.example.com/x\"},{\"url\":\"http://192.0.2.5:8080/y\"}]"`}, []string{nodes, clusters, "TCP/443 to 203.0.113.0/24", "TCP/8080 to 192.0.2.5/32"}},
-		"WebhooksInASecret": {"the chart does not see them", "gateway-backends", "gateway.env.HANDLERS_WEBHOOK_ENABLED=true,networkPolicy.webhooks.cidrs={203.0.113.0/24}", nil, []string{nodes, clusters, "TCP/443 to 203.0.113.0/24"}},
+		"WebhooksInASecret": {"the chart cannot read the endpoints", "gateway-backends", "gateway.env.HANDLERS_WEBHOOK_ENABLED=true,networkPolicy.webhooks.cidrs={203.0.113.0/24}", nil, []string{nodes, clusters, "TCP/443 to 203.0.113.0/24"}},
 		"Operators":         {"the gateway polls it", "gateway-backends", "gateway.env.TALOS_OPERATOR_ENDPOINT=http://talos.operators.svc:9090", nil, []string{nodes, clusters, "TCP/9090 to namespace:operators"}},
-		"Proxy":             {"all connections but those within the cluster go to it", "create-vm", "config.env.HTTPS_PROXY=192.0.2.6:3128,config.env.HTTP_PROXY=192.0.2.6:3128,config.env.ALL_PROXY=socks5://192.0.2.6", []string{"--set-json", "networkPolicy.proxmox.cidrs=[]", "--set-json", "networkPolicy.kubevirt.cidrs=[]"}, []string{"TCP/3128 to 192.0.2.6/32", "TCP/1080 to 192.0.2.6/32"}},
-		"RabbitMQ":          {"it is in the namespace of its value", "broker-rabbitmq", "broker.class=RabbitMQBroker,broker.rabbitmq.namespace=queues", nil, []string{"TCP/5671 TCP/5672 to namespace:queues"}},
+		"Proxy":             {"every connection out of the cluster uses the proxy", "create-vm", "config.env.HTTPS_PROXY=192.0.2.6:3128,config.env.HTTP_PROXY=192.0.2.6:3128,config.env.ALL_PROXY=socks5://192.0.2.6", []string{"--set-json", "networkPolicy.proxmox.cidrs=[]", "--set-json", "networkPolicy.kubevirt.cidrs=[]"}, []string{"TCP/3128 to 192.0.2.6/32", "TCP/1080 to 192.0.2.6/32"}},
+		"RabbitMQ":          {"a value names its namespace", "broker-rabbitmq", "broker.class=RabbitMQBroker,broker.rabbitmq.namespace=queues", nil, []string{"TCP/5671 TCP/5672 to namespace:queues"}},
 	}
 	h := newHelm(t, &rest.Config{})
 	for name, tc := range tests {
@@ -146,8 +146,7 @@ func TestEgressFollowsTheValues(t *testing.T) {
 	}
 }
 
-// TestEventingNamespaceMayDeliver has the gateway, and the Broker on RabbitMQ, take events from the namespace that the
-// value names, and from no other.
+// TestEventingNamespaceMayDeliver checks that the gateway, and the Broker on RabbitMQ, accept events only from the namespace in the value.
 func TestEventingNamespaceMayDeliver(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
@@ -157,8 +156,8 @@ func TestEventingNamespaceMayDeliver(t *testing.T) {
 		from   place
 		want   bool
 	}{
-		"Named":   {"Knative Eventing is there", place{namespace: "events"}, true},
-		"Default": {"it is no longer Knative's", eventing, false},
+		"Named":   {"Knative Eventing is in this namespace", place{namespace: "events"}, true},
+		"Default": {"Knative Eventing is in another namespace", eventing, false},
 	} {
 		if got := reaches(t, policies, tc.from, gateway, 9992); got != tc.want {
 			t.Errorf("%s: delivers to the gateway: %t, want %t: %s", name, got, tc.want, tc.reason)
@@ -169,7 +168,8 @@ func TestEventingNamespaceMayDeliver(t *testing.T) {
 	}
 }
 
-// TestNotesNameWhatIsOpen reads the notes of an installation, which name each value that closes something.
+// TestNotesNameWhatIsOpen checks that the notes of an installation name each value that restricts
+// something open.
 func TestNotesNameWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	closed := "auth.enabled=true,auth.existingSecret=keys,authentication.oidc=enabled,networkPolicy.apiServer.cidrs={192.0.2.1/32}"
@@ -180,11 +180,11 @@ func TestNotesNameWhatIsOpen(t *testing.T) {
 		reason, set string
 		says, not   []string
 	}{
-		"Default": {"whoever installs it has said nothing", "", []string{"networkPolicy.proxmox.cidrs", "networkPolicy.nodes.cidrs", "networkPolicy.objectStores.cidrs", "networkPolicy.apiServer.cidrs", "Set auth.enabled"}, []string{"networkPolicy.kea.cidrs"}},
-		"Closed":  {"every value is given", closed, nil, []string{"OPEN"}},
-		"Name":    {"the chart does not know where a name leads", "kea.url=http://kea.example.com:8000", []string{"networkPolicy.kea.cidrs"}, nil},
-		"Address": {"the URL says where it is", "kea.url=http://192.0.2.7:8000", nil, []string{"networkPolicy.kea.cidrs"}},
-		"Off":     {"nothing is closed", "networkPolicy.enabled=false", []string{"OPEN: networkPolicy.enabled is false"}, []string{"networkPolicy.proxmox.cidrs"}},
+		"Default": {"no value is set", "", []string{"networkPolicy.proxmox.cidrs", "networkPolicy.nodes.cidrs", "networkPolicy.objectStores.cidrs", "networkPolicy.apiServer.cidrs", "Set auth.enabled"}, []string{"networkPolicy.kea.cidrs"}},
+		"Closed":  {"every value is set", closed, nil, []string{"OPEN"}},
+		"Name":    {"the chart does not know the addresses of a name", "kea.url=http://kea.example.com:8000", []string{"networkPolicy.kea.cidrs"}, nil},
+		"Address": {"the URL has the address", "kea.url=http://192.0.2.7:8000", nil, []string{"networkPolicy.kea.cidrs"}},
+		"Off":     {"network policies are off", "networkPolicy.enabled=false", []string{"OPEN: networkPolicy.enabled is false"}, []string{"networkPolicy.proxmox.cidrs"}},
 	}
 	h := newHelm(t, &rest.Config{})
 	for name, tc := range tests {
@@ -209,7 +209,7 @@ func TestNotesNameWhatIsOpen(t *testing.T) {
 	}
 }
 
-// TestCiliumAllowsTheAPI has a policy of Cilium's own where Cilium is, because it does not match nodes by address.
+// TestCiliumAllowsTheAPI checks for a CiliumNetworkPolicy if Cilium is installed, because Cilium does not match nodes by address.
 func TestCiliumAllowsTheAPI(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
@@ -218,9 +218,9 @@ func TestCiliumAllowsTheAPI(t *testing.T) {
 		args   []string
 		want   bool
 	}{
-		"Cilium": {"the API is on nodes of the cluster", []string{"--api-versions", "cilium.io/v2"}, true},
-		"Other":  {"the kind is not there", nil, false},
-		"Off":    {"there are no policies", []string{"--api-versions", "cilium.io/v2", "--set", "networkPolicy.enabled=false"}, false},
+		"Cilium": {"the API server runs on nodes of the cluster", []string{"--api-versions", "cilium.io/v2"}, true},
+		"Other":  {"the kind does not exist", nil, false},
+		"Off":    {"network policies are off", []string{"--api-versions", "cilium.io/v2", "--set", "networkPolicy.enabled=false"}, false},
 	} {
 		got := slices.ContainsFunc(h.render(t, "", tc.args...), func(o *unstructured.Unstructured) bool { return o.GetKind() == "CiliumNetworkPolicy" })
 		if got != tc.want {
@@ -229,7 +229,7 @@ func TestCiliumAllowsTheAPI(t *testing.T) {
 	}
 }
 
-// describe writes a rule of egress as its ports and its peers.
+// describe formats a rule of egress as its ports and its peers.
 func describe(rule networkingv1.NetworkPolicyEgressRule) string {
 	var words []string
 	for _, port := range rule.Ports {

@@ -23,13 +23,12 @@ type helm struct {
 	binary, kubeconfig, home string
 }
 
-// newHelm builds Helm, where that has not been done, at the version that tools/ship
-// names.
+// newHelm builds Helm, if necessary, in the version that tools/ship names.
 func newHelm(t testing.TB, config *rest.Config) *helm {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "make", "--silent", "helm")
 	command.Dir = engine.Root()
-	var said bytes.Buffer // on the way, such as what is downloaded
+	var said bytes.Buffer // messages about downloads
 	command.Stderr = &said
 	out, err := command.Output()
 	if err != nil {
@@ -52,8 +51,7 @@ func writeKubeconfig(path string, config *rest.Config) error {
 	return clientcmd.WriteToFile(*k, path)
 }
 
-// run returns what Helm prints. The release is called vitistack, in namespace
-// vitistack-system.
+// run returns the output of Helm. The release is vitistack in namespace vitistack-system.
 func (h *helm) run(ctx context.Context, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, h.binary, append(args, "--namespace", "vitistack-system")...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+h.kubeconfig, "HELM_CACHE_HOME="+h.home, "HELM_CONFIG_HOME="+h.home, "HELM_DATA_HOME="+h.home)
@@ -65,7 +63,7 @@ func (h *helm) run(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// render returns the objects that the chart makes of values, with more arguments.
+// render returns the objects of the chart with values and more arguments.
 func (h *helm) render(t testing.TB, values string, args ...string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := h.run(t.Context(), append([]string{"template", "vitistack", chart(), "--set", values}, args...)...)
@@ -79,5 +77,5 @@ func (h *helm) render(t testing.TB, values string, args ...string) []*unstructur
 	return objects
 }
 
-// chart is the folder of the chart.
+// chart returns the folder of the chart.
 func chart() string { return filepath.Join(engine.Root(), "charts", "vitistack") }

@@ -21,8 +21,7 @@ import (
 
 const namespace = "vitistack-system"
 
-// TestInstall goes through the life of an installation, by Helm and then by the
-// manifests as they are.
+// TestInstall installs, upgrades and uninstalls with Helm, and then with the plain manifests.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	crds, err := definitions(t.Context())
@@ -69,7 +68,7 @@ func apply(t *testing.T, c *cluster, pattern string) {
 
 func manifestsApply(t *testing.T, c *cluster) { apply(t, c, "knative/*.yaml") }
 
-// TestKustomizationHasAllFiles keeps a new file from being forgotten.
+// TestKustomizationHasAllFiles checks that knative/Kustomization lists every manifest.
 func TestKustomizationHasAllFiles(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(engine.Root(), "knative", "Kustomization"))
@@ -100,7 +99,7 @@ func helmLives(t *testing.T, c *cluster, h *helm) {
 	publishAPIServer(t, c)
 	run("lint", "--strict", chart())
 	if out := run("install", "vitistack", chart()); !strings.Contains(out, "helm test vitistack") {
-		t.Errorf("the notes do not tell the next step:\n%s", out)
+		t.Errorf("the notes lack the next step:\n%s", out)
 	}
 	if err := c.discover(); err != nil {
 		t.Fatal(err)
@@ -121,19 +120,19 @@ func helmLives(t *testing.T, c *cluster, h *helm) {
 	publishKea(t, c)
 	run("upgrade", "vitistack", chart(), "--force-conflicts", "--set", "broker.class=Kafka,config.logLevel=debug,kea.url=http://kea:8000,kea.tlsSecret=kea-tls,replicaCount=2,database.existingSecret=db")
 	if got := definitionOf(t, c); cmp.Equal(got.Object["spec"], machines.Object["spec"]) {
-		t.Error("the upgrade left a definition as it was")
+		t.Error("the upgrade did not change a definition")
 	}
 	isUpgraded(t, c)
 	run("rollback", "vitistack", "1", "--force-conflicts")
 	run("upgrade", "vitistack", chart(), "--force-conflicts", "--set", "persistence.enabled=true")
 	deployment := read(t, c, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, "gateway")
 	if strategy, _, _ := unstructured.NestedString(deployment.Object, "spec", "strategy", "type"); strategy != "Recreate" {
-		t.Errorf("two pods of the gateway may have the volume at once: its strategy is %s", strategy)
+		t.Errorf("two pods of the gateway may have the volume at the same time: its strategy is %s", strategy)
 	}
 	run("rollback", "vitistack", "1", "--force-conflicts")
 	run("uninstall", "vitistack")
 	if got := read(t, c, schema.GroupVersionKind{Group: "eventing.knative.dev", Version: "v1", Kind: "Broker"}, "vitistack"); got != nil {
-		t.Error("the Broker outlives the release")
+		t.Error("the Broker remains after the release")
 	}
 	definitionOf(t, c)
 }
@@ -149,7 +148,7 @@ func isInstalled(t *testing.T, c *cluster) {
 		if want.GetKind() == "Namespace" {
 			continue
 		}
-		if want.GetKind() == "NetworkPolicy" { // TestEgressFollowsTheValues
+		if want.GetKind() == "NetworkPolicy" { // see TestEgressFollowsTheValues
 			unstructured.RemoveNestedField(want.Object, "spec", "egress")
 		}
 		got := read(t, c, want.GroupVersionKind(), want.GetName())
@@ -158,13 +157,13 @@ func isInstalled(t *testing.T, c *cluster) {
 			continue
 		}
 		if missing := lacks(strip(want.Object), strip(got.Object)); len(missing) > 0 {
-			t.Errorf("%s %s of the chart is not the one of knative/: %s", want.GetKind(), want.GetName(), strings.Join(missing, ", "))
+			t.Errorf("%s %s of the chart differs from knative/: %s", want.GetKind(), want.GetName(), strings.Join(missing, ", "))
 		}
 	}
 }
 
-// publishAPIServer makes the EndpointSlice by which a cluster of several machines says where
-// its Kubernetes API is. An API server on loopback makes none.
+// publishAPIServer creates the EndpointSlice in which a cluster of several machines publishes its
+// Kubernetes API. An API server on loopback creates none.
 func publishAPIServer(t *testing.T, c *cluster) {
 	t.Helper()
 	slice := &unstructured.Unstructured{Object: map[string]any{
@@ -178,7 +177,7 @@ func publishAPIServer(t *testing.T, c *cluster) {
 	}
 }
 
-// publishKea makes a Service whose pods have another port.
+// publishKea creates a Service whose pods have another port.
 func publishKea(t *testing.T, c *cluster) {
 	t.Helper()
 	service := &unstructured.Unstructured{Object: map[string]any{
@@ -191,8 +190,8 @@ func publishKea(t *testing.T, c *cluster) {
 	}
 }
 
-// apiServerIsNamed compares where policies let pods reach the Kubernetes API with where the
-// cluster says that it is, by its endpoints and by its Service.
+// apiServerIsNamed compares the addresses of the Kubernetes API in network policies with the endpoints
+// and the Service of the cluster.
 func apiServerIsNamed(t *testing.T, c *cluster) {
 	t.Helper()
 	service, err := c.get(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "Service"}, "default", "kubernetes")
@@ -203,11 +202,11 @@ func apiServerIsNamed(t *testing.T, c *cluster) {
 	want := "TCP/6444 TCP/443 to 192.0.2.11/32 192.0.2.12/32 " + address + "/32"
 	everybody := policiesOf(t, []*unstructured.Unstructured{read(t, c, schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, "everybody")})
 	if got := describe(everybody[0].Spec.Egress[1]); got != want {
-		t.Errorf("pods reach the Kubernetes API by %s, want %s", got, want)
+		t.Errorf("pods may connect to the Kubernetes API at %s, want %s", got, want)
 	}
 }
 
-// strip leaves out what the chart has values for.
+// strip removes what the values of the chart change.
 func strip(object map[string]any) map[string]any {
 	copied := (&unstructured.Unstructured{Object: object}).DeepCopy().Object
 	var walk func(node any)
@@ -230,8 +229,8 @@ func strip(object map[string]any) map[string]any {
 	return copied
 }
 
-// lacks names the fields of want that got does not have, or has otherwise. What the
-// server has filled in is no difference.
+// lacks returns the fields of want that got lacks or has with another value. Fields that the server
+// has added are ignored.
 func lacks(want, got any) []string {
 	switch want := want.(type) {
 	case map[string]any:
@@ -276,13 +275,13 @@ func isUpgraded(t *testing.T, c *cluster) {
 	function := read(t, c, schema.GroupVersionKind{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}, "kea-reserve")
 	containers, _, _ := unstructured.NestedSlice(function.Object, "spec", "template", "spec", "containers")
 	if env := containers[0].(map[string]any)["env"]; !strings.Contains(text(t, env), "http://kea:8000") {
-		t.Errorf("kea-reserve is told %v of Kea", env)
+		t.Errorf("kea-reserve has the configuration %v of Kea", env)
 	} else if !strings.Contains(text(t, env), "http://gateway-events."+namespace+".svc/api/v1/import/prometheus") {
-		t.Errorf("kea-reserve is told %v of the gateway", env)
+		t.Errorf("kea-reserve has the configuration %v of the gateway", env)
 	}
 	policies := policiesOf(t, []*unstructured.Unstructured{read(t, c, schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, "kea-reserve")})
 	if got, want := describe(policies[0].Spec.Egress[0]), "TCP/8123 to namespace:"+namespace; got != want {
-		t.Errorf("kea-reserve reaches the pods of the Service by %s, want %s", got, want)
+		t.Errorf("kea-reserve may connect to the pods of the Service at %s, want %s", got, want)
 	}
 	if role := read(t, c, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"}, "kea-reserve-secrets"); role == nil {
 		t.Error("kea-reserve may not read the Secret of its certificates")
@@ -315,13 +314,13 @@ func definitionOf(t *testing.T, c *cluster) *unstructured.Unstructured {
 	t.Helper()
 	crd := read(t, c, schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, "machines.vitistack.io")
 	if crd == nil {
-		t.Fatal("the definition of Machines is not there")
+		t.Fatal("the definition of Machines does not exist")
 	}
 	return crd
 }
 
-// podsAreAdmitted makes a pod of each template as a dry run, in a namespace that
-// admits only what the strictest of the pod security standards allows.
+// podsAreAdmitted creates a pod of each template as a dry run, in a namespace that enforces the
+// restricted pod security standard.
 func podsAreAdmitted(t *testing.T, c *cluster, h *helm) {
 	objects, err := files("knative/*.yaml")
 	if err != nil {
@@ -335,7 +334,7 @@ func podsAreAdmitted(t *testing.T, c *cluster, h *helm) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A controller makes it elsewhere.
+	// A controller creates it elsewhere.
 	account := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ServiceAccount"}}
 	account.SetName("default")
 	account.SetNamespace(namespace)
@@ -368,7 +367,7 @@ func podsAreAdmitted(t *testing.T, c *cluster, h *helm) {
 		}
 	}
 	if pods < 8 {
-		t.Errorf("only %d pods were looked at", pods)
+		t.Errorf("only %d pods were checked", pods)
 	}
 }
 
@@ -382,7 +381,7 @@ func variantsApply(t *testing.T, c *cluster) {
 		checkIdentities(t, objects, namespace, map[string]string{"authenticated": "true"}[variant])
 		for _, object := range objects {
 			if object.GetKind() == "RabbitmqBrokerConfig" {
-				continue // its definition comes with the RabbitMQ Broker, which is no Go module
+				continue // its definition belongs to the RabbitMQ Broker, which is no Go module
 			}
 			if err := c.apply(t.Context(), object, true); err != nil {
 				t.Errorf("variant %s: %s %s: %v", variant, object.GetKind(), object.GetName(), err)

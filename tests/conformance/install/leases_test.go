@@ -15,13 +15,13 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// leasesAreKept has allocate-ip write Leases of its own, which it may, and of others.
-// kea-reserve has one, its lock.
+// leasesAreKept has allocate-ip write its own Leases, which is permitted, and other Leases.
+// kea-reserve has one Lease, its lock.
 func leasesAreKept(t *testing.T, c *cluster) {
 	resource := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	theirs, ours := c.dynamic.Resource(resource).Namespace("default"), as(t, c, "allocate-ip").Resource(resource).Namespace("default")
 	if _, err := as(t, c, "kea-reserve").Resource(resource).Namespace(namespace).Get(t.Context(), "vmid", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("kea-reserve reads a claim of create-vm: %v", err)
+		t.Errorf("kea-reserve reads a Lease of create-vm: %v", err)
 	}
 	lease := func(name, manager string) *unstructured.Unstructured {
 		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}}
@@ -41,15 +41,15 @@ func leasesAreKept(t *testing.T, c *cluster) {
 		reason  string
 		attempt func() error
 	}{
-		"Create": {"an election that nobody holds yet is not its own", func() error {
+		"Create": {"a leader election is not the function's own", func() error {
 			_, err := ours.Create(t.Context(), unlabelled, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		}},
-		"Relabel": {"a Lease does not become an address", func() error {
+		"Relabel": {"a Lease cannot be relabelled as an address", func() error {
 			_, err := ours.Update(t.Context(), taken, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		}},
-		"Delete": {"an election goes on", func() error {
+		"Delete": {"a leader election must not be deleted", func() error {
 			return ours.Delete(t.Context(), "election", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		}},
 	}
@@ -60,26 +60,26 @@ func leasesAreKept(t *testing.T, c *cluster) {
 	}
 	address, err := ours.Create(t.Context(), lease("10-0-0-1", "allocate-ip"), metav1.CreateOptions{})
 	if err != nil {
-		t.Fatalf("take an address: %v", err)
+		t.Fatalf("claim an address: %v", err)
 	}
 	freed := address.DeepCopy()
 	freed.SetAnnotations(map[string]string{"freed": "yes"})
 	if _, err := ours.Update(t.Context(), freed, metav1.UpdateOptions{}); err != nil {
-		t.Errorf("free an address: %v", err)
+		t.Errorf("release an address: %v", err)
 	}
 	if err := ours.Delete(t.Context(), "10-0-0-1", metav1.DeleteOptions{}); err != nil {
-		t.Errorf("forget an address: %v", err)
+		t.Errorf("delete the Lease of an address: %v", err)
 	}
 	if err := theirs.Delete(t.Context(), "election", metav1.DeleteOptions{}); err != nil {
-		t.Errorf("others are hindered: %v", err)
+		t.Errorf("other clients are affected: %v", err)
 	}
 }
 
-// onlyAddresses is what the policy says.
+// onlyAddresses is the message of the policy.
 const onlyAddresses = "only the Leases of addresses"
 
-// refusal attempts until a policy refuses with its message, since an API server begins
-// to follow one some time after it was made, and returns what it says.
+// refusal repeats an attempt until a policy rejects it, because a new policy takes effect after a
+// moment, and returns the error.
 func refusal(t *testing.T, reason, message string, attempt func() error) (refused error) {
 	t.Helper()
 	feed.Until(t, "want a refusal: "+reason, func() (bool, string) {
@@ -89,7 +89,7 @@ func refusal(t *testing.T, reason, message string, attempt func() error) (refuse
 	return refused
 }
 
-// as asks the API server in the name of a function.
+// as returns a client with the identity of a function.
 func as(t *testing.T, c *cluster, function string) dynamic.Interface {
 	t.Helper()
 	config := rest.CopyConfig(c.config)

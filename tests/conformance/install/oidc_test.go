@@ -9,10 +9,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// receiver is what a function or the gateway takes deliveries by.
+// receiver is the OIDC configuration of a function or the gateway.
 type receiver struct{ enabled, audience, subjects string }
 
-// receivers reads them from objects, by name.
+// receivers returns the receivers in objects, by name.
 func receivers(objects []*unstructured.Unstructured) map[string]receiver {
 	all := map[string]receiver{}
 	shared := ""
@@ -45,7 +45,7 @@ func receivers(objects []*unstructured.Unstructured) map[string]receiver {
 	return all
 }
 
-// checkIdentities holds what each receiver expects against its Trigger, and the Broker's dead letters against the gateway.
+// checkIdentities compares the configuration of each receiver with its Trigger, and the Broker's dead letters with the gateway.
 func checkIdentities(t *testing.T, objects []*unstructured.Unstructured, installed, enabled string) {
 	t.Helper()
 	all, triggers := receivers(objects), 0
@@ -65,19 +65,19 @@ func checkIdentities(t *testing.T, objects []*unstructured.Unstructured, install
 		switch object.GetKind() {
 		case "Broker":
 			if got, want := audience(object, "spec", "delivery", "deadLetterSink"), all["gateway"].audience; got != want || want == "" {
-				t.Errorf("dead letters are for %q, and the gateway is %q", got, want)
+				t.Errorf("dead letters have the audience %q, and the gateway has %q", got, want)
 			}
 		case "Trigger":
 			triggers++
 			one := all[object.GetName()]
 			if got := audience(object, "spec", "subscriber"); got != one.audience || got == "" {
-				t.Errorf("deliveries of Trigger %s are for %q, and its function is %q", object.GetName(), got, one.audience)
+				t.Errorf("deliveries of Trigger %s have the audience %q, and its function has %q", object.GetName(), got, one.audience)
 			}
-			// The name that Knative gives the ServiceAccount, which it shortens above 63 characters.
+			// The name of Knative's ServiceAccount, which is truncated above 63 characters.
 			account := object.GetName() + "-oidc-eventing.knative.dev-trigger"
 			want := "system:serviceaccount:" + installed + ":" + account
 			if len(account) > 63 {
-				t.Errorf("ServiceAccount %s would be shortened: give Trigger %s a shorter name", account, object.GetName())
+				t.Errorf("the name of ServiceAccount %s would be truncated: shorten the name of Trigger %s", account, object.GetName())
 			}
 			if one.subjects != want && (object.GetName() != "gateway" || one.subjects != "system:serviceaccount:"+installed+":*") {
 				t.Errorf("%s expects %s, and Knative sends as %s", object.GetName(), one.subjects, want)
@@ -89,17 +89,17 @@ func checkIdentities(t *testing.T, objects []*unstructured.Unstructured, install
 	}
 }
 
-// TestDeliveriesAreAuthenticated renders what Helm cannot ask a cluster about.
+// TestDeliveriesAreAuthenticated renders the chart without a cluster.
 func TestDeliveriesAreAuthenticated(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
 	for name, tc := range map[string]struct{ reason, set, enabled, says string }{
-		"Auto":     {"no cluster says that Knative sends tokens", "", "", "OPEN: deliveries are not authenticated: Helm finds no ConfigMap knative-eventing/config-features: set authentication.oidc to enabled"},
-		"Enabled":  {"whoever renders knows the cluster", "authentication.oidc=enabled", "true", ""},
-		"Disabled": {"it is switched off", "authentication.oidc=disabled", "", "OPEN: deliveries are not authenticated: authentication.oidc is disabled: set it to auto"},
+		"Auto":     {"no cluster confirms that Knative sends tokens", "", "", "OPEN: deliveries are not authenticated: Helm finds no ConfigMap knative-eventing/config-features: set authentication.oidc to enabled"},
+		"Enabled":  {"the platform team knows that Knative sends tokens", "authentication.oidc=enabled", "true", ""},
+		"Disabled": {"the platform team disables it", "authentication.oidc=disabled", "", "OPEN: deliveries are not authenticated: authentication.oidc is disabled: set it to auto"},
 		"Kafka":    {"Knative's Broker on Kafka sends tokens", "authentication.oidc=enabled,broker.class=Kafka", "true", ""},
-		"RabbitMQ": {"its dispatcher sends none", "broker.class=RabbitMQBroker", "", "OPEN: deliveries are not authenticated: the Broker on RabbitMQ sends no tokens"},
-		"Older":    {"values of a release that had no such value", "authentication=null", "", "OPEN: deliveries are not authenticated: Helm finds no ConfigMap"},
+		"RabbitMQ": {"the dispatcher of RabbitMQ sends no tokens", "broker.class=RabbitMQBroker", "", "OPEN: deliveries are not authenticated: the Broker on RabbitMQ sends no tokens"},
+		"Older":    {"the values of an earlier release lack it", "authentication=null", "", "OPEN: deliveries are not authenticated: Helm finds no ConfigMap"},
 	} {
 		checkIdentities(t, h.render(t, tc.set), namespace, tc.enabled)
 		out, err := h.run(t.Context(), "install", "vitistack", chart(), "--dry-run=client", "--set", tc.set)
@@ -108,28 +108,28 @@ func TestDeliveriesAreAuthenticated(t *testing.T) {
 		}
 		_, notes, _ := strings.Cut(out, "NOTES:")
 		if tc.says == "" && strings.Contains(notes, "not authenticated") || !strings.Contains(notes, tc.says) {
-			t.Errorf("%s: the notes do not say %q: %s\n%s", name, tc.says, tc.reason, notes)
+			t.Errorf("%s: the notes lack %q: %s\n%s", name, tc.says, tc.reason, notes)
 		}
 	}
 	if _, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", "authentication.oidc=enabled,broker.class=RabbitMQBroker"); err == nil || !strings.Contains(err.Error(), "deliveries would all be refused: the Broker on RabbitMQ sends no tokens") {
-		t.Errorf("on RabbitMQ: %v, want it refused", err)
+		t.Errorf("on RabbitMQ: %v, want an error", err)
 	}
 }
 
-// oidcFollowsTheCluster has Helm ask the cluster whether Knative sends tokens.
+// oidcFollowsTheCluster has Helm read from the cluster whether Knative sends tokens.
 func oidcFollowsTheCluster(t *testing.T, c *cluster, h *helm) {
 	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "eventing-of-oidc"}}}
 	if err := c.apply(t.Context(), namespace, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ reason, flag, set, enabled, says string }{
-		{"a ConfigMap as it is installed", "", "auto", "", "authentication-oidc is disabled in ConfigMap eventing-of-oidc/config-features of Knative Eventing: set it to enabled, and upgrade this release"},
-		{"it was switched off", "Disabled", "auto", "", "authentication-oidc is disabled"},
-		{"it is on", "enabled", "auto", "true", ""},
-		{"Knative reads it without regard to case", "Enabled", "auto", "true", ""},
-		{"it is on as whoever installs says", "enabled", "enabled", "true", ""},
-		{"it is on, and not wanted", "enabled", "disabled", "", "authentication.oidc is disabled"},
-		{"every delivery would be refused", "disabled", "enabled", "", "authentication.oidc is enabled, and deliveries would all be refused: authentication-oidc is disabled in ConfigMap"},
+		{"the ConfigMap of a new installation", "", "auto", "", "authentication-oidc is disabled in ConfigMap eventing-of-oidc/config-features of Knative Eventing: set it to enabled, and upgrade this release"},
+		{"the feature was switched off", "Disabled", "auto", "", "authentication-oidc is disabled"},
+		{"the feature is on", "enabled", "auto", "true", ""},
+		{"Knative ignores the case", "Enabled", "auto", "true", ""},
+		{"the value confirms that it is on", "enabled", "enabled", "true", ""},
+		{"the feature is on, and the value disables it", "enabled", "disabled", "", "authentication.oidc is disabled"},
+		{"every delivery would be rejected", "disabled", "enabled", "", "authentication.oidc is enabled, and deliveries would all be refused: authentication-oidc is disabled in ConfigMap"},
 	} {
 		features := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "config-features", "namespace": "eventing-of-oidc"}, "data": map[string]any{"authentication-oidc": tc.flag},
@@ -149,7 +149,7 @@ func oidcFollowsTheCluster(t *testing.T, c *cluster, h *helm) {
 			t.Errorf("%s: deliveries are authenticated: %v", tc.reason, got)
 		}
 		if text := out + fmt.Sprint(err); !strings.Contains(text, tc.says) {
-			t.Errorf("%s: Helm does not say %q", tc.reason, tc.says)
+			t.Errorf("%s: Helm's output lacks %q", tc.reason, tc.says)
 		}
 	}
 }

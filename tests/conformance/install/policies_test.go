@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// place is a pod as policies see it. The labels are those that Knative gives.
+// place is a pod as network policies see it. Knative sets its labels.
 type place struct {
 	namespace string
 	labels    labels.Set
@@ -35,8 +35,8 @@ var (
 	stranger   = place{namespace: "default"}
 )
 
-// TestPolicies sends what each class of Broker sends through the policies of the chart,
-// and of knative/ with the variant.
+// TestPolicies checks the connections of each class of Broker against the policies of the chart, and
+// of knative/ with the variant.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	const memory, kafka, rabbit = "MTChannelBasedBroker", "Kafka", "RabbitMQBroker"
@@ -49,30 +49,30 @@ func TestPolicies(t *testing.T) {
 		ports    []int32
 		want     bool
 	}{
-		"IngressToFunction":    {"deliveries come by Knative's ingress", every, kourier, function, []int32{8012, 8112}, true},
-		"StrangerToFunction":   {"nobody else calls a function", every, stranger, function, []int32{8012}, false},
+		"IngressToFunction":    {"Knative's ingress delivers to functions", every, kourier, function, []int32{8012, 8112}, true},
+		"StrangerToFunction":   {"no other pod may call a function", every, stranger, function, []int32{8012}, false},
 		"KnativeToGateway":     {"the data plane in Knative's namespace delivers", []string{memory, kafka}, eventing, gateway, []int32{9992}, true},
-		"StrangerToGateway":    {"everybody may read", every, stranger, gateway, []int32{9991}, true},
+		"StrangerToGateway":    {"every pod may use the REST API", every, stranger, gateway, []int32{9991}, true},
 		"StrangerDelivers":     {"only Knative delivers", every, stranger, gateway, []int32{9992}, false},
 		"SourceToKnative":      {"the Broker is in Knative's namespace", []string{memory}, source, eventing, []int32{8080, 8443}, true},
 		"FunctionToKnative":    {"functions send events themselves", []string{memory, kafka}, function, eventing, []int32{8080, 8443}, true},
-		"SourceToTransform":    {"on Kafka events get their key on the way, by way of the proxy where senders are known", []string{kafka}, source, transform, []int32{8080, 8443, 3128, 3129}, true},
-		"TransformToKnative":   {"and go on from there", []string{kafka}, transform, eventing, []int32{8080, 8443}, true},
-		"FunctionToTransform":  {"no other sends by it", []string{kafka}, function, transform, []int32{8080}, false},
-		"StrangerToTransform":  {"no other sends by it", []string{kafka}, stranger, transform, []int32{8080}, false},
-		"SourceToIngress":      {"on RabbitMQ the Broker is a pod beside the others", []string{rabbit}, source, ingress, []int32{8080}, true},
+		"SourceToTransform":    {"on Kafka, events get their key on the way, through the proxy that authenticates senders", []string{kafka}, source, transform, []int32{8080, 8443, 3128, 3129}, true},
+		"TransformToKnative":   {"events with a key are forwarded to the Broker", []string{kafka}, transform, eventing, []int32{8080, 8443}, true},
+		"FunctionToTransform":  {"only sources send through it", []string{kafka}, function, transform, []int32{8080}, false},
+		"StrangerToTransform":  {"only sources send through it", []string{kafka}, stranger, transform, []int32{8080}, false},
+		"SourceToIngress":      {"on RabbitMQ the Broker is a pod in the namespace", []string{rabbit}, source, ingress, []int32{8080}, true},
 		"FunctionToIngress":    {"functions send events themselves", []string{rabbit}, function, ingress, []int32{8080}, true},
-		"GatewayToIngress":     {"so does the gateway", []string{rabbit}, gateway, ingress, []int32{8080}, true},
+		"GatewayToIngress":     {"the gateway sends events itself", []string{rabbit}, gateway, ingress, []int32{8080}, true},
 		"PingToIngress":        {"PingSources run in Knative's namespace", []string{rabbit}, eventing, ingress, []int32{8080}, true},
-		"AnswerToIngress":      {"a function's answer is an event", []string{rabbit}, dispatcher, ingress, []int32{8080}, true},
-		"StrangerToIngress":    {"nobody else sends events", []string{rabbit}, stranger, ingress, []int32{8080}, false},
-		"IngressToRabbitMQ":    {"events wait in RabbitMQ", []string{rabbit}, ingress, rabbitmq, []int32{5671, 5672}, true},
-		"DispatcherToRabbitMQ": {"and are fetched from there", []string{rabbit}, dispatcher, rabbitmq, []int32{5671, 5672}, true},
-		"FunctionToRabbitMQ":   {"no other has to do with it", []string{rabbit}, function, rabbitmq, []int32{5672}, false},
-		"DispatcherToKourier":  {"functions are reached by Knative's ingress", []string{rabbit}, dispatcher, kourier, []int32{8081, 8444}, true},
-		"DispatcherToGateway":  {"events and dead letters go to the gateway itself", []string{rabbit}, dispatcher, gateway, []int32{9992}, true},
-		"DispatcherToStranger": {"and nowhere else", []string{rabbit}, dispatcher, stranger, []int32{8080}, false},
-		"DispatcherToFunction": {"not past the ingress", []string{rabbit}, dispatcher, function, []int32{8012}, false},
+		"AnswerToIngress":      {"the reply of a function is an event", []string{rabbit}, dispatcher, ingress, []int32{8080}, true},
+		"StrangerToIngress":    {"no other pod sends events", []string{rabbit}, stranger, ingress, []int32{8080}, false},
+		"IngressToRabbitMQ":    {"RabbitMQ stores the events", []string{rabbit}, ingress, rabbitmq, []int32{5671, 5672}, true},
+		"DispatcherToRabbitMQ": {"the dispatcher reads the events", []string{rabbit}, dispatcher, rabbitmq, []int32{5671, 5672}, true},
+		"FunctionToRabbitMQ":   {"no other pod uses RabbitMQ", []string{rabbit}, function, rabbitmq, []int32{5672}, false},
+		"DispatcherToKourier":  {"the dispatcher reaches functions through Knative's ingress", []string{rabbit}, dispatcher, kourier, []int32{8081, 8444}, true},
+		"DispatcherToGateway":  {"events and dead letters go to the gateway directly", []string{rabbit}, dispatcher, gateway, []int32{9992}, true},
+		"DispatcherToStranger": {"the dispatcher connects to no other pod", []string{rabbit}, dispatcher, stranger, []int32{8080}, false},
+		"DispatcherToFunction": {"the dispatcher cannot bypass the ingress", []string{rabbit}, dispatcher, function, []int32{8012}, false},
 	}
 	h := newHelm(t, &rest.Config{})
 	for class, variant := range classes {
@@ -93,7 +93,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestIngressNamespaces has another ingress of Knative in all policies that name it.
+// TestIngressNamespaces sets another ingress of Knative, and expects it in all policies.
 func TestIngressNamespaces(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
@@ -102,12 +102,12 @@ func TestIngressNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(rendered, "kourier-system") || strings.Count(rendered, "- gateways\n") != 2 {
-		t.Error("networkPolicy.ingressNamespaces are not those of the policies")
+		t.Error("networkPolicy.ingressNamespaces differs from the policies")
 	}
 }
 
-// TestNamespaceAdmitsRabbitMQ holds the level of the namespace against the pods of
-// Knative's RabbitMQ Broker, which name no seccomp profile.
+// TestNamespaceAdmitsRabbitMQ checks that the pod security level of the namespace admits the pods of
+// Knative's RabbitMQ Broker, which have no seccomp profile.
 func TestNamespaceAdmitsRabbitMQ(t *testing.T) {
 	t.Parallel()
 	for _, object := range kustomize(t, "knative/variants/rabbitmq") {
@@ -133,8 +133,8 @@ func policiesOf(t *testing.T, objects []*unstructured.Unstructured) []networking
 	return all
 }
 
-// reaches reports whether policies let a connection out of one pod and into another. Every
-// namespace but that of the stack is without policies.
+// reaches reports whether policies permit a connection from one pod to another. Only the namespace of
+// the stack has policies.
 func reaches(t *testing.T, policies []networkingv1.NetworkPolicy, from, to place, port int32) bool {
 	t.Helper()
 	out, in := from.namespace != namespace, to.namespace != namespace

@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// unprotect is the command in the refusal of a deletion: kind, name, namespace and patch.
+// unprotect matches the command in the refusal of a deletion: kind, name, namespace and patch.
 var unprotect = regexp.MustCompile(`: run kubectl patch (\S+) (\S+) --namespace (\S+) --type merge --patch '(\S+)', and delete it then$`)
 
-// protectionIsKept deletes a protected and an unprotected object of each kind in all ways that
-// the API server has, and follows the message.
+// protectionIsKept deletes a protected and an unprotected object of each kind in every way that the
+// API server offers, and follows the message.
 func protectionIsKept(t *testing.T, c *cluster) {
 	group := func(version, resource string) schema.GroupVersionResource {
 		return schema.GroupVersionResource{Group: "vitistack.io", Version: version, Resource: resource}
@@ -30,14 +30,14 @@ func protectionIsKept(t *testing.T, c *cluster) {
 		resource schema.GroupVersionResource
 		kind     string
 		spec     map[string]any
-		// function is who deletes, empty for the administrator.
+		// function is the client's identity, or empty for the administrator.
 		function string
 	}{
 		{"the administrator sets protected to false first", group("v1alpha1", "machines"), "Machine", machine, ""},
 		{"a protected Machine does not leave its cluster", group("v1alpha1", "machines"), "Machine", machine, "bootstrap-talos"},
 		{"a cluster is protected as a whole", group("v1alpha1", "kubernetesclusters"), "KubernetesCluster", topology, ""},
 		{"a network is protected", group("v1alpha2", "networknamespaces"), "NetworkNamespace", map[string]any{}, ""},
-		{"the version that the client uses makes no difference", group("v1alpha1", "networknamespaces"), "NetworkNamespace", map[string]any{}, ""},
+		{"the version of the API makes no difference", group("v1alpha1", "networknamespaces"), "NetworkNamespace", map[string]any{}, ""},
 	} {
 		t.Run(strings.Join([]string{tc.resource.Version, tc.kind, tc.function}, "-"), func(t *testing.T) {
 			admin := c.dynamic.Resource(tc.resource).Namespace("default")
@@ -58,7 +58,7 @@ func protectionIsKept(t *testing.T, c *cluster) {
 			}
 			deletions := deletions(t, deleter)
 			if tc.function != "" {
-				delete(deletions, "Collection") // the function has no right to that
+				delete(deletions, "Collection") // the function lacks this right
 			}
 			want := tc.kind + " default/precious is protected"
 			for how, deletion := range deletions {
@@ -66,7 +66,7 @@ func protectionIsKept(t *testing.T, c *cluster) {
 					t.Errorf("%s, %s: got %v, want the error Invalid", tc.reason, how, err)
 				}
 				if err := deletion("plain"); err != nil {
-					t.Errorf("%s: an object that is not protected is refused: %v", how, err)
+					t.Errorf("%s: the deletion of an unprotected object is rejected: %v", how, err)
 				}
 			}
 			follow(t, c, tc.resource, deletions["Background"]("precious"))
@@ -79,7 +79,7 @@ func protectionIsKept(t *testing.T, c *cluster) {
 	}
 }
 
-// deletions are the ways to delete an object, as dry runs. The namespace controller deletes a
+// deletions returns the ways to delete an object, as dry runs. The namespace controller deletes a
 // collection.
 func deletions(t *testing.T, client dynamic.ResourceInterface) map[string]func(name string) error {
 	found := map[string]func(string) error{
@@ -95,7 +95,7 @@ func deletions(t *testing.T, client dynamic.ResourceInterface) map[string]func(n
 	return found
 }
 
-// follow does what the refusal of a deletion says.
+// follow runs the command in the refusal of a deletion.
 func follow(t *testing.T, c *cluster, resource schema.GroupVersionResource, refused error) {
 	t.Helper()
 	command := unprotect.FindStringSubmatch(fmt.Sprint(refused))

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestSecretsFollowTheValues compares who may do what with Secrets and ConfigMaps, in which
-// namespaces, with what the values say.
+// TestSecretsFollowTheValues compares the rights on Secrets and ConfigMaps, by namespace, with the
+// values.
 func TestSecretsFollowTheValues(t *testing.T) {
 	t.Parallel()
 	const signing = "bootstrap-talos in vitistack-system: configmaps/event-signing-keys get"
@@ -31,9 +31,9 @@ func TestSecretsFollowTheValues(t *testing.T) {
 	}{
 		"Default":     {"every namespace may use the stack", "", "", append(all("*"), signing)},
 		"One":         {"one namespace uses the stack, and the platform's has credentials of hypervisors", "secrets.namespaces={a}", "", append(all("a"), signing, credentials)},
-		"Two":         {"one is listed twice", "secrets.namespaces={a,b,a}", "", slices.Concat(all("a"), all("b"), []string{signing, credentials})},
-		"Credentials": {"credentials are in a namespace of their own, which create-vm only reads", "secrets.namespaces={a},credentials.namespaces={creds}", "creds", append(all("a"), signing, credentials, "create-vm in creds: secrets get")},
-		"Anywhere":    {"credentials are read anyway, and their namespace is no border of RBAC", "credentials.namespaces={creds,more}", "creds,more", append(all("*"), signing)},
+		"Two":         {"a namespace is listed twice", "secrets.namespaces={a,b,a}", "", slices.Concat(all("a"), all("b"), []string{signing, credentials})},
+		"Credentials": {"credentials are in another namespace, where create-vm only reads", "secrets.namespaces={a},credentials.namespaces={creds}", "creds", append(all("a"), signing, credentials, "create-vm in creds: secrets get")},
+		"Anywhere":    {"every namespace may have credentials, which RBAC does not separate", "credentials.namespaces={creds,more}", "creds,more", append(all("*"), signing)},
 		"Platform":    {"the platform's own namespace uses the stack", "secrets.namespaces={vitistack-system}", "", append(all("vitistack-system"), signing, credentials)},
 	}
 	h := newHelm(t, &rest.Config{})
@@ -50,8 +50,8 @@ func TestSecretsFollowTheValues(t *testing.T) {
 	}
 }
 
-// secretRights returns what the functions that write Secrets may do with Secrets and
-// ConfigMaps by all bindings, sorted, with * for all namespaces.
+// secretRights returns the rights on Secrets and ConfigMaps of the functions that write Secrets, from
+// all bindings, sorted, with * for all namespaces.
 func secretRights(t *testing.T, objects []*unstructured.Unstructured) []string {
 	t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}
@@ -73,7 +73,7 @@ func secretRights(t *testing.T, objects []*unstructured.Unstructured) []string {
 			role = "ClusterRole//" + binding.RoleRef.Name
 		}
 		if rules[role] == nil {
-			t.Errorf("%s %s binds %s, which the chart does not have", kind, object.GetName(), role)
+			t.Errorf("%s %s binds %s, which the chart lacks", kind, object.GetName(), role)
 		}
 		if kind == "ClusterRoleBinding" {
 			namespace = "*"
@@ -88,7 +88,7 @@ func secretRights(t *testing.T, objects []*unstructured.Unstructured) []string {
 	return slices.Compact(all)
 }
 
-// describeSecrets writes the rules for Secrets and ConfigMaps, one a line.
+// describeSecrets formats the rules for Secrets and ConfigMaps, one per line.
 func describeSecrets(who string, rules []rbacv1.PolicyRule) []string {
 	var lines []string
 	for _, rule := range rules {
@@ -106,7 +106,7 @@ func describeSecrets(who string, rules []rbacv1.PolicyRule) []string {
 	return lines
 }
 
-// into converts an object that the chart renders.
+// into converts an object of the rendered chart.
 func into[T any](t *testing.T, object *unstructured.Unstructured) T {
 	t.Helper()
 	var typed T
@@ -116,7 +116,7 @@ func into[T any](t *testing.T, object *unstructured.Unstructured) T {
 	return typed
 }
 
-// variable returns an environment variable of a function, or empty where it has none.
+// variable returns an environment variable of a function, or an empty string.
 func variable(t *testing.T, objects []*unstructured.Unstructured, function, name string) string {
 	t.Helper()
 	for _, object := range objects {

@@ -23,23 +23,23 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// TestWrongValues gives values that change nothing, or not what they say.
+// TestWrongValues sets values without an effect, or with another effect than they suggest.
 func TestWrongValues(t *testing.T) {
 	t.Parallel()
 	digest := "sha256:" + strings.Repeat("0", 64)
 	tests := map[string]struct{ reason, set, says string }{
-		"DigestOfNothing": {"an image that is pinned under a wrong name is not pinned", "image.digests.gatway=" + digest, "invalid propertyName 'gatway'"},
-		"Override":        {"a kind that is written wrongly matches no object", "overrides.Deploymnt/gateway.spec.replicas=9", "overrides.Deploymnt/gateway changes nothing"},
-		"OtherBroker":     {"the object is of another class of Broker", "overrides.EventTransform/partition-key.spec.x=y", "changes nothing: the chart has no such object of knative/ with broker.class MTChannelBasedBroker"},
-		"Scale":           {"Knative would refuse it", "functions.create-vm.minScale=5,functions.create-vm.maxScale=2", "functions.create-vm.minScale is 5, above its maxScale of 2"},
-		"ScaleOfResync":   {"its most is no value of the chart", "functions.resync.minScale=2", "functions.resync.minScale is 2, above its maxScale of 1"},
-		"RightDigest":     {"a function is pinned", "image.digests.create-vm=" + digest, ""},
-		"RightOverride":   {"a policy can be changed that is switched off", "networkPolicy.enabled=false,overrides.NetworkPolicy/functions.spec.x=y", ""},
-		"RightSelector":   {"namespaces can be chosen by label", "eventSource.namespaceSelector.matchLabels.vitistack=enabled", ""},
-		"WrongOIDC":       {"YAML reads on as true", "authentication.oidc=on", "value must be one of 'auto', 'enabled', 'disabled'"},
-		"WrongPools":      {"a word that means nothing would not be heeded", "networkPools=off", "networkPools"},
-		"WrongSelector":   {"a selector that Knative does not know selects nothing", "eventSource.namespaceSelector.labels.vitistack=enabled", "additional properties 'labels' not allowed"},
-		"RightScale":      {"as many as may be", "functions.create-vm.minScale=2,functions.create-vm.maxScale=2", ""},
+		"DigestOfNothing": {"a digest under a wrong name has no effect", "image.digests.gatway=" + digest, "invalid propertyName 'gatway'"},
+		"Override":        {"a misspelt kind matches no object", "overrides.Deploymnt/gateway.spec.replicas=9", "overrides.Deploymnt/gateway changes nothing"},
+		"OtherBroker":     {"the object belongs to another class of Broker", "overrides.EventTransform/partition-key.spec.x=y", "changes nothing: the chart has no such object of knative/ with broker.class MTChannelBasedBroker"},
+		"Scale":           {"Knative would reject it", "functions.create-vm.minScale=5,functions.create-vm.maxScale=2", "functions.create-vm.minScale is 5, above its maxScale of 2"},
+		"ScaleOfResync":   {"the maximum is not a value of the chart", "functions.resync.minScale=2", "functions.resync.minScale is 2, above its maxScale of 1"},
+		"RightDigest":     {"a digest of a function is valid", "image.digests.create-vm=" + digest, ""},
+		"RightOverride":   {"a disabled policy may be overridden", "networkPolicy.enabled=false,overrides.NetworkPolicy/functions.spec.x=y", ""},
+		"RightSelector":   {"namespaces may be selected by label", "eventSource.namespaceSelector.matchLabels.vitistack=enabled", ""},
+		"WrongOIDC":       {"YAML parses on as true", "authentication.oidc=on", "value must be one of 'auto', 'enabled', 'disabled'"},
+		"WrongPools":      {"an unknown word would have no effect", "networkPools=off", "networkPools"},
+		"WrongSelector":   {"a selector that Knative ignores selects nothing", "eventSource.namespaceSelector.labels.vitistack=enabled", "additional properties 'labels' not allowed"},
+		"RightScale":      {"the maximum is allowed", "functions.create-vm.minScale=2,functions.create-vm.maxScale=2", ""},
 	}
 	h := newHelm(t, &rest.Config{})
 	for name, tc := range tests {
@@ -50,8 +50,8 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-// TestNamespacesAreChosen has both event sources watch the namespaces with a label, with
-// each Broker: without a selector Knative restarts them with every namespace.
+// TestNamespacesAreChosen checks that both event sources watch the namespaces with a label, with each
+// Broker. Without a selector Knative restarts them for each new namespace.
 func TestNamespacesAreChosen(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
@@ -84,7 +84,7 @@ func TestNamespacesAreChosen(t *testing.T) {
 	}
 }
 
-// TestDigestsAreOfImages holds the names that digests may have against the images.
+// TestDigestsAreOfImages compares the permitted names of digests with the images.
 func TestDigestsAreOfImages(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(chart(), "values.schema.json"))
@@ -104,7 +104,7 @@ func TestDigestsAreOfImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	if names, images := schema.Properties.Image.Properties.Digests.PropertyNames.Enum, images(t); len(images) == 0 || !slices.Equal(names, images) {
-		t.Errorf("digests may be of %v, the images are %v", names, images)
+		t.Errorf("digests are permitted for %v, the images are %v", names, images)
 	}
 }
 
@@ -129,19 +129,19 @@ func images(t *testing.T) []string {
 	return names
 }
 
-// TestMakeRefuses asks make for what it would not do as it is meant.
+// TestMakeRefuses runs make with arguments that it must reject.
 func TestMakeRefuses(t *testing.T) {
 	t.Parallel()
 	const image, own = "Write make deploy IMG=registry/repository:tag", "make run starts a cluster of its own"
 	tests := map[string]struct {
 		reason, args, says string
 	}{
-		"NoImage":    {"the images are somewhere", "deploy", image},
-		"NoTag":      {"the registry's port is no tag", "deploy IMG=registry.example.com:5000/vitistack", image},
+		"NoImage":    {"the registry is missing", "deploy", image},
+		"NoTag":      {"the port of the registry is no tag", "deploy IMG=registry.example.com:5000/vitistack", image},
 		"NoPort":     {"the repository is no tag", "deploy IMG=registry.example.com/vitistack", image},
-		"Digest":     {"there is more than one image", "deploy IMG=registry.example.com/vitistack@sha256:0", image},
-		"Cluster":    {"the cluster that is named would not be used", "-n run KUBECONFIG=/nowhere", own},
-		"OwnCluster": {"whoever has a cluster otherwise may run one here", "-n run", ""},
+		"Digest":     {"the digest can only be that of one image", "deploy IMG=registry.example.com/vitistack@sha256:0", image},
+		"Cluster":    {"make would not use the cluster in KUBECONFIG", "-n run KUBECONFIG=/nowhere", own},
+		"OwnCluster": {"an unrelated KUBECONFIG in the environment is ignored", "-n run", ""},
 	}
 	for name, tc := range tests {
 		command := exec.CommandContext(t.Context(), "make", append([]string{"--silent"}, strings.Fields(tc.args)...)...)
@@ -154,8 +154,8 @@ func TestMakeRefuses(t *testing.T) {
 	}
 }
 
-// TestReleaseIsPinned packages the chart as a release does, after make pin, and finds every
-// image under its digest.
+// TestReleaseIsPinned packages the chart like a release, after make pin, and checks that every image
+// has its digest.
 func TestReleaseIsPinned(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -188,8 +188,7 @@ func TestReleaseIsPinned(t *testing.T) {
 	}
 }
 
-// TestPublishedService publishes the gateway. The port that the Broker delivers to asks for no key, so it has to stay
-// inside the cluster.
+// TestPublishedService publishes the gateway. The Broker's port requires no key, so it must remain inside of the cluster.
 func TestPublishedService(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
@@ -218,7 +217,7 @@ func TestPublishedService(t *testing.T) {
 			if port.TargetPort.String() == "broker" {
 				inside = true
 				if published {
-					t.Errorf("Service %s publishes the port that the Broker delivers to", service.Name)
+					t.Errorf("Service %s publishes the port of the Broker's deliveries", service.Name)
 				}
 			} else if published && port.Port != 443 {
 				t.Errorf("Service %s publishes port %d, want 443", service.Name, port.Port)
@@ -226,12 +225,12 @@ func TestPublishedService(t *testing.T) {
 		}
 	}
 	if !inside {
-		t.Error("no Service has the port that the Broker delivers to")
+		t.Error("no Service has the port of the Broker's deliveries")
 	}
 }
 
-// TestGatewayEnvironment has a value stand over what the manifest sets, once: the API
-// server refuses a name that is there twice.
+// TestGatewayEnvironment checks that a value overrides a variable of the manifest, and that the
+// variable occurs once: the API server rejects duplicate names.
 func TestGatewayEnvironment(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
@@ -261,12 +260,12 @@ func TestGatewayEnvironment(t *testing.T) {
 	}
 }
 
-// TestServiceMonitorHasAKey gives Prometheus the key that metrics may need.
+// TestServiceMonitorHasAKey checks that Prometheus gets the key for metrics.
 func TestServiceMonitorHasAKey(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
 	for name, tc := range map[string]struct{ reason, set, want string }{
-		"Open": {"metrics need none", "", "map[]"},
+		"Open": {"metrics require no key", "", "map[]"},
 		"Key":  {"the key is in a Secret", ",serviceMonitor.existingSecret=prometheus", "map[credentials:map[key:key name:prometheus]]"},
 	} {
 		for _, object := range h.render(t, "serviceMonitor.enabled=true"+tc.set) {
@@ -282,7 +281,8 @@ func TestServiceMonitorHasAKey(t *testing.T) {
 	}
 }
 
-// TestPlacement spreads the gateway's replicas, and gives all pods a priority where functions are placed too.
+// TestPlacement checks the topology spread of the gateway's replicas, and the priority class of all
+// pods.
 func TestPlacement(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
@@ -291,10 +291,10 @@ func TestPlacement(t *testing.T) {
 		spread      []string
 		priority    map[string]string
 	}{
-		"Default": {"over nodes and zones, as far as there is room", "replicaCount=3,database.existingSecret=db", []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone"}, map[string]string{}},
-		"Own": {"what the administrator says instead", "topologySpreadConstraints[0].topologyKey=rack,topologySpreadConstraints[0].maxSkew=1,topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule,priorityClassName=high",
+		"Default": {"replicas are spread over nodes and zones as far as possible", "replicaCount=3,database.existingSecret=db", []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone"}, map[string]string{}},
+		"Own": {"the platform team's constraints replace the default", "topologySpreadConstraints[0].topologyKey=rack,topologySpreadConstraints[0].maxSkew=1,topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule,priorityClassName=high",
 			[]string{"rack"}, map[string]string{"gateway": "high"}},
-		"Functions": {"Knative has to allow it for functions", "priorityClassName=high,functions.placement=true", []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone"},
+		"Functions": {"functions get it if Knative permits it", "priorityClassName=high,functions.placement=true", []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone"},
 			map[string]string{"gateway": "high", "create-vm": "high"}},
 	} {
 		out, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", tc.set)
@@ -332,8 +332,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// TestNetworksOfTeams looks at who may make networks: teams only where every namespace is bound by
-// NetworkPools.
+// TestNetworksOfTeams checks that teams may create networks only if NetworkPools bind every namespace.
 func TestNetworksOfTeams(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
@@ -362,7 +361,7 @@ func TestNetworksOfTeams(t *testing.T) {
 					return slices.Contains(r.Resources, "networknamespaces") || slices.Contains(r.Resources, "networkconfigurations")
 				})
 				if makes != want || len(object.Rules) < 2 {
-					t.Errorf("networkPools=%s: vitistack-edit may make networks: %t, want %t: %v", pools, makes, want, object.Rules)
+					t.Errorf("networkPools=%s: vitistack-edit may create networks: %t, want %t: %v", pools, makes, want, object.Rules)
 				}
 			}
 		}

@@ -16,11 +16,11 @@ import (
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
-// peopleRoles are the ClusterRoles that are for people.
-var peopleRoles = []string{"vitistack-view", "vitistack-edit", "vitistack-network-admin", "vitistack-platform-admin"}
+// userRoles are the ClusterRoles for users.
+var userRoles = []string{"vitistack-view", "vitistack-edit", "vitistack-network-admin", "vitistack-platform-admin"}
 
-// TestPeople asks the API server what people may do in a namespace, each with one of the roles.
-func TestPeople(t *testing.T) {
+// TestUserRoles asks the API server what a user with one of the roles may do in a namespace.
+func TestUserRoles(t *testing.T) {
 	t.Parallel()
 	server := apiserver.Start(t)
 	namespace := server.Namespace(t)
@@ -31,7 +31,7 @@ func TestPeople(t *testing.T) {
 	aggregated := map[string]string{}
 	for _, doc := range manifests(t) {
 		var role rbacv1.ClusterRole
-		if err := yaml.Unmarshal([]byte(doc), &role); err != nil || role.Kind != "ClusterRole" || !slices.Contains(peopleRoles, role.Name) {
+		if err := yaml.Unmarshal([]byte(doc), &role); err != nil || role.Kind != "ClusterRole" || !slices.Contains(userRoles, role.Name) {
 			continue
 		}
 		for label := range role.Labels {
@@ -57,28 +57,28 @@ func TestPeople(t *testing.T) {
 		reason, role, verb, resource, subresource string
 		allowed                                   bool
 	}{
-		{"people see where things stand", "vitistack-view", "get", "machines", "", true},
-		{"people follow what happens", "vitistack-view", "watch", "kubernetesclusters", "", true},
-		{"who looks changes nothing", "vitistack-view", "patch", "machines", "", false},
-		{"a team makes its machines", "vitistack-edit", "create", "machines", "", true},
-		{"a team makes its clusters", "vitistack-edit", "delete", "kubernetesclusters", "", true},
+		{"users read objects", "vitistack-view", "get", "machines", "", true},
+		{"users watch objects", "vitistack-view", "watch", "kubernetesclusters", "", true},
+		{"a viewer changes nothing", "vitistack-view", "patch", "machines", "", false},
+		{"a team creates machines", "vitistack-edit", "create", "machines", "", true},
+		{"a team deletes clusters", "vitistack-edit", "delete", "kubernetesclusters", "", true},
 		{"kubectl scale", "vitistack-edit", "patch", "kubernetesclusters", "scale", true},
-		{"kubectl scale reads first", "vitistack-edit", "get", "kubernetesclusters", "scale", true},
-		{"a team asks for an address", "vitistack-edit", "create", "ipallocations", "", true},
-		{"functions believe the status", "vitistack-edit", "patch", "machines", "status", false},
-		{"functions believe the status", "vitistack-edit", "update", "kubernetesclusters", "status", false},
-		{"a team makes networks, within its pools", "vitistack-edit", "create", "networknamespaces", "", true},
-		{"and interfaces in them", "vitistack-edit", "create", "networkconfigurations", "", true},
-		{"functions believe the status", "vitistack-edit", "patch", "networknamespaces", "status", false},
-		{"functions believe the status", "vitistack-edit", "update", "networkconfigurations", "status", false},
-		{"the pools are the platform's", "vitistack-edit", "create", "networkpools", "", false},
-		{"the pools are the platform's", "vitistack-network-admin", "patch", "networkpools", "", false},
-		{"hypervisors are the platform's", "vitistack-edit", "create", "machineproviders", "", false},
-		{"network administrators make networks", "vitistack-network-admin", "create", "networknamespaces", "", true},
-		{"and nothing else", "vitistack-network-admin", "create", "machines", "", false},
-		{"the platform team makes everything", "vitistack-platform-admin", "create", "networknamespaces", "", true},
-		{"and says what others may have", "vitistack-platform-admin", "update", "networkpools", "", true},
-		{"but no status", "vitistack-platform-admin", "patch", "machines", "status", false},
+		{"kubectl scale reads the scale first", "vitistack-edit", "get", "kubernetesclusters", "scale", true},
+		{"a team requests addresses", "vitistack-edit", "create", "ipallocations", "", true},
+		{"functions trust the status", "vitistack-edit", "patch", "machines", "status", false},
+		{"functions trust the status", "vitistack-edit", "update", "kubernetesclusters", "status", false},
+		{"a team creates networks within its pools", "vitistack-edit", "create", "networknamespaces", "", true},
+		{"a team creates interfaces in its networks", "vitistack-edit", "create", "networkconfigurations", "", true},
+		{"functions trust the status", "vitistack-edit", "patch", "networknamespaces", "status", false},
+		{"functions trust the status", "vitistack-edit", "update", "networkconfigurations", "status", false},
+		{"pools belong to the platform team", "vitistack-edit", "create", "networkpools", "", false},
+		{"pools belong to the platform team", "vitistack-network-admin", "patch", "networkpools", "", false},
+		{"hypervisors belong to the platform team", "vitistack-edit", "create", "machineproviders", "", false},
+		{"the network team creates networks", "vitistack-network-admin", "create", "networknamespaces", "", true},
+		{"the network team creates no machines", "vitistack-network-admin", "create", "machines", "", false},
+		{"the platform team creates every kind", "vitistack-platform-admin", "create", "networknamespaces", "", true},
+		{"the platform team creates pools", "vitistack-platform-admin", "update", "networkpools", "", true},
+		{"the platform team writes no status", "vitistack-platform-admin", "patch", "machines", "status", false},
 	} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User:               tc.role,
@@ -90,7 +90,7 @@ func TestPeople(t *testing.T) {
 	}
 }
 
-// decided is what the API server says, which hears of new roles a moment after they are made.
+// decided returns the API server's decision. A new role takes effect after a moment.
 func decided(t *testing.T, client kubernetes.Interface, review *authorizationv1.SubjectAccessReview, want bool) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
