@@ -150,8 +150,8 @@ func TestBothReady(t *testing.T) {
 	}
 }
 
-// TestDataCentres has tenants name different data centers for the same segment. They are separate only
-// if the platform team says that the data centers share no bridge.
+// TestDataCentres has tenants name different data centres for the same segment. They are separate only
+// if the platform team says that the data centres share no bridge.
 func TestDataCentres(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)

@@ -60,7 +60,7 @@ func newEnv(t *testing.T, sources map[string]provider.Interface) *env {
 	return w
 }
 
-// apart returns the data center of this test, which shares no bridge with those of other tests.
+// apart returns the data centre of this test, which shares no bridge with those of other tests.
 func (w *env) apart() map[v1alpha2.Identifier]bool {
 	return map[v1alpha2.Identifier]bool{v1alpha2.Identifier(w.namespace): true}
 }
@@ -79,7 +79,7 @@ func (w *env) must(err error) {
 	}
 }
 
-// network creates a network in the data center of this test.
+// network creates a network in the data centre of this test.
 func (w *env) network(name string, spec v1alpha2.NetworkNamespaceSpec) *v1alpha2.NetworkNamespace {
 	w.t.Helper()
 	nn := &v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: spec}

@@ -126,7 +126,7 @@ func TestNetworksOfOthers(t *testing.T) {
 	s.UntilPhase(engine.NetworkNamespaces, "team-b", "first", "Ready")
 
 	for name, tc := range map[string]struct{ reason, datacenter, provisioning, refused string }{
-		"same-segment": {"the segment of another team in another data center", "se-east-az9", manual("10.30.1.0/24", 300), "NotInPool"},
+		"same-segment": {"the segment of another team in another data centre", "se-east-az9", manual("10.30.1.0/24", 300), "NotInPool"},
 		"same-vlan":    {"a prefix of their own in the VLAN of another team", "no-west-az1", manual("10.20.1.0/24", 300), "NotInPool"},
 		"shared-vlan":  {"another prefix in a VLAN that both teams may use, and the other one has", "no-west-az1", manual("10.50.2.0/24", 500), "SegmentOverlap"},
 		"prefix":       {"a prefix of another team in a VLAN of their own", "no-west-az1", manual("10.30.2.0/24", 100), "NotInPool"},

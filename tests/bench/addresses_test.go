@@ -15,11 +15,10 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// BenchmarkAddresses gives static addresses to a burst of NetworkConfigurations in a
-// network that is there, with all functions started from zero. cpu-ms are those of
-// the functions and of the API server for one address, alone/s is how many a second the
-// API server makes of the same writes if nobody does anything else, and of-alone the
-// part of that which is reached.
+// BenchmarkAddresses allocates static addresses for many new NetworkConfigurations in an existing
+// network, with all functions scaled to zero at first. cpu-ms is the CPU time of the functions and of
+// the API server for one address. alone/s is how often per second an idle API server makes the same
+// writes, and of-alone the share of it that is reached.
 func BenchmarkAddresses(b *testing.B) {
 	for _, n := range []int{200, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -28,7 +27,7 @@ func BenchmarkAddresses(b *testing.B) {
 			var functions, server time.Duration
 			for b.Loop() {
 				namespace := fmt.Sprintf("burst-%d-%d", n, len(walls))
-				settledNetwork(b, e, namespace, len(walls))
+				readyNetwork(b, e, namespace, len(walls))
 				toZero(b, e)
 				began, before := time.Now(), usages(b, e)
 				burst(b, e, namespace, n)
@@ -51,15 +50,15 @@ func BenchmarkAddresses(b *testing.B) {
 	}
 }
 
-// BenchmarkAddressRequests counts what the functions ask the API server for to give
-// addresses to a burst. With -v it says who, and for what.
+// BenchmarkAddressRequests counts the requests of functions to the API server for each of many
+// addresses. With -v it prints them by function and resource.
 func BenchmarkAddressRequests(b *testing.B) {
 	const n = 200
 	e := engine.Start(b, "--audit", "--idle", "10m")
 	rounds, requests := 0, tally{}
 	for b.Loop() {
 		namespace := fmt.Sprintf("burst-%d", rounds)
-		settledNetwork(b, e, namespace, rounds)
+		readyNetwork(b, e, namespace, rounds)
 		began, before := time.Now(), usages(b, e)
 		burst(b, e, namespace, n)
 		requests.add(e, began)
@@ -70,8 +69,8 @@ func BenchmarkAddressRequests(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// settledNetwork makes a network, and waits until nobody is busy with it any more.
-func settledNetwork(b *testing.B, e *engine.Engine, namespace string, n int) {
+// readyNetwork creates a network, and waits until no function reconciles it.
+func readyNetwork(b *testing.B, e *engine.Engine, namespace string, n int) {
 	b.Helper()
 	e.Apply(namespace, network(n))
 	e.UntilPhase(engine.NetworkNamespaces, namespace, "network", "Ready")
@@ -85,7 +84,7 @@ func settledNetwork(b *testing.B, e *engine.Engine, namespace string, n int) {
 	}
 }
 
-// network is the manifest of one with room for a thousand and more.
+// network returns the manifest of a network with more than a thousand addresses.
 func network(n int) string {
 	return fmt.Sprintf(`apiVersion: vitistack.io/v1alpha2
 kind: NetworkNamespace
@@ -122,7 +121,7 @@ func burst(b *testing.B, e *engine.Engine, namespace string, n int) {
 	done()
 }
 
-// configuration is a NetworkConfiguration with one interface.
+// configuration returns a NetworkConfiguration with one interface.
 func configuration(i int) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "vitistack.io/v1alpha1", "kind": "NetworkConfiguration",
@@ -133,7 +132,7 @@ func configuration(i int) *unstructured.Unstructured {
 	}}
 }
 
-// create makes n things, several at the same time as several users would.
+// create creates n objects with several concurrent clients.
 func create(b *testing.B, n int, make func(i int) error) {
 	b.Helper()
 	const creators = 8
@@ -150,9 +149,8 @@ func create(b *testing.B, n int, make func(i int) error) {
 	group.Wait()
 }
 
-// watchFor begins to watch objects, of a namespace or of all where it is empty, and
-// returns what waits until n of them match a field selector. Watching costs the API
-// server less than asking.
+// watchFor starts a watch of a namespace, or of all namespaces if it is empty, and returns a function
+// that waits until n objects match a field selector. A watch costs the API server less than polling.
 func watchFor(b *testing.B, e *engine.Engine, what string, n int, kind resource, namespace, selector string) (wait func()) {
 	b.Helper()
 	const patience = 15 * time.Minute
@@ -175,7 +173,7 @@ func watchFor(b *testing.B, e *engine.Engine, what string, n int, kind resource,
 			switch {
 			case ctx.Err() != nil:
 				b.Fatalf("%s: %d of %d after %s", what, len(reached), n, patience)
-			case !ok: // an API server that is busy ends watches; a new one begins with what is there
+			case !ok: // a busy API server ends watches; a new one begins with the existing objects
 				watcher = open()
 				continue
 			}
@@ -190,7 +188,7 @@ func watchFor(b *testing.B, e *engine.Engine, what string, n int, kind resource,
 	}
 }
 
-// distinct fails unless a namespace has n addresses that are all different.
+// distinct fails unless a namespace has n different addresses.
 func distinct(b *testing.B, e *engine.Engine, namespace string, n int) {
 	b.Helper()
 	addresses := map[string]bool{}
@@ -209,8 +207,7 @@ func distinct(b *testing.B, e *engine.Engine, namespace string, n int) {
 	}
 }
 
-// functionCPU is the processor time that the running processes of all functions have
-// taken.
+// functionCPU returns the CPU time of the running processes of all functions.
 func functionCPU(b *testing.B, e *engine.Engine) (total time.Duration) {
 	b.Helper()
 	for _, p := range e.Report().Processes {

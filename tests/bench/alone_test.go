@@ -13,11 +13,10 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// writesAlone makes n addresses with nothing but the writes that one needs, copies of
-// those of an address that the stack has made in a namespace: of the interface, its
-// allocation, its Lease, both statuses and an Event. Nobody reads, and no function
-// hears of it. It returns how long that takes: what the API server itself needs of
-// the time of a burst.
+// writesAlone creates n addresses with only the necessary writes. They are copies of those for an
+// address that the stack has allocated in a namespace: the interface, its allocation, its Lease, both
+// statuses and an Event. No client reads, and no function gets an event. It returns the duration,
+// which is the API server's own share of a burst.
 func writesAlone(b *testing.B, e *engine.Engine, from string, n int) time.Duration {
 	b.Helper()
 	e.StopSources()
@@ -26,7 +25,7 @@ func writesAlone(b *testing.B, e *engine.Engine, from string, n int) time.Durati
 	first := func(kind resource) *unstructured.Unstructured {
 		list := e.List(kind, from, "")
 		if len(list) == 0 {
-			b.Fatalf("the burst has left no %s", kind.Resource)
+			b.Fatalf("the burst has created no %s", kind.Resource)
 		}
 		return &list[0]
 	}
@@ -46,7 +45,7 @@ func writesAlone(b *testing.B, e *engine.Engine, from string, n int) time.Durati
 	return time.Since(began)
 }
 
-// copyOf makes an object like another one, and then writes its status.
+// copyOf creates a copy of an object, and then writes its status.
 func copyOf(b *testing.B, e *engine.Engine, kind resource, of *unstructured.Unstructured, namespace string, i int) error {
 	status, written := of.Object["status"]
 	made := of.DeepCopy()

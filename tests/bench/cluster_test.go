@@ -11,9 +11,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// BenchmarkSimpleCluster takes the documentation's cluster from apply to Running
-// with all functions started from zero, and deletes it. The simulators answer at
-// once.
+// BenchmarkSimpleCluster creates the documentation's cluster, with all functions scaled to zero at
+// first and with simulators without delays, waits until it is Running, and deletes it.
 func BenchmarkSimpleCluster(b *testing.B) {
 	e := engine.Start(b, "--audit", "--idle", "1s")
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
@@ -30,7 +29,7 @@ func BenchmarkSimpleCluster(b *testing.B) {
 		requests.add(e, began)
 		began = time.Now()
 		e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
-		feed.Until(b, "the cluster is gone", func() (bool, string) {
+		feed.Until(b, "the cluster is deleted", func() (bool, string) {
 			return e.Get(engine.KubernetesClusters, "default", "simple-cluster") == nil, ""
 		})
 		gone = append(gone, time.Since(began))
@@ -41,7 +40,7 @@ func BenchmarkSimpleCluster(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// awaitRunning watches, so that looking costs the API server nothing.
+// awaitRunning watches the cluster instead of polling, to avoid load on the API server.
 func awaitRunning(b *testing.B, e *engine.Engine, name string) {
 	b.Helper()
 	watcher, err := e.Client.Resource(engine.KubernetesClusters).Namespace("default").Watch(b.Context(), metav1.ListOptions{
@@ -58,7 +57,7 @@ func awaitRunning(b *testing.B, e *engine.Engine, name string) {
 	}
 }
 
-// awaitIdle waits until no function's process runs.
+// awaitIdle waits until no process of a function runs.
 func awaitIdle(b *testing.B, e *engine.Engine) {
 	b.Helper()
 	feed.Until(b, "all functions have ended", func() (bool, string) {
@@ -71,13 +70,13 @@ func awaitIdle(b *testing.B, e *engine.Engine) {
 	})
 }
 
-// BenchmarkIdle counts what a Running cluster costs while nothing happens.
+// BenchmarkIdle counts the costs of a Running cluster without changes.
 func BenchmarkIdle(b *testing.B) {
 	e := engine.Start(b, "--audit", "--idle", "1s")
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
 	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
 	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
-	const period = time.Minute // of resync, which has the last word about what has been made
+	const period = time.Minute // of resync, which checks the created objects once more
 	passes := func(d time.Duration) {
 		since := time.Now()
 		feed.Until(b, "some time has passed", func() (bool, string) { return time.Since(since) > d, fmt.Sprint(d) })

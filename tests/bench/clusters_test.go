@@ -11,9 +11,9 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-var clusters = flag.Int("clusters", 50, "clusters that BenchmarkManyClusters makes at once")
+var clusters = flag.Int("clusters", 50, "number of clusters that BenchmarkManyClusters creates at once")
 
-// manyClusters have a node of each kind.
+// manyClusters have one node of each kind.
 const manyClusters = `apiVersion: vitistack.io/v1alpha1
 kind: KubernetesCluster
 metadata: {name: cluster-%[1]d}
@@ -25,8 +25,8 @@ spec:
     workers: [{name: pool, replicas: 1}]
 `
 
-// BenchmarkManyClusters makes many clusters at once, and deletes them. It fails
-// unless all get Running, and all of their machines go with them.
+// BenchmarkManyClusters creates many clusters at once, and deletes them. It fails unless all become
+// Running, and all of their machines are deleted with them.
 func BenchmarkManyClusters(b *testing.B) {
 	e := engine.Start(b, "--audit", "--idle", "1s")
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
@@ -51,7 +51,7 @@ func BenchmarkManyClusters(b *testing.B) {
 		for i := range *clusters {
 			e.Delete(engine.KubernetesClusters, "default", fmt.Sprintf("cluster-%d", i))
 		}
-		await(b, "all are gone", func() (int, int) {
+		await(b, "all are deleted", func() (int, int) {
 			return len(e.List(engine.KubernetesClusters, "default", "")) + len(e.List(engine.Machines, "default", "")), 0
 		})
 		gone = append(gone, time.Since(began))
@@ -64,8 +64,8 @@ func BenchmarkManyClusters(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// tally is what functions have asked the API server for, over several rounds, and how
-// many of all those requests were writes.
+// tally has the requests of functions to the API server over several rounds, and the number of writes
+// among them.
 type tally struct {
 	asked  map[string]int
 	writes int
@@ -87,7 +87,7 @@ func (t *tally) add(e *engine.Engine, since time.Time) {
 	}
 }
 
-// total is the number of the requests of all functions.
+// total returns the number of requests of all functions.
 func (t *tally) total() (total int) {
 	for _, count := range t.asked {
 		total += count
@@ -95,7 +95,7 @@ func (t *tally) total() (total int) {
 	return total
 }
 
-// report reports the requests of each function and of all, for each of n things.
+// report reports the requests of each function and of all functions, for each of n objects.
 func (t *tally) report(b *testing.B, thing string, n int) {
 	b.Helper()
 	for name, count := range t.asked {

@@ -1,5 +1,5 @@
-// Package bench measures the stack. Figures are counts and ratios where that is
-// possible, and no benchmark passes or fails by the clock.
+// Package bench measures the stack. Its results are counts and ratios where possible, and no benchmark
+// fails because of a duration.
 package bench
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// kubeconfig is a file that a function can read; nothing listens there.
+// kubeconfig returns the path of a valid kubeconfig. No server listens at its address.
 const kubeconfig = `apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
@@ -27,8 +27,8 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 current-context: c
 `
 
-// BenchmarkColdStart is from starting a function's program to its first answer.
-// x-floor is the ratio to an empty Go HTTP server that is started in turn with it.
+// BenchmarkColdStart measures the time from the start of a function's program to its first answer.
+// x-floor is the ratio to an empty Go HTTP server that is started alternately.
 func BenchmarkColdStart(b *testing.B) {
 	engine.Build(b)
 	dir := b.TempDir()
@@ -65,8 +65,7 @@ func BenchmarkColdStart(b *testing.B) {
 	}
 }
 
-// start runs a server until its first answer, and returns how long that took, and
-// how much CPU.
+// start runs a server until its first answer, and returns the time and the CPU time for that.
 func start(b *testing.B, program string, env []string) (wall, cpu time.Duration) {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -19,7 +19,7 @@ import (
 // resource is a kind as the API server names it.
 type resource = schema.GroupVersionResource
 
-// progress tells whoever waits how far a benchmark is.
+// progress prints the progress of a benchmark.
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }
@@ -27,15 +27,15 @@ func progress(format string, args ...any) {
 // clockTick is the unit of the times in /proc/PID/stat (proc_pid_stat(5)).
 const clockTick = 10 * time.Millisecond
 
-// usage is what a process has taken so far.
+// usage has the resources that a process has used.
 type usage struct {
 	cpu time.Duration
-	// rss is the most memory that it ever had, in bytes.
+	// rss is its maximum resident memory, in bytes.
 	rss int64
 }
 
-// usages reads what each running process of the engine has taken, by its name, with
-// the processes of one function taken together, and the engine itself as engine.
+// usages returns the usage of each running process of the engine by name. It adds the processes of one
+// function, and calls the engine itself engine.
 func usages(b *testing.B, e *engine.Engine) map[string]usage {
 	b.Helper()
 	all := map[string]usage{"engine": usageOf(e.PID())}
@@ -49,14 +49,14 @@ func usages(b *testing.B, e *engine.Engine) map[string]usage {
 	return all
 }
 
-// usageOf is the usage of a process, and none where it has just ended.
+// usageOf returns the usage of a process, or zero if it has just ended.
 func usageOf(pid int) (u usage) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return usage{}
 	}
-	// The name, which may have spaces, ends with a parenthesis. Counted from the
-	// field after it, times in user and in system mode are fields 11 and 12.
+	// The name may contain spaces and ends with a parenthesis. Counted from the field after it, the
+	// times in user and in system mode are fields 11 and 12.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	for _, field := range fields[11:13] {
 		ticks, _ := strconv.Atoi(field)
@@ -71,8 +71,8 @@ func usageOf(pid int) (u usage) {
 	return u
 }
 
-// explain logs, for -v, which processes and which requests make up the cost of each
-// of n things that were made since a time, the dearest first.
+// explain logs with -v which processes and requests cause the cost of each of n objects since a time,
+// the most expensive first.
 func explain(b *testing.B, e *engine.Engine, since time.Time, before map[string]usage, n int) {
 	b.Helper()
 	if !testing.Verbose() {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// hostileConnections is how many attack, each from an address of its own.
+// hostileConnections is the number of attackers. Each has an address of its own.
 const hostileConnections = 5000
 
-// BenchmarkGatewayFlood attacks a gateway as it is shipped: unfinished heads, and
-// unfinished bodies, from 5,000 addresses at once. It measures by how much the
-// gateway's memory grows, and how much longer others wait for their answers while the
-// attackers hold what they can get and come again. It fails above 64 MB, and above twice.
+// BenchmarkGatewayFlood attacks a gateway with its default configuration: unfinished headers and
+// bodies from 5,000 addresses at once. It measures the growth of the gateway's memory, and how much
+// longer other clients wait while the attackers hold as many connections as possible and reconnect. It
+// fails above 64 MB, and above twice the time.
 func BenchmarkGatewayFlood(b *testing.B) {
 	g := startGateway(b, 1000, 6, "--logging.enabled=false", "--server.maxHeaderBytes=16384")
 	quiet := g.latency(2000)
@@ -33,11 +33,11 @@ func BenchmarkGatewayFlood(b *testing.B) {
 	b.ReportMetric(ratio, "latency-ratio")
 	b.ReportMetric(0, "ns/op")
 	if added > 64 || ratio > 2 {
-		b.Errorf("the attack adds %.0f MB and makes others wait %.1f times as long: at most 64 MB and twice", added, ratio)
+		b.Errorf("the attack adds %.0f MB and makes other clients wait %.1f times as long: at most 64 MB and twice", added, ratio)
 	}
 }
 
-// latency is the median time until somebody has an answer on a new connection.
+// latency returns the median time to an answer on a new connection.
 func (g *gatewayStand) latency(requests int) time.Duration {
 	g.b.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
@@ -46,19 +46,19 @@ func (g *gatewayStand) latency(requests int) time.Duration {
 		began := time.Now()
 		res, err := client.Get("http://" + g.address + "/api/v1/clusters?limit=10")
 		if err != nil {
-			g.b.Fatalf("a request of somebody else: %v", err)
+			g.b.Fatalf("a request of another client: %v", err)
 		}
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
 		if res.StatusCode != http.StatusOK {
-			g.b.Fatalf("a request of somebody else: %s", res.Status)
+			g.b.Fatalf("a request of another client: %s", res.Status)
 		}
 		took[i] = time.Since(began)
 	}
 	return median(took)
 }
 
-// attack is connections that are held open, or opened again.
+// attack is a set of connections that stay open, or are opened again.
 type attack struct {
 	address string
 	conns   []net.Conn
@@ -66,10 +66,10 @@ type attack struct {
 	stopped sync.WaitGroup
 }
 
-// reopened is how many of the connections are opened again in a second.
+// reopened is the number of connections that are opened again per second.
 const reopened = 250
 
-// attack opens all hostile connections, and goes on with new ones until its end.
+// attack opens all hostile connections, and reopens closed ones until its end.
 func (g *gatewayStand) attack() *attack {
 	a := &attack{address: g.address, conns: make([]net.Conn, hostileConnections), stop: make(chan struct{})}
 	const attackers = 50
@@ -96,8 +96,8 @@ func (g *gatewayStand) attack() *attack {
 	return a
 }
 
-// open opens a connection, and sends on it what does not end: a head of almost 16 KiB,
-// a body, a body in chunks, or events without a key.
+// open opens a connection, and sends an unfinished request: almost 16 KiB of headers, a body, a
+// chunked body, or events without a key.
 func (a *attack) open(i int) {
 	filler := strings.Repeat("x", 15<<10)
 	sent := []string{

@@ -27,8 +27,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/process"
 )
 
-// gatewayStand is a gateway's process over an API server in memory, so that what is
-// measured of the process is the gateway's alone.
+// gatewayStand is a gateway process with an API server in memory, so that only the gateway's costs are
+// measured.
 type gatewayStand struct {
 	b       *testing.B
 	api     *fakeapi.Server
@@ -38,8 +38,7 @@ type gatewayStand struct {
 	listening, ready time.Duration
 }
 
-// startGateway starts a gateway that finds this many clusters, and as many machines
-// in each.
+// startGateway starts a gateway with a number of clusters, and as many machines in each.
 func startGateway(b *testing.B, clusters, machines int, settings ...string) *gatewayStand {
 	b.Helper()
 	engine.Build(b)
@@ -134,7 +133,7 @@ func (g *gatewayStand) status(path string) int {
 	return res.StatusCode
 }
 
-// cpu is what the process has used since it started.
+// cpu returns the CPU time of the process since its start.
 func (g *gatewayStand) cpu() time.Duration {
 	g.b.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.pid))
@@ -148,7 +147,7 @@ func (g *gatewayStand) cpu() time.Duration {
 	return time.Duration(user+system) * time.Second / 100
 }
 
-// memory is the resident memory now and at its highest, in megabytes.
+// memory returns the present and the maximum resident memory, in megabytes.
 func (g *gatewayStand) memory() (now, highest float64) {
 	g.b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.pid))
@@ -171,9 +170,8 @@ func (g *gatewayStand) memory() (now, highest float64) {
 	return now, highest
 }
 
-// BenchmarkGatewayRequests is the gateway's CPU for a request for the list of 1,000
-// clusters through everything that stands before it, packed with gzip, and for one
-// that is answered with 304.
+// BenchmarkGatewayRequests measures the gateway's CPU time for a request of the list of 1,000 clusters
+// through all middleware: compressed with gzip, and answered with 304.
 func BenchmarkGatewayRequests(b *testing.B) {
 	g := startGateway(b, 1000, 6, "--logging.enabled=false")
 	tag := g.tag()
@@ -203,7 +201,7 @@ func (g *gatewayStand) tag() string {
 	return res.Header.Get("ETag")
 }
 
-// flood asks for the list of clusters this often over 8 connections.
+// flood requests the list of clusters n times on 8 connections.
 func (g *gatewayStand) flood(header http.Header, requests int) int {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8, DisableCompression: true}}
 	defer client.CloseIdleConnections()
@@ -229,8 +227,8 @@ func (g *gatewayStand) flood(header http.Header, requests int) int {
 	return int(done.Load())
 }
 
-// BenchmarkGatewayScale starts a gateway over 10,000 clusters with 60,000 machines,
-// and changes one cluster at a time: until the change has reached a stream.
+// BenchmarkGatewayScale starts a gateway with 10,000 clusters and 60,000 machines, changes one cluster
+// at a time, and measures the time until the change arrives at a stream.
 func BenchmarkGatewayScale(b *testing.B) {
 	g := startGateway(b, 10_000, 6, "--stream.window=1ms")
 	s := g.subscribe(b.Context(), "?topics=clusters")
@@ -259,8 +257,8 @@ func BenchmarkGatewayScale(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkGatewayStreams has 10,000 clients of the event stream, and one change
-// each second: the time until half of the clients have it, and the gateway's memory.
+// BenchmarkGatewayStreams has 10,000 clients of the event stream, and one change per second. It
+// measures the time until half of the clients have the change, and the gateway's memory.
 func BenchmarkGatewayStreams(b *testing.B) {
 	const clients = 10_000
 	g := startGateway(b, 10, 6, "--stream.maxClients="+strconv.Itoa(clients+1))
@@ -293,7 +291,7 @@ func BenchmarkGatewayStreams(b *testing.B) {
 // subscription is a client of the event stream.
 type subscription struct {
 	synced chan struct{}
-	// news has the time of every change.
+	// news receives the time of every change.
 	news chan time.Time
 }
 

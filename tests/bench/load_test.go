@@ -19,20 +19,20 @@ import (
 
 var load = flag.Float64("load", 0.02, "size of BenchmarkLoad, where 1 is a data centre of 1000 networks, 10000 addresses, 2000 machines and 200 clusters")
 
-var loadFor = flag.Duration("load-for", 25*time.Minute, "time that BenchmarkLoad may take; it leaves out what it cannot fill in that")
+var loadFor = flag.Duration("load-for", 25*time.Minute, "maximum time of BenchmarkLoad, which omits the parts that do not fit")
 
-// A whole load. Each cluster has nodesEach of the machines, and each machine one of
-// the addresses; what remains is made one by one.
+// A full load. Each cluster has nodesEach of the machines, and each machine one of the addresses. The
+// remaining objects are created individually.
 const (
 	loadNetworks, loadAddresses, loadMachines, loadClusters = 1000, 10000, 2000, 200
 	nodesEach                                               = 2
-	// perRange is how many nodes have room in one range of loopback addresses.
+	// perRange is the number of nodes in one range of loopback addresses.
 	perRange = 240
-	// perHost is how many machines there are for each hypervisor.
+	// perHost is the number of machines per hypervisor.
 	perHost = 50
 )
 
-// site is what a load has come to.
+// site is the data centre of a load.
 type site struct {
 	b                                       *testing.B
 	e                                       *engine.Engine
@@ -40,10 +40,10 @@ type site struct {
 	nodeNetworks                            int
 }
 
-// BenchmarkLoad fills a data centre, a quarter, another quarter and a half at a time,
-// and reports what each object costs then. growth-exponent is that of time over
-// objects between the first quarter and the whole: 1 is linear. It fails unless
-// every address is unique, and every machine has one virtual machine.
+// BenchmarkLoad fills a data centre in steps of a quarter, a quarter and a half, and reports the cost
+// of each object at that size. growth-exponent is the exponent of the time over the number of objects
+// between the first quarter and the whole: 1 is linear. It fails unless every address is unique, and
+// every machine has one virtual machine.
 func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
 		s := &site{b: b, e: engine.Start(b, "--audit", "--idle", "10m")}
@@ -54,7 +54,7 @@ func BenchmarkLoad(b *testing.B) {
 		var filled float64
 		for _, part := range []float64{0.25, 0.5, 1} {
 			if filled > 0 && time.Since(began).Seconds()*part/filled > loadFor.Seconds() {
-				progress("%g of the load took %s, so %g is left out", filled, time.Since(began), part)
+				progress("%g of the load took %s, so %g is omitted", filled, time.Since(began), part)
 				break
 			}
 			s.fillTo(part)
@@ -73,7 +73,7 @@ func BenchmarkLoad(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// addHosts makes n more hypervisors like the first one.
+// addHosts creates n more hypervisors like the first one.
 func (s *site) addHosts(n int) {
 	s.b.Helper()
 	nodes := s.e.Client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
@@ -91,7 +91,7 @@ func (s *site) addHosts(n int) {
 	}
 }
 
-// fillTo makes what is missing to a part of the load, one kind after the other.
+// fillTo creates the missing objects up to a part of the load, one kind after the other.
 func (s *site) fillTo(part float64) {
 	s.b.Helper()
 	want := func(whole int) int { return max(1, int(math.Ceil(float64(whole)**load*part))) }
@@ -104,7 +104,7 @@ func (s *site) fillTo(part float64) {
 	s.measure(part, "cluster", clusters-s.clusters, func(n int) { s.addClusters(n) })
 }
 
-// measure reports what each of n more objects costs.
+// measure reports the cost of each of n more objects.
 func (s *site) measure(part float64, what string, n int, add func(n int)) {
 	s.b.Helper()
 	if n <= 0 {
@@ -127,7 +127,7 @@ func (s *site) measure(part float64, what string, n int, add func(n int)) {
 	explain(s.b, s.e, began, before, n)
 }
 
-// space is the namespace of a network.
+// space returns the namespace of a network.
 func space(n int) string { return fmt.Sprintf("space-%d", n) }
 
 func (s *site) addNetworks(n int) {
@@ -176,8 +176,8 @@ func (s *site) addClusters(n int) {
 	done()
 }
 
-// addNodeNetwork makes a network of addresses of this machine, at which simulated
-// nodes can listen.
+// addNodeNetwork creates a network with addresses of this machine, on which simulated nodes can
+// listen.
 func (s *site) addNodeNetwork() {
 	claimed, err := loopback.Claim()
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *site) apply(namespace string, kind resource, doc string) error {
 	return err
 }
 
-// consistent fails unless everything is there once.
+// consistent fails unless everything exists exactly once.
 func (s *site) consistent() {
 	s.b.Helper()
 	nodes := s.clusters * nodesEach

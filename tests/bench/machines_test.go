@@ -16,21 +16,19 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// machines is how many are made at once.
+// machines is the number of concurrent creations.
 const machines = 100
 
-// slowAndFaulty is a hypervisor that takes a second for everything, and fails one
-// time in twenty.
+// slowAndFaulty is the fault plan of a hypervisor with a delay of one second, where one of twenty
+// requests fails.
 const slowAndFaulty = `[{"latency": "1s"}, {"error": "503", "rate": 0.05}]`
 
-// manySite is a hypervisor that many machines are made on.
+// manySite is a hypervisor with many machines.
 type manySite struct {
 	provider string
-	// own are the kinds that have exactly one object for each machine, beside those
-	// that every hypervisor has.
+	// own are the kinds with exactly one object for each machine, in addition to perMachine.
 	own []schema.GroupVersionResource
-	// vms are the UIDs of the machines that the virtual machines were made for, and
-	// volumes all disks that are there.
+	// vms returns the UIDs of the machines with a virtual machine, and volumes returns all disks.
 	vms     func(b *testing.B, e *engine.Engine) []string
 	volumes func(b *testing.B, e *engine.Engine) int
 }
@@ -59,10 +57,10 @@ var manySites = map[string]manySite{
 	},
 }
 
-// uidOf finds the UID of a machine in a description.
+// uidOf matches the UID of a machine in a description.
 var uidOf = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// proxmoxCluster is what the simulated cluster of Proxmox VE keeps over restarts.
+// proxmoxCluster is the stored state of the simulated Proxmox VE.
 type proxmoxCluster struct {
 	Machines []struct{ Config map[string]string }
 	Volumes  []any
@@ -80,9 +78,8 @@ func proxmoxState(b *testing.B, e *engine.Engine) (c proxmoxCluster) {
 	return c
 }
 
-// BenchmarkHundredMachines makes a hundred Machines at once on a hypervisor that is
-// slow and faulty, and deletes them. It fails unless each runs on exactly one
-// virtual machine, and nothing is left in the end.
+// BenchmarkHundredMachines creates a hundred Machines at once on a slow and faulty hypervisor, and
+// deletes them. It fails unless each has exactly one virtual machine, and nothing is left in the end.
 func BenchmarkHundredMachines(b *testing.B) {
 	for name, site := range manySites {
 		b.Run(name, func(b *testing.B) { hundredMachines(b, site) })
@@ -115,7 +112,7 @@ func hundredMachines(b *testing.B, site manySite) {
 		for i := range machines {
 			e.Delete(engine.Machines, "default", fmt.Sprintf("vm-%d", i))
 		}
-		await(b, "all are gone", func() (int, int) { return left(b, e, site), 0 })
+		await(b, "all are deleted", func() (int, int) { return left(b, e, site), 0 })
 		gone = append(gone, time.Since(began))
 	}
 	each := float64(machines * len(running))
@@ -126,12 +123,11 @@ func hundredMachines(b *testing.B, site manySite) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// perMachine are the kinds that have exactly one object for each machine on every
-// hypervisor.
+// perMachine are the kinds with exactly one object for each machine on every hypervisor.
 var perMachine = []schema.GroupVersionResource{engine.NetworkConfigurations, engine.IPAllocations}
 
-// left counts all that must go with the machines: their objects, their virtual
-// machines and disks, and the numbers that are claimed for them.
+// left counts what must be deleted with the machines: their objects, their virtual machines and disks,
+// and their claimed VMIDs.
 func left(b *testing.B, e *engine.Engine, site manySite) (n int) {
 	b.Helper()
 	for _, kind := range slices.Concat(perMachine, site.own, []schema.GroupVersionResource{engine.Machines}) {
@@ -141,8 +137,7 @@ func left(b *testing.B, e *engine.Engine, site manySite) (n int) {
 	return n + len(site.vms(b, e)) + site.volumes(b, e)
 }
 
-// oneEach fails unless every Machine has one virtual machine of its own, and an
-// address that no other has.
+// oneEach fails unless every Machine has a virtual machine and an address of its own.
 func oneEach(b *testing.B, e *engine.Engine, site manySite, machines int) {
 	b.Helper()
 	for _, kind := range slices.Concat(perMachine, site.own) {
@@ -180,7 +175,7 @@ func count(objects []unstructured.Unstructured, matches func(unstructured.Unstru
 	return n
 }
 
-// await waits until a number is what it has to be.
+// await waits until a number has its wanted value.
 func await(b *testing.B, what string, number func() (is, want int)) {
 	b.Helper()
 	const patience = 10 * time.Minute

@@ -11,11 +11,11 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// BenchmarkMachines makes a hundred Machines at once on a hypervisor that answers at
-// once, with all functions started from zero, and then one more.
+// BenchmarkMachines creates a hundred Machines at once on a hypervisor without delays, with all
+// functions scaled to zero at first, and then one more.
 func BenchmarkMachines(b *testing.B) {
 	e := engine.Start(b, "--idle", "10m")
-	settledNetwork(b, e, "default", 0)
+	readyNetwork(b, e, "default", 0)
 	e.UntilPhase(engine.MachineProviders, "", "kubevirt", "Ready")
 	var burst, more []time.Duration
 	made := 0
@@ -37,11 +37,11 @@ func BenchmarkMachines(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkMachineRequests counts what the functions ask the API server for to bring
-// a hundred Machines to Running. With -v it says who, and for what.
+// BenchmarkMachineRequests counts the requests of functions to the API server until a hundred Machines
+// are Running. With -v it prints them by function and resource.
 func BenchmarkMachineRequests(b *testing.B) {
 	e := engine.Start(b, "--audit", "--idle", "10m")
-	settledNetwork(b, e, "default", 0)
+	readyNetwork(b, e, "default", 0)
 	e.UntilPhase(engine.MachineProviders, "", "kubevirt", "Ready")
 	made, requests := 0, tally{}
 	for b.Loop() {
@@ -55,8 +55,7 @@ func BenchmarkMachineRequests(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// runMachines makes n Machines of a provider beside those that are there, and returns how long it
-// takes until all are Running.
+// runMachines creates n more Machines of a provider, and returns the time until all are Running.
 func runMachines(b *testing.B, e *engine.Engine, provider string, there, n int) time.Duration {
 	b.Helper()
 	began := time.Now()
@@ -69,7 +68,7 @@ func runMachines(b *testing.B, e *engine.Engine, provider string, there, n int) 
 	return time.Since(began)
 }
 
-// machine is a Machine that says as little as it can.
+// machine returns a minimal Machine.
 func machine(provider string, i int) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "vitistack.io/v1alpha1", "kind": "Machine",

@@ -15,9 +15,9 @@ import (
 	"github.com/vitistack/stack/tests/stand/process"
 )
 
-// BenchmarkProcesses allocates addresses with several processes of each function, which
-// share what one gets at once, and with a second event source that tells everything
-// again. It fails unless every address is unique, and all processes took part.
+// BenchmarkProcesses allocates addresses with several processes of each function, which share the
+// events, and with a second event source, which duplicates them. It fails unless every address is
+// unique, and all processes were used.
 func BenchmarkProcesses(b *testing.B) {
 	const n, atOnce = 400, 96
 	for _, tc := range []struct{ processes, sources int }{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {2, 2}} {
@@ -29,14 +29,14 @@ func BenchmarkProcesses(b *testing.B) {
 			var walls []time.Duration
 			for b.Loop() {
 				namespace := fmt.Sprintf("burst-%d", len(walls))
-				settledNetwork(b, e, namespace, len(walls))
+				readyNetwork(b, e, namespace, len(walls))
 				began := time.Now()
 				burst(b, e, namespace, n)
 				walls = append(walls, time.Since(began))
 				distinct(b, e, namespace, n)
 			}
 			if took := processesOf(b, e, "allocate-ip"); took != tc.processes {
-				b.Fatalf("%d processes of allocate-ip took part, not %d", took, tc.processes)
+				b.Fatalf("%d processes of allocate-ip were used, not %d", took, tc.processes)
 			}
 			b.ReportMetric(float64(n)/median(walls).Seconds(), "addresses/s")
 			b.ReportMetric(0, "ns/op")
@@ -44,14 +44,14 @@ func BenchmarkProcesses(b *testing.B) {
 	}
 }
 
-// BenchmarkSlowHypervisor makes Machines on a Proxmox VE that takes a while for
-// everything, with several processes of each function, each with few deliveries at once.
+// BenchmarkSlowHypervisor creates Machines on a slow Proxmox VE, with several processes of each
+// function and few concurrent deliveries in each.
 func BenchmarkSlowHypervisor(b *testing.B) {
 	const n, atOnce = 32, 2
 	for _, processes := range []int{1, 2, 4, 8} {
 		b.Run(strconv.Itoa(processes), func(b *testing.B) {
 			e := engine.Start(b, "--idle", "10m", "--processes", strconv.Itoa(processes), "--concurrency", strconv.Itoa(atOnce))
-			settledNetwork(b, e, "default", 0)
+			readyNetwork(b, e, "default", 0)
 			e.UntilPhase(engine.MachineProviders, "", "proxmox", "Ready")
 			e.SetFaults("proxmox", `[{"latency": "200ms"}]`)
 			var walls []time.Duration
@@ -66,7 +66,7 @@ func BenchmarkSlowHypervisor(b *testing.B) {
 	}
 }
 
-// processesOf is the number of running processes of a function.
+// processesOf returns the number of running processes of a function.
 func processesOf(b *testing.B, e *engine.Engine, function string) (n int) {
 	b.Helper()
 	for _, p := range e.Report().Processes {
@@ -77,8 +77,7 @@ func processesOf(b *testing.B, e *engine.Engine, function string) (n int) {
 	return n
 }
 
-// secondSources runs the engine's event sources once more, so that every event comes
-// twice.
+// secondSources runs the engine's event sources a second time, so that every event is duplicated.
 func secondSources(b *testing.B, e *engine.Engine) {
 	b.Helper()
 	for _, p := range e.Sources() {
@@ -86,7 +85,7 @@ func secondSources(b *testing.B, e *engine.Engine) {
 	}
 }
 
-// runAgain starts what an event source runs once more, and waits until it watches.
+// runAgain starts the program of an event source a second time, and waits until it watches.
 func runAgain(b *testing.B, e *engine.Engine, name string, pid int) {
 	b.Helper()
 	dir := fmt.Sprintf("/proc/%d", pid)
@@ -112,7 +111,7 @@ func runAgain(b *testing.B, e *engine.Engine, name string, pid int) {
 	}
 	b.Cleanup(second.Kill)
 	_ = write.Close()
-	// It writes a byte when all of its watches stand.
+	// It writes a byte once all of its watches are established.
 	if _, err := read.Read(make([]byte, 1)); err != nil {
 		b.Fatalf("the second %s does not start: %v", name, err)
 	}

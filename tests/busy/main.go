@@ -1,6 +1,5 @@
-// Busy writes the manifests of a busy data centre: twenty clusters with two hundred
-// machines between them, and one of everything that can be stuck. It is what make
-// run TOUR=busy applies.
+// Busy writes the manifests of a busy data centre: twenty clusters with two hundred machines in total,
+// and one example of every failure. make run TOUR=busy applies them.
 package main
 
 import (
@@ -14,11 +13,10 @@ import (
 // team is a namespace with its network and its clusters.
 type team struct {
 	Name string
-	// Third is the third part of the network's addresses, and its VLAN. They are
-	// loopback addresses, so that the simulated machines can be reached from this
-	// machine and from nowhere else.
+	// Third is the third byte of the network's addresses, and its VLAN. They are loopback addresses,
+	// so that the simulated machines can be reached from this machine only.
 	Third int
-	// Last is where the pool of addresses ends.
+	// Last is the last address of the pool.
 	Last     int
 	Excluded []string
 	Clusters []cluster
@@ -28,13 +26,12 @@ type cluster struct {
 	Name, Environment string
 	ControlPlanes     int
 	Workers           int
-	// Version is the one that is asked for.
+	// Version is the Kubernetes version.
 	Version string
 }
 
-// teams have twenty clusters with two hundred machines. Two of them are stuck: the
-// pool of team labs is too small for its cluster, and legacy asks for a version
-// that there never was.
+// teams have twenty clusters with two hundred machines. Two of them are stuck: the pool of team labs
+// is too small for its cluster, and team legacy requests a version that does not exist.
 var teams = []team{
 	{Name: "commerce", Third: 1, Last: 250, Excluded: []string{"127.80.1.100-127.80.1.119"}, Clusters: []cluster{
 		{"shop", "prod", 3, 12, ""}, {"shop-test", "test", 1, 3, ""}, {"billing", "prod", 3, 6, ""}, {"search", "prod", 3, 9, ""},
@@ -196,7 +193,7 @@ spec:
   credentialsRef: {name: proxmox-oslo, namespace: vitistack-system}
 `))
 
-// hypervisors are nodes beside the three that the simulator brings.
+// hypervisors are nodes in addition to the three of the simulator.
 func hypervisors() []string {
 	return []string{"hypervisor-4", "hypervisor-5", "hypervisor-6", "hypervisor-7"}
 }

@@ -34,7 +34,7 @@ type plannedObject struct {
 }
 
 // generator plans the steps of a run. They follow from the seed and the earlier steps only, and not
-// from the behavior of the stack. A run can be repeated, also without some of its steps.
+// from the behaviour of the stack. A run can be repeated, also without some of its steps.
 type generator struct {
 	random *rand.Rand
 	living []*plannedObject

@@ -401,7 +401,7 @@ func TestNetworkChanges(t *testing.T) {
 		"Untagged":       {"virtual machines stay in their VLAN", manual, strings.ReplaceAll(manual, ", vlanId: 7", ""), "the VLAN of a network"},
 		"Gateway":        {"a machine may have the new address", manual, strings.ReplaceAll(manual, "10.0.0.1,", "10.0.0.9,"), "the gateway of a network"},
 		"NoGateway":      {"the router keeps the old address", manual, strings.ReplaceAll(manual, " ipv4Gateway: 10.0.0.1,", ""), "the gateway of a network"},
-		"DataCentre":     {"machines stay in their data center", "{datacenterIdentifier: west, " + manual[1:], "{datacenterIdentifier: east, " + manual[1:], "the data centre of a network"},
+		"DataCentre":     {"machines stay in their data centre", "{datacenterIdentifier: west, " + manual[1:], "{datacenterIdentifier: east, " + manual[1:], "the data centre of a network"},
 		"Inferred":       {"the inferred provider is manual", pool, strings.ReplaceAll(pool, "vlanId: 7", "vlanId: 8"), "the segment of a network"},
 		"InferredPrefix": {"the inferred provider is manual", pool, strings.ReplaceAll(pool, "10.0.0", "10.0.1"), "of a network that is Ready"},
 		"InferredNoMore": {"the inferred provider would be nam", pool, "{ipAllocation: {type: static}}", "of a network that is Ready"},

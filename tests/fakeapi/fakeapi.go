@@ -1,5 +1,5 @@
-// Package fakeapi is a Kubernetes API server in memory, which lists and watches objects. Tests and benchmarks of the gateway use it for
-// many objects, and for an API server that fails.
+// Package fakeapi is a Kubernetes API server in memory, which lists and watches objects. Tests and benchmarks of the gateway use it for many objects,
+// and for an API server that fails.
 package fakeapi
 
 import (
@@ -24,8 +24,7 @@ type Object interface {
 	metav1.Object
 }
 
-// Server is a fake API server. A resource that has never been served is not
-// found.
+// Server is a fake API server. It does not find a resource before Serve or Put.
 type Server struct {
 	http *httptest.Server
 
@@ -42,9 +41,9 @@ type Server struct {
 // resource is one collection, by its plural.
 type resource struct {
 	objects map[string]json.RawMessage
-	// keys are those of the objects in order, once a list has asked for them.
+	// keys are the sorted keys of the objects, once a list has requested them.
 	keys []string
-	// history has every change since the beginning, oldest first.
+	// history has every change since the start, oldest first.
 	history []change
 	changed chan struct{}
 }
@@ -54,7 +53,7 @@ type change struct {
 	event   []byte
 }
 
-// Start makes a server that lives until t ends.
+// Start starts a server that runs until t ends.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{resources: map[string]*resource{}, requests: map[string]int{}, failures: map[string]int{}, answers: map[string]func([]byte) any{}}
@@ -66,12 +65,12 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Config reaches the server.
+// Config returns the configuration of a client.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{Host: s.http.URL, QPS: -1}
 }
 
-// Serve makes resources known, by their plurals.
+// Serve adds resources, by their plurals.
 func (s *Server) Serve(plurals ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +81,7 @@ func (s *Server) Serve(plurals ...string) {
 	}
 }
 
-// Fail answers every request with this status code, until it is called with 0.
-// Watches that are open end.
+// Fail makes every request fail with this status code, until it is called with 0. Open watches end.
 func (s *Server) Fail(code int) {
 	s.mu.Lock()
 	s.failing = code
@@ -91,29 +89,28 @@ func (s *Server) Fail(code int) {
 	s.http.CloseClientConnections()
 }
 
-// FailResource answers every request for one resource with this status code.
+// FailResource makes every request for one resource fail with this status code.
 func (s *Server) FailResource(plural string, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures[plural] = code
 }
 
-// Answer has what is posted to a resource answered by a function.
+// Answer makes a function answer POST requests to a resource.
 func (s *Server) Answer(plural string, f func(body []byte) any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answers[plural] = f
 }
 
-// Requests counts the requests for a resource.
+// Requests returns the number of requests for a resource.
 func (s *Server) Requests(plural string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.requests[plural]
 }
 
-// Put creates or updates an object, and gives it its resourceVersion. Its TypeMeta
-// has to be set.
+// Put creates or updates an object, and sets its resourceVersion. The object needs a TypeMeta.
 func (s *Server) Put(t testing.TB, plural string, o Object) {
 	t.Helper()
 	s.Serve(plural)
@@ -145,8 +142,7 @@ func (s *Server) Delete(plural, namespace, name string) {
 	s.tell(r, "DELETED", last)
 }
 
-// Forget drops the history, so that whoever watches from an older version has to
-// list again.
+// Forget drops the history, so that a watch from an older version has to list again.
 func (s *Server) Forget() {
 	s.mu.Lock()
 	for _, r := range s.resources {
@@ -223,7 +219,7 @@ func (s *Server) list(w http.ResponseWriter, req *http.Request, r *resource) {
 		keys = keys[:limit]
 		next = keys[limit-1]
 	}
-	// With a limit, a version means exactly that one, as long as etcd has it.
+	// With a limit, a resource version is exact, and valid as long as etcd has it.
 	exact, _ := strconv.Atoi(query.Get("resourceVersion"))
 	if limit == 0 {
 		exact = 0
@@ -296,7 +292,7 @@ func (s *Server) watch(w http.ResponseWriter, req *http.Request, r *resource) {
 	}
 }
 
-// named returns the resource and the key of the object that a path names, if it exists. The lock is held.
+// named returns the resource and the key of the object in a path, if it exists. Callers hold the lock.
 func (s *Server) named(path string) (*resource, string) {
 	parts := strings.Split(path, "/")
 	if len(parts) < 4 {
@@ -310,8 +306,7 @@ func (s *Server) named(path string) (*resource, string) {
 	return r, key
 }
 
-// object answers with one object, after it has merged what it may be sent. A patch that names a version other than the
-// last one is a conflict.
+// object answers with one object, after it has merged a patch. A patch with a resource version other than the present one is a conflict.
 func (s *Server) object(w http.ResponseWriter, req *http.Request, r *resource, key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -336,7 +331,7 @@ func (s *Server) object(w http.ResponseWriter, req *http.Request, r *resource, k
 	_ = json.NewEncoder(w).Encode(r.objects[key])
 }
 
-// merge is a JSON merge patch.
+// merge applies a JSON merge patch.
 func merge(into, patch map[string]any) {
 	for name, value := range patch {
 		inner, isMap := value.(map[string]any)

@@ -23,7 +23,7 @@ var (
 	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	functions   = schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "services"}
 	triggers    = schema.GroupVersionResource{Group: "eventing.knative.dev", Version: "v1", Resource: "triggers"}
-	// topology is what has to get ready of the manifests.
+	// topology lists the kinds in the manifests that must become Ready.
 	topology = []schema.GroupVersionResource{
 		{Group: "eventing.knative.dev", Version: "v1", Resource: "brokers"},
 		triggers,
@@ -45,21 +45,21 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestKnative installs Knative Eventing as it is released, and the stack on it, and
-// has the smallest cluster made. VITI_KNATIVE is the folder of Knative's programs.
+// TestKnative installs the released Knative Eventing with the stack, and creates the smallest cluster.
+// VITI_KNATIVE is the folder of Knative's programs.
 func TestKnative(t *testing.T) {
 	t.Parallel()
 	bin := os.Getenv("VITI_KNATIVE")
 	if bin == "" {
-		t.Skip("make test-knative sets VITI_KNATIVE, and builds what is there")
+		t.Skip("make test-knative sets VITI_KNATIVE, and builds the programs in it")
 	}
 	if out, err := exec.CommandContext(t.Context(), "unshare", "--user", "--net", "true").CombinedOutput(); err != nil {
-		t.Fatalf("this machine allows no network namespaces to this user: %v\n%s\nOn Ubuntu: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0", err, out)
+		t.Fatalf("this machine does not permit network namespaces for this user: %v\n%s\nOn Ubuntu: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0", err, out)
 	}
 	r := newRig(t, bin)
 	r.installKnative()
 	r.serve()
-	// The simulated IPAM has made its Trigger before there was a webhook to fill in defaults.
+	// The simulated IPAM created its Trigger before the webhook existed that sets defaults.
 	r.kubectl("", "annotate", "triggers", "--all", "--namespace", namespace, "seen=true")
 	r.kubectl(r.kubectl("", "kustomize", filepath.Join(engine.Root(), "knative")), "apply", "--server-side", "--force-conflicts", "--filename", "-")
 	for _, kind := range topology {
@@ -78,7 +78,7 @@ func TestKnative(t *testing.T) {
 	t.Run("AuthenticatedCluster", r.authenticatedClusterGetsRunning)
 }
 
-// serve says of each Knative Service where it is, in the place of Knative Serving.
+// serve writes the address of each Knative Service into its status, as Knative Serving does.
 func (r *env) serve() {
 	r.t.Helper()
 	for _, function := range r.List(functions, namespace, "") {
@@ -90,7 +90,7 @@ func (r *env) serve() {
 	}
 }
 
-// untilReady waits until all objects of a kind are, in the words of Knative.
+// untilReady waits until all objects of a kind are Ready.
 func (r *env) untilReady(kind schema.GroupVersionResource) {
 	r.t.Helper()
 	var names []string
@@ -107,7 +107,7 @@ func (r *env) untilReady(kind schema.GroupVersionResource) {
 	r.t.Logf("%s are ready: %s", kind.Resource, strings.Join(names, ", "))
 }
 
-// conditionOf is the status of an object's condition, or empty.
+// conditionOf returns the status of an object's condition, or an empty string.
 func conditionOf(object *unstructured.Unstructured, kind string) string {
 	if object == nil {
 		return ""
@@ -121,7 +121,7 @@ func conditionOf(object *unstructured.Unstructured, kind string) string {
 	return ""
 }
 
-// defaultsAreFilledIn sees that Knative's webhook has looked at what was applied.
+// defaultsAreFilledIn checks that Knative's webhook has set defaults in the applied objects.
 func (r *env) defaultsAreFilledIn(t *testing.T) {
 	for _, trigger := range r.List(triggers, namespace, "") {
 		if trigger.GetLabels()["eventing.knative.dev/broker"] != "vitistack" {
@@ -137,18 +137,18 @@ func (r *env) nonsenseIsRefused(t *testing.T) {
 	}}
 	_, err := r.Client.Resource(triggers).Namespace(namespace).Create(t.Context(), trigger, metav1.CreateOptions{})
 	if err == nil || !strings.Contains(err.Error(), "validation.webhook.eventing.knative.dev") {
-		t.Errorf("a Trigger without a subscriber: %v, want Knative's webhook to refuse it", err)
+		t.Errorf("a Trigger without a subscriber: %v, want Knative's webhook to reject it", err)
 	}
 }
 
-// sinksAreInjected sees that Knative tells the Broker's address to those who send.
+// sinksAreInjected checks that Knative has set the Broker's address in the senders.
 func (r *env) sinksAreInjected(t *testing.T) {
 	const want = "http://broker-ingress.knative-eventing.svc.cluster.local/vitistack-system/vitistack"
 	subjects := map[string]schema.GroupVersionResource{
 		"gateway": deployments, "resync": functions, "allocate-ip": functions, "kea-reserve": functions, "provision-network": functions,
 	}
 	for name, kind := range subjects {
-		feed.Until(t, name+" knows the Broker", func() (bool, string) {
+		feed.Until(t, name+" has the address of the Broker", func() (bool, string) {
 			containers, _, _ := unstructured.NestedSlice(r.Get(kind, namespace, name).Object, "spec", "template", "spec", "containers")
 			env := fmt.Sprint(containers[0].(map[string]any)["env"])
 			return strings.Contains(env, "name:K_SINK value:"+want), env
@@ -156,8 +156,8 @@ func (r *env) sinksAreInjected(t *testing.T) {
 	}
 }
 
-// restartPrograms makes the gateway and the functions see their environment, as a new
-// revision does.
+// restartPrograms restarts the gateway and the functions with their new environment, as a new revision
+// does.
 func (r *env) restartPrograms() {
 	r.t.Helper()
 	r.RestartFree()
@@ -171,11 +171,11 @@ func (r *env) clusterGetsRunning(t *testing.T) {
 	r.Apply("default", r.Example("simple-kubernetescluster.yaml"))
 	r.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
 	if report := r.Report(); report.Received != 0 || len(report.Triggers) != 0 {
-		t.Errorf("the engine's own broker took %d events; Knative's has to take all", report.Received)
+		t.Errorf("the engine's own broker received %d events, want all of them at Knative's", report.Received)
 	}
 }
 
-// resyncIsAsked sees that the PingSource wakes the function resync.
+// resyncIsAsked checks that the PingSource starts the function resync.
 func (r *env) resyncIsAsked(t *testing.T) {
 	feed.Until(t, "resync is started", func() (bool, string) {
 		for _, p := range r.Report().Processes {
@@ -187,7 +187,7 @@ func (r *env) resyncIsAsked(t *testing.T) {
 	})
 }
 
-// deadLetterIsKept has a Trigger with this name, of which nobody takes the events.
+// deadLetterIsKept creates a Trigger with this name whose subscriber does not exist.
 func (r *env) deadLetterIsKept(t *testing.T, name string) {
 	r.kubectl(`apiVersion: eventing.knative.dev/v1
 kind: Trigger
@@ -200,7 +200,7 @@ spec:
 `, "apply", "--filename", "-")
 	r.untilReady(triggers)
 	number := 0
-	feed.Until(t, "the gateway tells of a dead letter", func() (bool, string) {
+	feed.Until(t, "the gateway reports a dead letter", func() (bool, string) {
 		number++
 		note := fmt.Sprintf(`{"metadata":{"annotations":{"%s":"%d"}}}`, name, number)
 		if _, err := r.Client.Resource(engine.NetworkNamespaces).Namespace("default").Patch(t.Context(), "network",

@@ -28,9 +28,9 @@ const (
 	restartPause = 2 * time.Second
 )
 
-// kubelet stands for the controllers of Deployments, pods and endpoints, and for the
-// kubelet, for Deployments of Knative's images: it runs one pod of each, tells the
-// Deployment's status, and keeps the EndpointSlices of the Services that select it.
+// kubelet plays the controllers of Deployments, pods and endpoints, and the kubelet, for Deployments
+// with Knative's images: it runs one pod of each, writes the Deployment's status, and updates the
+// EndpointSlices of the Services that select it.
 type kubelet struct {
 	client    kubernetes.Interface
 	dir, bin  string
@@ -45,7 +45,7 @@ type kubelet struct {
 	ended   map[string]time.Time
 }
 
-// run looks after the pods until ctx ends, and then stops them.
+// run manages the pods until ctx ends, and then stops them.
 func (k *kubelet) run(ctx context.Context) {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
@@ -97,7 +97,7 @@ func (k *kubelet) look(ctx context.Context) error {
 	return nil
 }
 
-// care makes the pod of a Deployment what its template says, and tells how it is.
+// care runs the pod of a Deployment according to its template, and writes the status.
 func (k *kubelet) care(ctx context.Context, key string, deployment *appsv1.Deployment, services []corev1.Service) error {
 	p := k.pods[key]
 	if p != nil {
@@ -158,7 +158,7 @@ func (k *kubelet) tellDeployment(ctx context.Context, deployment *appsv1.Deploym
 	now.Status = status
 	_, err := k.client.AppsV1().Deployments(now.Namespace).UpdateStatus(ctx, now, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) {
-		return nil // it is looked at again
+		return nil // it is retried
 	}
 	return err
 }
@@ -206,8 +206,8 @@ func (k *kubelet) enter(ctx context.Context, namespace string, selector labels.S
 	return found.dial(ctx, port)
 }
 
-// tellLogs shows the end of what each pod has printed.
-func (k *kubelet) tellLogs() {
+// printLogs prints the end of each pod's output.
+func (k *kubelet) printLogs() {
 	logs, _ := filepath.Glob(filepath.Join(k.dir, "*.log"))
 	for _, file := range logs {
 		text, _ := os.ReadFile(file)

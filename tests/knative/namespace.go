@@ -1,7 +1,6 @@
-// Package knative runs Knative Eventing's own control plane and data plane on the
-// local API server, from the manifests that it is released with, and the stack on top
-// of them. A stand-in for the kubelet runs each pod as a process in a network
-// namespace of its own.
+// Package knative runs Knative Eventing's own control plane and data plane on the local API server,
+// from its released manifests, with the stack. A simple kubelet runs each pod as a process in a
+// network namespace of its own.
 package knative
 
 import (
@@ -20,16 +19,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inPod is the first argument of this program when it is to be the inside of a pod.
+// inPod as the first argument makes this program the init process of a pod.
 const inPod = "in-pod"
 
-// podProxy is where a pod finds the proxy that stands for DNS and Services.
+// podProxy is the address of the proxy for DNS and Services in a pod.
 const podProxy = "127.0.0.1:3128"
 
-// commandInPod is a command that runs in a network namespace of its own. It reaches
-// the API server and, by a proxy, everything else through the socket outside, and is
-// reached through the socket inside: who connects there writes a port and a newline
-// first. Both are paths in the file system, which the namespaces share.
+// commandInPod returns a command that runs in a network namespace of its own. It reaches the API
+// server and, through a proxy, everything else by the socket outside. Others reach it by the socket
+// inside: a client writes a port and a newline first. Both sockets are paths in the file system, which
+// the namespaces share.
 func commandInPod(apiServer, outside, inside, program string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -44,7 +43,7 @@ func commandInPod(apiServer, outside, inside, program string) (*exec.Cmd, error)
 	return command, nil
 }
 
-// runInPod is the other end of commandInPod. It returns when the program has ended.
+// runInPod is the counterpart of commandInPod in the namespace. It returns when the program has ended.
 func runInPod(args []string) error {
 	apiServer, outside, inside, program := args[0], args[1], args[2], args[3]
 	if err := loopbackUp(); err != nil {
@@ -95,7 +94,7 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)
 }
 
-// tunnel asks the proxy at a socket for a connection to an address.
+// tunnel requests a connection to an address from the proxy at a socket.
 func tunnel(outside, address string) (net.Conn, error) {
 	connection, err := net.Dial("unix", outside)
 	if err != nil {
@@ -104,7 +103,7 @@ func tunnel(outside, address string) (net.Conn, error) {
 	if _, err := fmt.Fprintf(connection, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", address, address); err != nil {
 		return nil, errors.Join(err, connection.Close())
 	}
-	// The other side says nothing more before it is asked, so the reader keeps nothing back.
+	// The proxy sends nothing before the first request, so the reader has buffered nothing.
 	response, err := http.ReadResponse(bufio.NewReader(connection), &http.Request{Method: http.MethodConnect})
 	if err != nil {
 		return nil, errors.Join(err, connection.Close())
@@ -131,7 +130,7 @@ func enter(from net.Conn) (net.Conn, error) {
 	}
 }
 
-// serve joins each connection with the one that open makes for it.
+// serve joins each connection with one from open.
 func serve(listener net.Listener, open func(net.Conn) (net.Conn, error)) {
 	for {
 		from, err := listener.Accept()
@@ -149,7 +148,7 @@ func serve(listener net.Listener, open func(net.Conn) (net.Conn, error)) {
 	}
 }
 
-// join copies both ways, and closes both when one has said all.
+// join copies in both directions, and closes both connections when one has ended.
 func join(a, b net.Conn) {
 	done := make(chan struct{}, 2)
 	copyTo := func(to, from net.Conn) {

@@ -21,12 +21,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// network stands for DNS, Services and the network between pods: a proxy that finds
-// out where a name or the address of a Service leads, and goes there.
+// network replaces DNS, Services and the network between pods: a proxy that resolves names and Service
+// addresses, and connects to them.
 type network struct {
 	mu     sync.Mutex
 	client kubernetes.Interface
-	// elsewhere are addresses of what runs outside of pods, by namespace/name.
+	// elsewhere has the addresses of what runs outside of pods, by namespace/name.
 	elsewhere map[string]string
 	// enter connects to a port of a ready pod with labels.
 	enter func(ctx context.Context, namespace string, selector labels.Selector, port int) (net.Conn, error)
@@ -60,13 +60,13 @@ func (n *network) forward() http.Handler {
 		Rewrite:   func(*httputil.ProxyRequest) {},
 		Transport: &http.Transport{DialContext: n.dial, DisableKeepAlives: true, DisableCompression: true},
 		ErrorLog:  log.New(io.Discard, "", 0),
-		// A name that leads nowhere is no connection for a pod either.
+		// An unknown name is no connection for a pod either.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 }
 
-// dial connects to host:port, where the host is an address of this machine, the
-// cluster address of a Service, or a Service's name.
+// dial connects to host:port. The host is an address of this machine, the cluster address of a
+// Service, or the name of a Service.
 func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -128,7 +128,7 @@ func (n *network) toService(ctx context.Context, service *corev1.Service, port i
 	return n.enter(ctx, service.Namespace, labels.SelectorFromSet(service.Spec.Selector), target)
 }
 
-// know says where what does not run in a pod is, by URL.
+// know sets the URL of something that runs outside of pods.
 func (n *network) know(urls map[string]string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

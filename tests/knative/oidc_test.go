@@ -15,8 +15,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// authenticate turns authentication-oidc on in Knative, and the verification of deliveries in the stack, and waits until
-// both know who is who.
+// authenticate enables authentication-oidc in Knative, and the verification of deliveries in the stack, and waits until both have the identities.
 func (r *env) authenticate() {
 	r.t.Helper()
 	r.kubectl("", "patch", "configmap", "config-features", "--namespace", "knative-eventing", "--type", "merge", "--patch", `{"data":{"authentication-oidc":"enabled"}}`)
@@ -42,15 +41,14 @@ func (r *env) authenticate() {
 	r.restartPrograms()
 }
 
-// triggersHaveTokens sees that Knative knows what a token of each Trigger of the stack is for, and that it is the
-// ServiceAccount that the function expects.
+// triggersHaveTokens checks the audience and the ServiceAccount of the tokens of each Trigger of the stack against the configuration of its function.
 func (r *env) triggersHaveTokens(t *testing.T) {
 	for _, trigger := range r.List(triggers, namespace, "") {
 		audience, _, _ := unstructured.NestedString(trigger.Object, "status", "subscriberAudience")
 		account, _, _ := unstructured.NestedString(trigger.Object, "status", "auth", "serviceAccountName")
 		function := r.Get(functions, namespace, trigger.GetName())
 		if function == nil {
-			continue // of the gateway, of the simulated IPAM, or of this test
+			continue // it belongs to the gateway, the simulated IPAM, or this test
 		}
 		env := fmt.Sprint(function.Object["spec"])
 		for _, want := range []string{"value:" + audience + "]", "value:system:serviceaccount:" + namespace + ":" + account + "]"} {
@@ -61,7 +59,7 @@ func (r *env) triggersHaveTokens(t *testing.T) {
 	}
 }
 
-// authenticatedClusterGetsRunning has a cluster made while each delivery has to prove its Trigger, and every event its sender.
+// authenticatedClusterGetsRunning creates a cluster while each delivery and each event is authenticated.
 func (r *env) authenticatedClusterGetsRunning(t *testing.T) {
 	r.Apply("default", strings.ReplaceAll(r.Example("simple-kubernetescluster.yaml"), "simple-cluster", "proven-cluster"))
 	r.UntilPhase(engine.KubernetesClusters, "default", "proven-cluster", "Running")

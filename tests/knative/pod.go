@@ -23,7 +23,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/process"
 )
 
-// pod is one of a Deployment, of which there never is a second one.
+// pod is the only pod of a Deployment.
 type pod struct {
 	namespace, name string
 	template        corev1.PodTemplateSpec
@@ -31,10 +31,10 @@ type pod struct {
 	process         *process.Process
 	inside          string
 	ready           bool
-	address         string // nobody dials it
+	address         string // it has no clients
 }
 
-// newPod starts the program of the only container, under its ServiceAccount.
+// newPod starts the program of the only container, with its ServiceAccount.
 func (k *kubelet) newPod(ctx context.Context, namespace, name string, generation int64, template corev1.PodTemplateSpec) (*pod, error) {
 	k.started++
 	p := &pod{
@@ -59,7 +59,8 @@ func (k *kubelet) newPod(ctx context.Context, namespace, name string, generation
 	return p, err
 }
 
-// environment is what a kubelet makes of the kinds of variables that occur.
+// environment resolves the environment of a container as a kubelet does, for the kinds of variables
+// that occur.
 func (k *kubelet) environment(ctx context.Context, p *pod, container corev1.Container) ([]string, error) {
 	var env []string
 	for _, variable := range container.Env {
@@ -77,14 +78,14 @@ func (k *kubelet) environment(ctx context.Context, p *pod, container corev1.Cont
 			}
 			value = config.Data[from.ConfigMapKeyRef.Key]
 		default:
-			return nil, fmt.Errorf("variable %s has a source that nobody knows here", variable.Name)
+			return nil, fmt.Errorf("variable %s has an unsupported source", variable.Name)
 		}
 		env = append(env, variable.Name+"="+value)
 	}
 	return env, nil
 }
 
-// kubeconfig writes one with a token of the ServiceAccount.
+// kubeconfig writes a kubeconfig with a token of the ServiceAccount.
 func (k *kubelet) kubeconfig(ctx context.Context, namespace, account string) (string, error) {
 	seconds := int64((12 * time.Hour).Seconds())
 	token, err := k.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
@@ -114,8 +115,7 @@ func (p *pod) dial(ctx context.Context, port int) (net.Conn, error) {
 	return connection, nil
 }
 
-// probe asks the pod whether it is ready, as its readiness probe says. Without one it
-// is as soon as it runs.
+// probe runs the readiness probe of the pod. A pod without one is ready as soon as it runs.
 func (p *pod) probe(ctx context.Context) bool {
 	container := p.template.Spec.Containers[0]
 	if p.process.Ended() != nil {
@@ -137,7 +137,7 @@ func (p *pod) probe(ctx context.Context) bool {
 	}
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // as a kubelet
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // like a kubelet
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dial(ctx, port) },
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://pod/"+strings.TrimPrefix(get.Path, "/"), nil)

@@ -22,7 +22,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// env is a local engine that leaves eventing to Knative.
+// env is a local engine without its own eventing.
 type env struct {
 	*engine.Engine
 	t       *testing.T
@@ -31,7 +31,7 @@ type env struct {
 	urls    map[string]string // of functions and Services, by namespace/name
 }
 
-// egress makes the API server reach webhooks through the proxy.
+// egress makes the API server connect to webhooks through the proxy.
 const egress = `apiVersion: apiserver.k8s.io/v1beta1
 kind: EgressSelectorConfiguration
 egressSelections:
@@ -41,8 +41,8 @@ egressSelections:
       transport: {uds: {udsName: %s}}
 `
 
-// newRig starts the engine with what of the manifests is not Knative Eventing's, and
-// the network and the kubelet.
+// newRig starts the engine with the manifests that do not belong to Knative Eventing, the network and
+// the kubelet.
 func newRig(t *testing.T, bin string) *env {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,7 +78,7 @@ func newRig(t *testing.T, bin string) *env {
 	}
 	r.network.client, r.network.enter = r.client, k.enter
 	r.network.elsewhere["default/kubernetes"] = k.apiServer
-	r.tellWhatRuns()
+	r.resolveEngine()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { k.run(ctx) })
@@ -86,14 +86,14 @@ func newRig(t *testing.T, bin string) *env {
 		cancel()
 		wg.Wait()
 		if t.Failed() {
-			k.tellLogs()
+			k.printLogs()
 		}
 	})
 	return r
 }
 
-// tellWhatRuns makes the names of functions and of the gateway lead to the engine.
-func (r *env) tellWhatRuns() {
+// resolveEngine makes the names of functions and of the gateway resolve to the engine.
+func (r *env) resolveEngine() {
 	r.t.Helper()
 	text, err := os.ReadFile(filepath.Join(r.Dir, "engine.json"))
 	if err != nil {
@@ -113,8 +113,7 @@ func (r *env) tellWhatRuns() {
 	}
 }
 
-// withoutEventing is a folder like the repository, with the manifests that the engine
-// carries out.
+// withoutEventing returns a folder like the repository, with the manifests that the engine handles.
 func withoutEventing(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -146,8 +145,7 @@ func withoutEventing(t *testing.T) string {
 	return root
 }
 
-// module is the folder of a module of Knative, in the version of eventing that the
-// local engine has.
+// module returns the folder of a module of Knative, in the version of the local engine's eventing.
 func module(t *testing.T, name string) string {
 	t.Helper()
 	inEngine := func(args ...string) []byte {
@@ -191,15 +189,15 @@ func (r *env) apply(below string, paths ...string) {
 	r.kubectl("", args...)
 }
 
-// images are those of what is not installed here, which the controller wants to know.
+// images are the images of components that are not installed here, which the controller requires.
 const images = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: eventing-transformations-images, namespace: knative-eventing}
 data: {transform-jsonata: none}
 `
 
-// installKnative applies the manifests that Knative Eventing is released with, and
-// waits until its webhooks answer.
+// installKnative applies the released manifests of Knative Eventing, and waits until its webhooks
+// answer.
 func (r *env) installKnative() {
 	r.t.Helper()
 	const core, channel, broker = "config/core/", "config/channels/in-memory-channel/", "config/brokers/mt-channel-broker/"
@@ -207,7 +205,7 @@ func (r *env) installKnative() {
 	r.apply(eventing, core+"100-namespace.yaml", core+"resources", channel+"resources")
 	r.apply(eventing, core, core+"roles", core+"configmaps", channel, channel+"roles", channel+"configmaps", broker+"roles",
 		"third_party/eventing-integrations-latest/eventing-integrations-images.yaml")
-	// Serving's part of the roles that are put together from parts.
+	// Serving's part of the aggregated roles.
 	r.apply(module(r.t, "serving"), "config/core/200-roles/addressable-resolvers-clusterrole.yaml", "config/core/200-roles/podspecable-bindings-clusterrole.yaml")
 	r.kubectl(images, "apply", "--server-side", "--filename", "-")
 	r.apply(eventing, core+"deployments/controller.yaml", core+"deployments/webhook.yaml", core+"deployments/pingsource-mt-adapter.yaml",

@@ -1,4 +1,4 @@
-// Sim simulates a data center for the stack on one machine: a KubeVirt cluster and a Proxmox VE
+// Sim simulates a data centre for the stack on one machine: a KubeVirt cluster and a Proxmox VE
 // cluster whose machines run Talos Linux if they boot an image of it, a Network Automation Manager,
 // NetBox, an IPAM that answers events, and ISC Kea if the real one is not installed. Each simulator
 // speaks the wire protocol of the real product, and has faults on request.

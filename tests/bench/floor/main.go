@@ -1,5 +1,5 @@
-// Floor is the least that a function can be: an empty HTTP server. Cold starts are
-// given as multiples of its own.
+// Floor is the minimum of a function: an empty HTTP server. Cold starts are given as multiples of its
+// own.
 package main
 
 import (

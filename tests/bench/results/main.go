@@ -1,6 +1,5 @@
-// Results runs the benchmarks and writes what they measure into tests/bench/RESULTS.md.
-// What a benchmark has printed is kept for the commit, so that a run that was ended
-// goes on where it stopped.
+// Results runs the benchmarks and writes their results into tests/bench/RESULTS.md. It stores the
+// output of a benchmark for the commit, so that an interrupted run can continue.
 package main
 
 import (
@@ -19,13 +18,13 @@ import (
 	"time"
 )
 
-// group is benchmarks that one run of go test measures.
+// group is a set of benchmarks in the same run of go test.
 type group struct {
 	name, pattern, times string
 	args                 []string
 }
 
-// groups are in the order in which they run, what is quick first.
+// groups are in the order in which they run, the fastest first.
 func groups(load string) []group {
 	return []group{
 		{"cold-start", "^BenchmarkColdStart$", "15x", nil},
@@ -45,7 +44,7 @@ func groups(load string) []group {
 
 func main() {
 	load := flag.String("load", "1", "size of the load: 1 is 1000 networks, 10000 addresses, 2000 machines and 200 clusters")
-	only := flag.String("only", "", "measure no more than the groups that this regular expression matches, and leave out what is missing")
+	only := flag.String("only", "", "measure only groups that this regular expression matches, and omit missing results")
 	earlier := flag.String("earlier", "", "take what is missing from what was measured for this commit, by 12 letters, and say so")
 	fresh := flag.Bool("fresh", false, "measure again what is measured already for this commit")
 	flag.Parse()
@@ -78,7 +77,7 @@ func run(ctx context.Context, load, only, earlier string, fresh bool) error {
 		name := g.name + strings.Join(g.args, "") + ".txt"
 		path := filepath.Join(all, commit, name)
 		if wanted.MatchString(g.name) && (fresh || !complete(path)) {
-			// The others are worth having all the same.
+			// The results of the others are still useful.
 			if err := measure(ctx, g, path); err != nil {
 				failed = append(failed, fmt.Errorf("measure %s: %w", g.name, err))
 			}
@@ -102,7 +101,7 @@ func complete(path string) bool {
 	return err == nil && bytes.Contains(text, []byte(passed))
 }
 
-// measure runs the benchmarks of a group, and keeps what they print.
+// measure runs the benchmarks of a group, and stores their output.
 func measure(ctx context.Context, g group, path string) error {
 	began := time.Now()
 	fmt.Fprintf(os.Stderr, "%s  measuring %s ...\n", began.Format(time.TimeOnly), g.name)
@@ -116,7 +115,7 @@ func measure(ctx context.Context, g group, path string) error {
 	return errors.Join(err, os.WriteFile(path, text.Bytes(), 0o644))
 }
 
-// loadAverage is how many processes wanted a CPU during the last minute.
+// loadAverage returns the load average of the last minute.
 func loadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -125,7 +124,7 @@ func loadAverage() string {
 	return strings.Fields(string(text))[0]
 }
 
-// describe names the machine and the versions.
+// describe returns the machine and the versions.
 func describe(ctx context.Context) ([]string, error) {
 	cpu, _ := os.ReadFile("/proc/cpuinfo")
 	model := regexp.MustCompile(`model name\s*: (.*)`).FindSubmatch(cpu)

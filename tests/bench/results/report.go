@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// figures are what one benchmark has measured, by the unit.
+// figures are the results of one benchmark by unit.
 type figures map[string]float64
 
-// report is what is known of all benchmarks.
+// report has the results of all benchmarks.
 type report struct {
 	commit  string
 	machine []string
@@ -28,8 +28,8 @@ var (
 	fieldsOf = regexp.MustCompile(`(?m)^(command|load average|took): (.*)$`)
 )
 
-// add reads what a run of go test has printed: a line for each benchmark, with its
-// name, the number of rounds, and values that are each followed by their unit.
+// add parses the output of go test: a line for each benchmark, with its name, the number of rounds,
+// and values, each followed by its unit.
 func (r *report) add(text, commit string) {
 	run := map[string]string{}
 	for _, field := range fieldsOf.FindAllStringSubmatch(text, -1) {
@@ -51,7 +51,7 @@ func (r *report) add(text, commit string) {
 	}
 }
 
-// get writes a figure, and a dash where it is not measured.
+// get formats a figure, or a dash if it is missing.
 func (r *report) get(benchmark, unit string) string {
 	value, ok := r.figures[benchmark][unit]
 	if !ok {
@@ -60,7 +60,7 @@ func (r *report) get(benchmark, unit string) string {
 	return number(value)
 }
 
-// number writes three digits, which is more than two runs agree in.
+// number formats a value with three digits, which is more than the accuracy of a measurement.
 func number(value float64) string {
 	if value >= 100 {
 		return strconv.FormatFloat(value, 'f', 0, 64)
@@ -68,7 +68,7 @@ func number(value float64) string {
 	return strconv.FormatFloat(value, 'g', 3, 64)
 }
 
-// names are the benchmarks below another one, in the order of their names.
+// names returns the sub-benchmarks of a benchmark, sorted by name.
 func (r *report) names(benchmark string) (names []string) {
 	for name := range r.figures {
 		if below, ok := strings.CutPrefix(name, benchmark+"/"); ok {
@@ -89,7 +89,7 @@ func (r *report) names(benchmark string) (names []string) {
 func (r *report) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Results\n\n`make bench` writes this page from what the benchmarks in this folder print; no figure in it is written by hand.\n\n")
-	fmt.Fprintf(&b, "Commit `%s`, on %s. What was measured for an earlier commit is marked in the table of commands at the end.\n\n", r.commit, strings.Join(r.machine, "; "))
+	fmt.Fprintf(&b, "Commit `%s`, on %s. A result of an earlier commit is marked in the table of commands at the end.\n\n", r.commit, strings.Join(r.machine, "; "))
 	if load := r.loadBefore(); load > float64(runtime.NumCPU()) {
 		fmt.Fprintf(&b, "> The machine was busy: its load average was %s before the first benchmark. Take counts and ratios from here, and no times.\n\n", number(load))
 	}
@@ -99,8 +99,8 @@ func (r *report) markdown() string {
 	return b.String()
 }
 
-// loadBefore is the load average before the first benchmark. What it is before the
-// others comes from those that ran just then.
+// loadBefore returns the load average before the first benchmark. The load before the others is caused
+// by the benchmarks themselves.
 func (r *report) loadBefore() float64 {
 	if len(r.runs) == 0 {
 		return 0
@@ -112,7 +112,7 @@ func (r *report) loadBefore() float64 {
 	return load
 }
 
-// table writes a table of benchmarks below one, with a column for each unit.
+// table formats a table of the sub-benchmarks of a benchmark, with a column for each unit.
 func (r *report) table(b *strings.Builder, first, benchmark string, columns [][2]string) {
 	heads, rules := []string{first}, []string{"---"}
 	for _, column := range columns {
@@ -129,7 +129,7 @@ func (r *report) table(b *strings.Builder, first, benchmark string, columns [][2
 	b.WriteString("\n")
 }
 
-// list writes a table of single figures: what, benchmark, unit and what follows it.
+// list formats a table of single figures: description, benchmark, unit and text after it.
 func (r *report) list(b *strings.Builder, rows ...[4]string) {
 	b.WriteString("| | |\n| --- | ---: |\n")
 	for _, row := range rows {
@@ -138,8 +138,8 @@ func (r *report) list(b *strings.Builder, rows ...[4]string) {
 	b.WriteString("\n")
 }
 
-// ordered are the units of a benchmark that end in a suffix, without it, the largest
-// figure first.
+// ordered returns the units of a benchmark with a suffix, without the suffix, the largest figure
+// first.
 func (r *report) ordered(benchmark, suffix string) (names []string) {
 	f := r.figures[benchmark]
 	for unit := range f {

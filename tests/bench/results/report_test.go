@@ -23,14 +23,14 @@ func TestReport(t *testing.T) {
 	r.add("command: go test -bench Y\nload average: 1\ntook: 2s\n", "old")
 	text := r.markdown()
 	for reason, want := range map[string]string{
-		"a single figure":                   "| apply to Running, median | 1700 ms |",
-		"three digits":                      "| 1000 | 61.2 | – | – | – | – | – |",
-		"the dearest function comes first":  "| bootstrap-talos | 67 |\n| create-vm | 46 |",
-		"sizes are in the order of numbers": "| 200 | 58 | – | – | – | – | – |\n| 1000 |",
-		"what is missing is not invented":   "| requests to the API server a minute | – |",
-		"times of a busy machine are none":  "> The machine was busy: its load average was 7.5 before the first benchmark",
-		"how to repeat it":                  "| `go test -bench X` | this | 7.50 | 26s |",
-		"what is older says so":             "| `go test -bench Y` | `old` | 1 | 2s |",
+		"a single figure":                      "| apply to Running, median | 1700 ms |",
+		"three digits":                         "| 1000 | 61.2 | – | – | – | – | – |",
+		"the most expensive function is first": "| bootstrap-talos | 67 |\n| create-vm | 46 |",
+		"sizes are sorted as numbers":          "| 200 | 58 | – | – | – | – | – |\n| 1000 |",
+		"a missing figure is a dash":           "| requests to the API server a minute | – |",
+		"times of a busy machine are marked":   "> The machine was busy: its load average was 7.5 before the first benchmark",
+		"the command to repeat it":             "| `go test -bench X` | this | 7.50 | 26s |",
+		"an older result has its commit":       "| `go test -bench Y` | `old` | 1 | 2s |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s: %q is not in\n%s", reason, want, text)

@@ -7,13 +7,13 @@ import (
 )
 
 func (r *report) clusters(b *strings.Builder) {
-	b.WriteString("## A cluster\n\nOne control plane and two workers, all functions from zero, simulators that answer at once.\n\n")
+	b.WriteString("## A cluster\n\nOne control plane and two workers, with all functions scaled to zero at first, and simulators without delays.\n\n")
 	r.list(b,
 		[4]string{"apply to Running, median", "SimpleCluster", "ms-running", " ms"},
-		[4]string{"delete to gone, median", "SimpleCluster", "ms-gone", " ms"},
+		[4]string{"delete to deleted, median", "SimpleCluster", "ms-gone", " ms"},
 		[4]string{"requests to the API server for each of its machines", "SimpleCluster", "requests/machine", ""},
-		[4]string{"of which write", "SimpleCluster", "writes/machine", ""},
-		[4]string{"many clusters at once, of two nodes: until all are Running", "ManyClusters", "ms-running", " ms"},
+		[4]string{"writes among them", "SimpleCluster", "writes/machine", ""},
+		[4]string{"many clusters of two nodes at once, until all are Running", "ManyClusters", "ms-running", " ms"},
 		[4]string{"requests for each of these", "ManyClusters", "requests/cluster", ""},
 		[4]string{"CPU of the functions for each of these", "ManyClusters", "ms-cpu/cluster", " ms"})
 	r.byFunction(b, "SimpleCluster", "-requests/machine", "requests for each machine")
@@ -28,49 +28,49 @@ func (r *report) byFunction(b *strings.Builder, benchmark, suffix, what string) 
 }
 
 func (r *report) layers(b *strings.Builder) {
-	b.WriteString("## Addresses\n\nA burst of interfaces in one network, from the first request to the last address, all functions from zero.\n\n")
+	b.WriteString("## Addresses\n\nMany interfaces in one network at once, from the first request to the last address, with all functions scaled to zero at first.\n\n")
 	r.table(b, "interfaces", "Addresses", [][2]string{
 		{"addresses a second", "addresses/s"}, {"whole burst, ms", "ms-burst"},
 		{"CPU of the functions for each, ms", "functions-cpu-ms/address"}, {"CPU of the API server for each, ms", "apiserver-cpu-ms/address"},
-		{"their writes alone, a second", "alone/s"}, {"part of that", "of-alone"},
+		{"their writes alone, a second", "alone/s"}, {"share of that", "of-alone"},
 	})
-	b.WriteString("*Their writes alone* is the same minute's speed of the API server and etcd: as many addresses as it stores in a second, with both statuses, " +
-		"the Lease and the Event of each, if one client sends nothing else and no event is heard. It is what the machine has to give.\n\n")
+	b.WriteString("*Their writes alone* is the speed of the API server and etcd in the same minute: the number of addresses that it stores per second, with both statuses, " +
+		"the Lease and the Event of each, while one client sends nothing else and no function gets an event. It is the limit of the machine.\n\n")
 	r.list(b,
 		[4]string{"requests of all functions for each address", "AddressRequests", "requests/address", ""},
-		[4]string{"of which write", "AddressRequests", "writes/address", ""})
+		[4]string{"writes among them", "AddressRequests", "writes/address", ""})
 	r.byFunction(b, "AddressRequests", "-requests/address", "requests for each address")
 }
 
 func (r *report) machines(b *strings.Builder) {
-	b.WriteString("## Machines\n\nOn KubeVirt, all functions from zero.\n\n")
+	b.WriteString("## Machines\n\nOn KubeVirt, with all functions scaled to zero at first.\n\n")
 	r.list(b,
 		[4]string{"100 Machines at once, until all are Running", "Machines", "ms-burst", " ms"},
-		[4]string{"one more Machine, with hundreds there", "Machines", "ms-one-more", " ms"},
+		[4]string{"one more Machine, beside hundreds", "Machines", "ms-one-more", " ms"},
 		[4]string{"requests of all functions for each", "MachineRequests", "requests/machine", ""},
-		[4]string{"of which write", "MachineRequests", "writes/machine", ""})
+		[4]string{"writes among them", "MachineRequests", "writes/machine", ""})
 	r.byFunction(b, "MachineRequests", "-requests/machine", "requests for each Machine")
 }
 
 func (r *report) processes(b *strings.Builder) {
-	b.WriteString("## Several processes, several event sources\n\n400 addresses from so many processes of each function, which share the same number of deliveries at once, told of by so many event sources. The benchmark fails if an address is allocated twice.\n\n")
+	b.WriteString("## Several processes, several event sources\n\n400 addresses from several processes of each function, which share a constant number of concurrent deliveries, with several event sources. The benchmark fails if an address is allocated twice.\n\n")
 	r.table(b, "processes-from-sources", "Processes", [][2]string{{"addresses a second", "addresses/s"}})
-	b.WriteString("One process fills this machine already where all backends answer at once. Where a backend is slow, more of them get more done: 32 Machines on a Proxmox VE that takes 200 ms for everything, with two deliveries at once in each process.\n\n")
+	b.WriteString("One process uses all of this machine if backends have no delays. With a slow backend, more processes do more: 32 Machines on a Proxmox VE with a delay of 200 ms, with two concurrent deliveries in each process.\n\n")
 	r.table(b, "processes", "SlowHypervisor", [][2]string{{"Machines a second", "machines/s"}})
 }
 
 func (r *report) starts(b *strings.Builder) {
-	b.WriteString("## Cold starts\n\nFrom starting a function's program to its first answer, in turn with an empty Go HTTP server.\n\n")
+	b.WriteString("## Cold starts\n\nFrom the start of a function's program to its first answer, measured alternately with an empty Go HTTP server.\n\n")
 	r.table(b, "function", "ColdStart", [][2]string{
-		{"program, MB", "MB"}, {"start, ms", "ms-start"}, {"CPU, ms", "ms-cpu"}, {"of an empty server", "x-floor"},
+		{"program, MB", "MB"}, {"start, ms", "ms-start"}, {"CPU, ms", "ms-cpu"}, {"ratio to an empty server", "x-floor"},
 	})
 }
 
 func (r *report) idle(b *strings.Builder) {
-	b.WriteString("## Idle\n\nWith a Running cluster, and nothing happening.\n\n")
+	b.WriteString("## Idle\n\nWith a Running cluster, without changes.\n\n")
 	r.list(b,
 		[4]string{"requests to the API server a minute", "Idle", "requests/min", ""},
-		[4]string{"of which write", "Idle", "writes/min", ""})
+		[4]string{"writes among them", "Idle", "writes/min", ""})
 }
 
 func (r *report) gateway(b *strings.Builder) {
@@ -78,13 +78,13 @@ func (r *report) gateway(b *strings.Builder) {
 	r.list(b,
 		[4]string{"start to listening", "GatewayScale", "ms-to-listening", " ms"},
 		[4]string{"start to ready", "GatewayScale", "ms-to-ready", " ms"},
-		[4]string{"a change, until a client has it", "GatewayScale", "ms-change-to-stream", " ms"},
+		[4]string{"from a change to a client", "GatewayScale", "ms-change-to-stream", " ms"},
 		[4]string{"CPU for a change", "GatewayScale", "ms-cpu/change", " ms"},
 		[4]string{"memory, highest", "GatewayScale", "MB-highest", " MB"},
 		[4]string{"an event to 10,000 clients, the median client", "GatewayStreams", "ms-p50", " ms"},
-		[4]string{"memory with them, highest", "GatewayStreams", "MB-highest", " MB"},
+		[4]string{"memory with these clients, highest", "GatewayStreams", "MB-highest", " MB"},
 		[4]string{"5,000 hostile connections: memory that they add at most", "GatewayFlood", "MB-added", " MB"},
-		[4]string{"latency of others meanwhile, median, as a ratio", "GatewayFlood", "latency-ratio", ""})
+		[4]string{"latency of other clients during the attack, median, as a ratio", "GatewayFlood", "latency-ratio", ""})
 	r.table(b, "request", "GatewayRequests", [][2]string{{"CPU, µs", "µs-cpu/request"}})
 }
 
@@ -93,7 +93,7 @@ func (r *report) load(b *strings.Builder) {
 	b.WriteString("## Load\n\nA data centre is filled with a quarter, a half and the whole of " + r.get("Load", "size") + " × (1,000 networks, 10,000 addresses, 2,000 machines, and 200 clusters of two of them). " +
 		"A column of dashes did not fit into the time. The benchmark fails unless every address is unique and every machine has one virtual machine.\n\n| | a quarter | half | whole |\n| --- | ---: | ---: | ---: |\n")
 	for _, row := range []struct{ what, unit string }{
-		{"%s: made in a second", "%s/s@"}, {"%s: requests for each", "requests/%s@"}, {"%s: CPU of all processes for each, ms", "cpu-ms/%s@"},
+		{"%s: created per second", "%s/s@"}, {"%s: requests for each", "requests/%s@"}, {"%s: CPU of all processes for each, ms", "cpu-ms/%s@"},
 	} {
 		for _, kind := range []string{"network", "address", "machine", "cluster"} {
 			cells := []string{fmt.Sprintf(row.what, kind)}
@@ -108,10 +108,10 @@ func (r *report) load(b *strings.Builder) {
 	for _, name := range r.ordered("Load", "-cpu-s") {
 		fmt.Fprintf(b, "| %s | %s | %s |\n", name, r.get("Load", name+"-cpu-s"), r.get("Load", name+"-MB"))
 	}
-	b.WriteString("\nThe process with the most CPU is the next limit. [Scale](../../docs/scale.md) says what to turn then.\n\n")
+	b.WriteString("\nThe process with the most CPU is the next limit. [Scale](../../docs/scale.md) says which setting to change then.\n\n")
 }
 
-// operators compares with what people run today.
+// operators writes the comparison with the public operators.
 func (r *report) operators(b *strings.Builder) {
 	b.WriteString(`## Compared with the public operators
 
@@ -125,12 +125,12 @@ run them against such an API server with an audit log, apply the same objects, a
 `)
 	for _, row := range [][6]string{
 		{"requests for each address of a burst of 200", "5.7, and 57 different addresses of 200", "AddressRequests", "requests/address", "", "cached lists, 5 workers, no claim"},
-		{"a burst of 1,000 addresses", "121 to 198 s; with 5 workers 325 different ones, with 1 usually all", "Addresses/1000", "ms-burst", " ms", "every allocation looks at all others"},
+		{"a burst of 1,000 addresses", "121 to 198 s; with 5 workers 325 different ones, with 1 usually all", "Addresses/1000", "ms-burst", " ms", "every allocation reads all others"},
 		{"100 Machines on KubeVirt", "96 s", "Machines", "ms-burst", " ms", "the client's default limit of 5 requests a second, polling"},
-		{"one more Machine with 100 there", "83 to 85 s", "Machines", "ms-one-more", " ms", "the same queue polls everything"},
+		{"one more Machine beside 100", "83 to 85 s", "Machines", "ms-one-more", " ms", "the same queue polls everything"},
 		{"a cluster with one control plane and two workers", "74 to 103 s; one run in four stuck", "SimpleCluster", "ms-running", " ms", "about 60 s of fixed waits"},
 		{"idle with one cluster: requests a minute", "2,084 to 3,723", "Idle", "requests/min", "", "no filter for changes"},
-		{"idle with one cluster: writes a minute", "504 to 906", "Idle", "writes/min", "", "status is written at every pass"},
+		{"idle with one cluster: writes a minute", "504 to 906", "Idle", "writes/min", "", "the status is written at every reconciliation"},
 	} {
 		fmt.Fprintf(b, "| %s | %s | %s%s | %s |\n", row[0], row[1], r.get(row[2], row[3]), row[4], row[5])
 	}

@@ -40,9 +40,8 @@ var shared struct {
 	users  int
 }
 
-// Start returns the shared server, which it starts when no test uses one yet.
-// The server lives at least until t ends. It fails t when the binaries are
-// missing or the server does not become ready.
+// Start returns the shared server. It starts the server if no test uses one yet. The server runs at
+// least until t ends. It fails t if the binaries are missing or the server does not become ready.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s, err := acquire()
@@ -66,8 +65,8 @@ func StartAnother(t testing.TB) *Server {
 	return s
 }
 
-// Run runs the tests of m with one server for all of them, started by the first
-// test that asks for it, and returns the code to exit with.
+// Run runs the tests of m with one server for all of them, which the first test that needs it starts,
+// and returns the exit code.
 func Run(m *testing.M) int {
 	shared.Lock()
 	shared.users++
@@ -102,12 +101,12 @@ func release() {
 	}
 }
 
-// Config returns a configuration that authenticates as a cluster administrator
-// and has no client-side rate limit. The caller owns the copy.
+// Config returns a copy of the configuration that authenticates as a cluster administrator, without a
+// client-side rate limit.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.config) }
 
-// Namespace creates a namespace for t and returns its name. It is deleted when t
-// ends, which here only stops new objects: nothing empties it.
+// Namespace creates a namespace for t and returns its name. At the end of t it deletes the namespace.
+// The objects in it remain, because no namespace controller runs.
 func (s *Server) Namespace(t testing.TB) string {
 	t.Helper()
 	client, err := s.core()

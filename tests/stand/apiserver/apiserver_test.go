@@ -19,7 +19,7 @@ func TestStart(t *testing.T) {
 	t.Parallel()
 	first, second := apiserver.Start(t), apiserver.Start(t)
 	if first != second {
-		t.Error("two tests at the same time got two servers, want one")
+		t.Error("two concurrent tests got two servers, want one")
 	}
 	a, b := first.Namespace(t), first.Namespace(t)
 	if a == b {
@@ -42,7 +42,7 @@ func TestStart(t *testing.T) {
 func TestRBACIsOn(t *testing.T) {
 	t.Parallel()
 	config := apiserver.Start(t).Config()
-	config.Impersonate.UserName = "nobody-in-particular"
+	config.Impersonate.UserName = "a-user-without-roles"
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

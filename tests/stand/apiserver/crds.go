@@ -23,12 +23,12 @@ import (
 
 var crdResource = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 
-// installing keeps tests that share a server from installing at the same time.
+// installing prevents concurrent installations by tests that share a server.
 var installing sync.Mutex
 
-// Install has the server know kinds of the stack, by their resources such as
-// machines, and returns when it serves them. Without resources it is all of them.
-// What is installed already stays.
+// Install installs the CustomResourceDefinitions of the given resources of the stack, such as
+// machines, and returns once the server serves them. Without resources it installs all of them. It
+// skips definitions that are installed.
 func (s *Server) Install(t testing.TB, resources ...string) {
 	t.Helper()
 	installing.Lock()
@@ -48,7 +48,7 @@ func (s *Server) Install(t testing.TB, resources ...string) {
 	}
 }
 
-// create makes the definitions and returns their names.
+// create creates the definitions and returns their names.
 func create(ctx context.Context, client dynamic.Interface, resources []string) (map[string]bool, error) {
 	names := map[string]bool{}
 	err := fs.WalkDir(apis.CRDs, ".", func(path string, entry fs.DirEntry, err error) error {

@@ -22,13 +22,13 @@ const (
 	serviceAccountKeyFile = "service-account.key"
 )
 
-// keys is what a client needs, PEM encoded.
+// keys has the credentials of a client, in PEM.
 type keys struct {
 	ca, clientCert, clientKey []byte
 }
 
-// writeKeys makes a new authority with a server certificate for 127.0.0.1 and an
-// administrator's client certificate, and writes what the server reads to dir.
+// writeKeys creates an authority with a server certificate for 127.0.0.1 and an administrator's client
+// certificate, and writes the server's files to dir.
 func writeKeys(dir string) (keys, error) {
 	authority := template("test authority")
 	authority.IsCA, authority.BasicConstraintsValid = true, true
@@ -87,7 +87,7 @@ func template(name string) *x509.Certificate {
 	}
 }
 
-// issue signs a certificate for a new key and returns both as PEM.
+// issue signs a certificate for a new key and returns both in PEM.
 func issue(cert, authority *x509.Certificate, caKey crypto.Signer) (certPEM, keyPEM []byte, err error) {
 	key, err := newKey()
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 
 const folderPrefix = "viti-apiserver-"
 
-// spawn starts a child in a folder, with one file beside its standard ones.
+// spawn starts a child in a folder, with one file in addition to its standard ones.
 func spawn(binary, dir string, extra *os.File, args ...string) (*process.Process, error) {
 	command := exec.Command(binary, args...)
 	command.Dir, command.ExtraFiles = dir, []*os.File{extra}
 	return process.Start(command, filepath.Join(dir, args[0]+".log"))
 }
 
-// removeAbandoned removes the folders of test binaries that were killed before
-// they could clean up.
+// removeAbandoned removes the folders of test binaries that were killed before their cleanup.
 func removeAbandoned() error {
 	folders, err := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
 	if err != nil {

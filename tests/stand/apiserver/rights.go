@@ -11,11 +11,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// rightsTimeout bounds how long the API server takes to follow a new role.
+// rightsTimeout bounds the time until a new role takes effect.
 const rightsTimeout = 30 * time.Second
 
-// WithoutSecrets returns a configuration of a user who may do everything with the objects
-// of the stack and of KubeVirt, and nothing with Secrets and ConfigMaps.
+// WithoutSecrets returns a configuration of a user with all rights on the objects of the stack and of
+// KubeVirt, and none on Secrets and ConfigMaps.
 func (s *Server) WithoutSecrets(t testing.TB) *rest.Config {
 	t.Helper()
 	user := "without-secrets-" + suffix()

@@ -24,7 +24,7 @@ type signer struct {
 	err  error
 }
 
-// Sign signs an event as the gateway does, so that functions which use this server believe it.
+// Sign signs an event as the gateway does, so that functions on this server accept it.
 func (s *Server) Sign(t testing.TB, e *event.Event) {
 	t.Helper()
 	s.signer.once.Do(func() { s.signer.key, s.signer.err = s.newKey() })

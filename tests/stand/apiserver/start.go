@@ -22,10 +22,10 @@ import (
 	"github.com/vitistack/stack/tests/stand/process"
 )
 
-// etcdSocket is where etcd listens in its working directory, which is its choice.
+// etcdSocket is where etcd listens in its working directory. etcd chooses the name.
 const etcdSocket = "etcd.sock"
 
-// start brings up etcd and kube-apiserver in a folder of their own.
+// start starts etcd and kube-apiserver in a folder of their own.
 func start(ctx context.Context) (*Server, error) {
 	binary, err := Binary()
 	if err != nil {
@@ -68,8 +68,7 @@ func start(ctx context.Context) (*Server, error) {
 	return &Server{config: config, stop: stop}, nil
 }
 
-// startEtcd returns when etcd serves. It writes one byte to its first extra file
-// then.
+// startEtcd returns once etcd serves. etcd then writes one byte to its first extra file.
 func startEtcd(ctx context.Context, binary, dir string) (*process.Process, error) {
 	ready, told, err := os.Pipe()
 	if err != nil {
@@ -91,8 +90,8 @@ func startEtcd(ctx context.Context, binary, dir string) (*process.Process, error
 	return p, nil
 }
 
-// startServer starts kube-apiserver on a free port. It takes the listening socket
-// from its first extra file, so nobody else can take the port.
+// startServer starts kube-apiserver on a free port. It inherits the listening socket as its first
+// extra file, so that no other process can take the port.
 func startServer(binary, dir string) (p *process.Process, address string, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -128,7 +127,7 @@ func serverFlags() []string {
 	}
 }
 
-// Binary finds the binary that holds etcd and kube-apiserver as subcommands.
+// Binary returns the path of the binary that has etcd and kube-apiserver as subcommands.
 func Binary() (string, error) {
 	if path := os.Getenv("VITI_LOCAL"); path != "" {
 		if _, err := os.Stat(path); err != nil {
@@ -147,8 +146,8 @@ func Binary() (string, error) {
 	return path, nil
 }
 
-// waitReady returns when the server reports ready and the default namespace
-// exists, or as soon as a process ends.
+// waitReady returns once the server is ready and the default namespace exists, or with an error once a
+// process ends.
 func waitReady(ctx context.Context, config *rest.Config, server, etcd *process.Process) error {
 	s := &Server{config: config}
 	client, err := s.core()

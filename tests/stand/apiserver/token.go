@@ -8,8 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Token returns a token of a ServiceAccount, which is made where there is none, for audiences. Without any it is for the
-// API server itself.
+// Token returns a token of a ServiceAccount for audiences, and creates the ServiceAccount if necessary. Without audiences it is for the API server
+// itself.
 func (s *Server) Token(t testing.TB, namespace, account string, audiences ...string) string {
 	t.Helper()
 	client, err := s.core()

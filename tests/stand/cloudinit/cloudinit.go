@@ -1,5 +1,5 @@
-// Package cloudinit judges network configurations by Debian's own cloud-init and netplan,
-// which tests/stand/cloudinit/install.sh unpacks.
+// Package cloudinit renders network configurations with Debian's own cloud-init and netplan, which
+// tests/stand/cloudinit/install.sh unpacks.
 package cloudinit
 
 import (
@@ -14,9 +14,9 @@ import (
 // Interface is an interface of the guest that reads a configuration.
 type Interface struct{ Name, MAC string }
 
-// Networkd has cloud-init convert a network configuration for netplan, and netplan for
-// systemd-networkd, and returns the file of each interface by its name. An interface that
-// the configuration does not set up has none. The error has what either of them says.
+// Networkd converts a network configuration with cloud-init to netplan, and with netplan to
+// systemd-networkd. It returns the file of each interface by its name. An interface that the
+// configuration does not set up has none. The error contains the output of the failed program.
 func Networkd(t testing.TB, config string, interfaces ...Interface) (map[string]string, error) {
 	t.Helper()
 	out := t.TempDir()
@@ -30,7 +30,7 @@ func Networkd(t testing.TB, config string, interfaces ...Interface) (map[string]
 	if err != nil {
 		return nil, fmt.Errorf("netplan generate: %w: %s", err, said)
 	}
-	// Netplan 0.106 goes on after an error that newer ones end with.
+	// Netplan 0.106 continues after an error at which newer versions end.
 	if _, problem, found := strings.Cut(string(said), "Error: "); found {
 		return nil, fmt.Errorf("netplan generate: %s", problem)
 	}
@@ -44,7 +44,7 @@ func Networkd(t testing.TB, config string, interfaces ...Interface) (map[string]
 	return files, nil
 }
 
-// Eni has cloud-init convert a network configuration for ifupdown, and returns the file.
+// Eni converts a network configuration with cloud-init to ifupdown, and returns the file.
 func Eni(t testing.TB, config string, interfaces ...Interface) (string, error) {
 	t.Helper()
 	out := t.TempDir()
@@ -59,7 +59,7 @@ func Eni(t testing.TB, config string, interfaces ...Interface) (string, error) {
 	return string(text), err
 }
 
-// convert runs cloud-init's own converter, whose result it leaves in a folder.
+// convert runs cloud-init's own converter, which writes its result into a folder.
 func convert(t testing.TB, config, renderer, out string, interfaces []Interface) error {
 	t.Helper()
 	root := rootOf(t)

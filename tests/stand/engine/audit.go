@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Request is one that the API server has answered, as its audit log has it. The
-// engine needs the flag --audit.
+// Request is an answered request in the API server's audit log. The engine needs the flag --audit.
 type Request struct {
 	Verb      string `json:"verb"`
 	UserAgent string `json:"userAgent"`
@@ -27,7 +26,7 @@ type Request struct {
 	Received time.Time `json:"requestReceivedTimestamp"`
 }
 
-// Writes reports whether a request changes something.
+// Writes reports whether a request modifies something.
 func (r Request) Writes() bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
@@ -37,7 +36,7 @@ func (r Request) Writes() bool {
 	}
 }
 
-// Function is the name of the function that asked, or empty.
+// Function returns the name of the function that sent the request, or an empty string.
 func (r Request) Function() string {
 	name, ok := strings.CutPrefix(r.User.Username, "system:serviceaccount:vitistack-system:")
 	if !ok {
@@ -46,11 +45,11 @@ func (r Request) Function() string {
 	return name
 }
 
-// Requests are those that the API server has answered since a time.
+// Requests returns the requests that the API server has answered since a time.
 func (e *Engine) Requests(since time.Time) []Request {
 	e.t.Helper()
 	var all []Request
-	// A log that has become large bears the time of its end in its name.
+	// A rotated log has the time of its end in its name.
 	logs, _ := filepath.Glob(filepath.Join(e.Dir, "logs", "audit*.log"))
 	for _, log := range logs {
 		if info, err := os.Stat(log); err != nil || info.ModTime().Before(since) {

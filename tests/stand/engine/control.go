@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// SetFaults makes a simulator misbehave. rules are JSON. It waits for simulators
-// that are just starting.
+// SetFaults sets the fault plan of a simulator. rules is JSON. It waits for a simulator that is
+// starting.
 func (e *Engine) SetFaults(simulator, rules string) {
 	e.t.Helper()
 	feed.Until(e.t, simulator+" misbehaves", func() (bool, string) {
@@ -22,7 +22,7 @@ func (e *Engine) SetFaults(simulator, rules string) {
 	})
 }
 
-// Calls are how often a simulator was asked for each operation since it started.
+// Calls returns the number of calls of each operation of a simulator since its start.
 func (e *Engine) Calls(simulator string) (map[string]int, error) {
 	url, err := e.control("/calls/" + simulator)
 	if err != nil {
@@ -44,7 +44,7 @@ func (e *Engine) Calls(simulator string) (map[string]int, error) {
 	return calls, nil
 }
 
-// control is an address of the simulators' control.
+// control returns an address of the simulators' control server.
 func (e *Engine) control(path string) (string, error) {
 	control, err := os.ReadFile(filepath.Join(e.Dir, "sim", "control"))
 	return string(bytes.TrimSpace(control)) + path, err
@@ -54,8 +54,8 @@ func (e *Engine) setFaults(simulator, rules string) error {
 	return e.put("/faults/"+simulator, rules)
 }
 
-// Crash has the nodes at the addresses crash without their hypervisor noticing, and starts
-// those again that it does not name.
+// Crash crashes the nodes at the addresses, without a change at their hypervisor, and restarts all
+// other crashed nodes.
 func (e *Engine) Crash(addresses ...string) {
 	e.t.Helper()
 	body, err := json.Marshal(append([]string{}, addresses...))
@@ -67,7 +67,7 @@ func (e *Engine) Crash(addresses ...string) {
 	}
 }
 
-// put sends a body to the simulators' control.
+// put sends a body to the simulators' control server.
 func (e *Engine) put(path, body string) error {
 	url, err := e.control(path)
 	if err != nil {

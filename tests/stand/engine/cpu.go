@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// clockTick is the unit of the times in /proc/PID/stat, which Linux fixes for all
-// architectures that Go runs on (proc_pid_stat(5)).
+// clockTick is the unit of the times in /proc/PID/stat, which Linux fixes for all architectures of Go
+// (proc_pid_stat(5)).
 const clockTick = 10 * time.Millisecond
 
-// FunctionCPU is the CPU time, in user and in system mode, of all processes that
-// the engine has started and that have ended. Those are its functions, since the
-// servers stay: it is complete while no function runs.
+// FunctionCPU returns the CPU time, in user and in system mode, of all ended processes of the engine.
+// These are its functions, because the servers keep running. The result is complete while no function
+// runs.
 func (e *Engine) FunctionCPU() time.Duration {
 	e.t.Helper()
 	const childrenUser, childrenSystem = 13, 14 // counted from the field after the name

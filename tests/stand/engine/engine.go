@@ -1,5 +1,5 @@
-// Package engine runs the local engine for tests: the real API server, the real
-// event source, the functions' own binaries, and simulated hypervisors and nodes.
+// Package engine runs the local engine for tests: the real API server, the real event source, the
+// functions' own binaries, and simulated hypervisors and nodes.
 package engine
 
 import (
@@ -29,15 +29,15 @@ import (
 	"github.com/vitistack/stack/tests/stand/process"
 )
 
-// startTimeout and stopTimeout are generous: several engines share a machine.
+// startTimeout and stopTimeout are long, because several engines share a machine.
 const (
 	startTimeout = 3 * time.Minute
 	stopTimeout  = 30 * time.Second
 )
 
-// Engine is a running engine with state of its own.
+// Engine is a running engine with its own state.
 type Engine struct {
-	// Dir keeps its state: kubeconfig, logs, results.
+	// Dir has its state: kubeconfig, logs, results.
 	Dir    string
 	Client dynamic.Interface
 
@@ -50,14 +50,14 @@ type Engine struct {
 	}
 }
 
-// Start builds what has changed, starts an engine with more flags of viti-local
-// up, and waits until it is ready. It ends with t.
+// Start builds changed programs, starts an engine with additional flags of viti-local up, and waits
+// until it is ready. The engine ends with t.
 func Start(t testing.TB, flags ...string) *Engine {
 	t.Helper()
 	return StartIn(t, t.TempDir(), flags...)
 }
 
-// StartIn is Start with a folder for the state, for those who have to know it before.
+// StartIn is Start with a given folder for the state.
 func StartIn(t testing.TB, dir string, flags ...string) *Engine {
 	t.Helper()
 	Build(t)
@@ -70,7 +70,7 @@ func StartIn(t testing.TB, dir string, flags ...string) *Engine {
 		e.Stop()
 		_ = network.Close()
 		if t.Failed() {
-			e.tell()
+			e.printLogs()
 		}
 	})
 	e.Run()
@@ -86,7 +86,7 @@ var building = sync.OnceValue(func() error {
 	return nil
 })
 
-// Build builds what has changed of the programs that the engine runs.
+// Build builds the changed programs of the engine.
 func Build(t testing.TB) {
 	t.Helper()
 	if err := building(); err != nil {
@@ -94,13 +94,13 @@ func Build(t testing.TB) {
 	}
 }
 
-// Root is the root of the repository.
+// Root returns the root of the repository.
 func Root() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "..", "..", "..")
 }
 
-// Bin is the folder of the programs that this checkout is built to.
+// Bin returns the folder of this checkout's programs.
 func Bin(t testing.TB) string {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(Root())
@@ -114,7 +114,7 @@ func Bin(t testing.TB) string {
 	return filepath.Join(filepath.Dir(Local(t)), name)
 }
 
-// Local is the binary of the engine, which also is etcd, kube-apiserver and kubectl.
+// Local returns the binary of the engine, which is also etcd, kube-apiserver and kubectl.
 func Local(t testing.TB) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -124,7 +124,7 @@ func Local(t testing.TB) string {
 	return filepath.Join(cache, "vitistack", "bin", "viti-local")
 }
 
-// Run starts the engine again after Stop or Kill, on the same state.
+// Run starts the engine again after Stop or Kill, with the same state.
 func (e *Engine) Run() {
 	e.t.Helper()
 	bin, root := Bin(e.t), Root()
@@ -175,10 +175,10 @@ func (e *Engine) awaitReady() {
 	}
 }
 
-// Stop ends the engine as Ctrl-C does. Its state stays.
+// Stop ends the engine as Ctrl-C does. Its state is kept.
 func (e *Engine) Stop() { e.end(syscall.SIGTERM) }
 
-// Kill ends the engine and all its processes at once, with kill -9.
+// Kill ends the engine and all its processes with kill -9.
 func (e *Engine) Kill() { e.end(syscall.SIGKILL) }
 
 func (e *Engine) end(signal syscall.Signal) {
@@ -199,16 +199,16 @@ func (e *Engine) end(signal syscall.Signal) {
 	_ = os.Remove(filepath.Join(e.Dir, "engine.json"))
 }
 
-// Results is the folder that keeps what is generated for clusters.
+// Results returns the folder with the generated files of clusters.
 func (e *Engine) Results() string { return filepath.Join(e.Dir, "results") }
 
-// PID is the number of the engine's own process.
+// PID returns the ID of the engine's own process.
 func (e *Engine) PID() int { return e.process.PID() }
 
-// Gateway is the URL of the gateway.
+// Gateway returns the URL of the gateway.
 func (e *Engine) Gateway() string { return e.summary.Gateway }
 
-// Ask gets what the gateway has at a path. Everything but 200 is an error.
+// Ask gets a path of the gateway. It returns an error for any status except 200.
 func (e *Engine) Ask(path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, e.Gateway()+path, nil)
 	if err != nil {
@@ -226,10 +226,10 @@ func (e *Engine) Ask(path string) ([]byte, error) {
 	return body, err
 }
 
-// Ingress is the URL at which the broker takes events.
+// Ingress returns the URL of the broker's ingress.
 func (e *Engine) Ingress() string { return e.summary.Ingress }
 
-// Send gives an event to the broker.
+// Send sends an event to the broker.
 func (e *Engine) Send(in event.Event) {
 	e.t.Helper()
 	req, err := cehttp.NewHTTPRequestFromEvent(e.t.Context(), e.Ingress(), in)
@@ -246,13 +246,13 @@ func (e *Engine) Send(in event.Event) {
 	}
 }
 
-// Kubeconfig is the file that kubectl takes.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (e *Engine) Kubeconfig() string { return e.summary.Kubeconfig }
 
-// Network is a range of loopback addresses that no other test uses.
+// Network returns a range of loopback addresses that no other test uses.
 func (e *Engine) Network() netip.Prefix { return e.network.Prefix() }
 
-// Process is one that the engine supervises.
+// Process is a process that the engine supervises.
 type Process struct {
 	Name, Kind, State string
 	PID               int
@@ -260,7 +260,7 @@ type Process struct {
 	LastStartMillis   float64
 }
 
-// Sources are the processes that tell of changes. There is always one.
+// Sources returns the processes of the event sources. There is at least one.
 func (e *Engine) Sources() (sources []Process) {
 	e.t.Helper()
 	for _, p := range e.Report().Processes {
@@ -274,8 +274,8 @@ func (e *Engine) Sources() (sources []Process) {
 	return sources
 }
 
-// StopSources has the sources of events stand still until the test ends. They do not
-// end, since they would be started again.
+// StopSources suspends the event sources until the test ends. They are not killed, because the engine
+// would restart them.
 func (e *Engine) StopSources() {
 	e.t.Helper()
 	for _, p := range e.Sources() {
@@ -286,21 +286,21 @@ func (e *Engine) StopSources() {
 	}
 }
 
-// Trigger is what has become of the events for one Trigger.
+// Trigger has the counters of a Trigger.
 type Trigger struct {
 	Name                                       string
 	Received, Delivered, Retried, DeadLettered int64
 	InFlight, Queued                           int64
 }
 
-// Report is the engine's account of itself.
+// Report is the state of the engine.
 type Report struct {
 	Received  int64
 	Processes []Process
 	Triggers  []Trigger
 }
 
-// Report asks the engine for its account.
+// Report returns the state of the engine.
 func (e *Engine) Report() Report {
 	e.t.Helper()
 	var r Report
@@ -315,8 +315,7 @@ func (e *Engine) Report() Report {
 	return r
 }
 
-// KillProcess ends the processes of a name with kill -9. It is no error if none
-// runs.
+// KillProcess kills the processes with a name by kill -9. It is no error if none runs.
 func (e *Engine) KillProcess(name string) error {
 	res, err := http.Post(e.summary.Admin+"kill/"+name, "", nil)
 	if err != nil {
@@ -329,7 +328,7 @@ func (e *Engine) KillProcess(name string) error {
 	return nil
 }
 
-// RestartFree has each process of a function replaced once it has no request.
+// RestartFree replaces each process of a function once it has no request.
 func (e *Engine) RestartFree() {
 	e.t.Helper()
 	res, err := http.Post(e.summary.Admin+"restart-free", "", nil)
@@ -344,8 +343,8 @@ func (e *Engine) output() string {
 	return tail(out)
 }
 
-// tell shows the end of every log of a failed test.
-func (e *Engine) tell() {
+// printLogs prints the end of every log of a failed test.
+func (e *Engine) printLogs() {
 	e.t.Log(e.output())
 	logs, _ := filepath.Glob(filepath.Join(e.Dir, "logs", "*.log"))
 	for _, path := range logs {

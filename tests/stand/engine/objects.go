@@ -17,7 +17,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// Resources of the stack and of what it makes.
+// Resources of the stack and of the objects that it creates.
 var (
 	NetworkNamespaces     = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha2", Resource: "networknamespaces"}
 	NetworkConfigurations = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "networkconfigurations"}
@@ -38,7 +38,7 @@ var (
 	Namespaces            = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
-// Example reads a manifest that users start from.
+// Example returns a manifest of apis/examples.
 func (e *Engine) Example(name string) string {
 	e.t.Helper()
 	doc, err := fs.ReadFile(apis.Examples, "examples/"+name)
@@ -48,8 +48,8 @@ func (e *Engine) Example(name string) string {
 	return string(doc)
 }
 
-// Apply creates the objects of a YAML stream, in namespace where they name none, and the
-// namespaces that are missing. An empty namespace is for kinds of the cluster.
+// Apply creates the objects of a YAML stream, and missing namespaces. Objects without a namespace get
+// the given one, which is empty for cluster-scoped kinds.
 func (e *Engine) Apply(namespace, stream string) {
 	e.t.Helper()
 	for _, doc := range strings.Split(stream, "\n---\n") {
@@ -75,7 +75,7 @@ func (e *Engine) Apply(namespace, stream string) {
 	}
 }
 
-// CreateNamespace makes a namespace where it is missing.
+// CreateNamespace creates a namespace unless it exists.
 func (e *Engine) CreateNamespace(name string) {
 	e.t.Helper()
 	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
@@ -85,8 +85,8 @@ func (e *Engine) CreateNamespace(name string) {
 	}
 }
 
-// StaticNetwork is a manifest of a network with the addresses of this engine, from
-// the first to the last host number of its /24.
+// StaticNetwork returns the manifest of a network with the addresses of this engine, from the first to
+// the last host number of its /24.
 func (e *Engine) StaticNetwork(name string, first, last int) string {
 	base := strings.TrimSuffix(e.Network().Addr().String(), ".0")
 	return fmt.Sprintf(`apiVersion: vitistack.io/v1alpha2
@@ -105,7 +105,7 @@ spec:
 `, name, base, base, base, first, base, last)
 }
 
-// Get reads an object, and is nil where it does not exist.
+// Get returns an object, or nil if it does not exist.
 func (e *Engine) Get(resource schema.GroupVersionResource, namespace, name string) *unstructured.Unstructured {
 	e.t.Helper()
 	obj, err := e.in(resource, namespace).Get(e.t.Context(), name, metav1.GetOptions{})
@@ -118,8 +118,7 @@ func (e *Engine) Get(resource schema.GroupVersionResource, namespace, name strin
 	return obj
 }
 
-// List reads the objects of a namespace, or of all where it is empty, with matching
-// labels.
+// List returns the objects with matching labels in a namespace, or in all namespaces if it is empty.
 func (e *Engine) List(resource schema.GroupVersionResource, namespace, selector string) []unstructured.Unstructured {
 	e.t.Helper()
 	list, err := e.in(resource, namespace).List(e.t.Context(), metav1.ListOptions{LabelSelector: selector})
@@ -129,7 +128,7 @@ func (e *Engine) List(resource schema.GroupVersionResource, namespace, selector 
 	return list.Items
 }
 
-// Delete asks for an object to go.
+// Delete requests the deletion of an object.
 func (e *Engine) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	e.t.Helper()
 	err := e.in(resource, namespace).Delete(e.t.Context(), name, metav1.DeleteOptions{})
@@ -145,8 +144,8 @@ func (e *Engine) in(resource schema.GroupVersionResource, namespace string) dyna
 	return e.Client.Resource(resource).Namespace(namespace)
 }
 
-// UntilPhase waits until an object's phase is the wanted one, and returns it.
-// Reading goes on while the API server is down.
+// UntilPhase waits until an object has a phase, and returns it. It also waits while the API server is
+// down.
 func (e *Engine) UntilPhase(resource schema.GroupVersionResource, namespace, name, phase string) *unstructured.Unstructured {
 	e.t.Helper()
 	var obj *unstructured.Unstructured

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// Race reports whether the programs detect races, for which RACE is set.
+// Race reports whether the programs have the race detector, which RACE enables.
 func Race() bool { return os.Getenv("RACE") != "" }
 
 // noRaces fails the test with the first data race that each program has reported.
@@ -15,7 +15,7 @@ func (e *Engine) noRaces() {
 	if !Race() {
 		return
 	}
-	logs, _ := filepath.Glob(filepath.Join(e.Dir, "logs", "*.log*")) // also those that have become large
+	logs, _ := filepath.Glob(filepath.Join(e.Dir, "logs", "*.log*")) // including rotated logs
 	for _, path := range logs {
 		const most = 8000
 		text, err := os.ReadFile(path)

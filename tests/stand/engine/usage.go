@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// auditFolder is where engines note what functions ask for, or empty.
+// auditFolder is where engines record the requests of functions, or empty.
 func auditFolder() string { return os.Getenv("VITI_AUDIT") }
 
-// Usage is that a function has asked the API server for something.
+// Usage is a kind of request that a function has sent to the API server.
 type Usage struct {
 	Function, Verb, Group, Resource, Subresource string
 	Forbidden                                    bool
 }
 
-// String is the right that it takes.
+// String returns the right that it requires.
 func (u Usage) String() string {
 	resource := u.Resource
 	if u.Subresource != "" {
@@ -31,7 +31,7 @@ func (u Usage) String() string {
 	return u.Function + " " + resource + " " + u.Verb
 }
 
-// noteUsage keeps what functions have asked for in this run of the engine.
+// noteUsage records the requests of functions in this run of the engine.
 func (e *Engine) noteUsage() {
 	if auditFolder() == "" {
 		return
@@ -70,8 +70,8 @@ func writeUsage(all map[Usage]bool) error {
 	return errors.Join(err, file.Close())
 }
 
-// ReadUsage reads what all engines have noted in a folder. That it is nothing is an
-// error.
+// ReadUsage returns the requests that all engines have recorded in a folder. It returns an error if
+// there are none.
 func ReadUsage(dir string) ([]Usage, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package feed turns changes on a test's API server into events for a function, as
-// the event source and the broker do for a function in a cluster.
+// Package feed turns changes on a test's API server into events for a function, as the event source
+// and the broker do for a function in a cluster.
 package feed
 
 import (
@@ -34,18 +34,18 @@ type Kind struct {
 // carried are the kinds whose events carry the object, as in knative/sources.yaml.
 var carried = []string{"NetworkConfiguration", "IPAllocation", "PersistentVolumeClaim"}
 
-// retries are what a broker's delivery has, with pauses that grow from pause to
-// longPause, at the speed of a test.
+// retries is the number of retries of a delivery. Their delays grow from pause to longPause, which are
+// short for tests.
 const (
 	retries   = 40
 	pause     = 25 * time.Millisecond
 	longPause = time.Second
 )
 
-// Run calls handle for every object of the kinds in a namespace, or in all where it is
-// empty, and for every change from then on, each in a goroutine of its own, and again
-// while it fails without being permanent. It ends with t, which waits for the calls that
-// still run. An API server that is busy ends watches, which go on where they were.
+// Run calls handle for every object of the kinds in a namespace, or in all namespaces if it is empty,
+// and for every later change. Each call has its own goroutine, and is retried after an error that is
+// not permanent. Run ends with t, which waits for running calls. It continues a watch that a busy API
+// server has ended.
 func Run(t testing.TB, config *rest.Config, namespace string, handle events.Handler, kinds ...Kind) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(config)
@@ -111,7 +111,7 @@ func (f *feed) event(kind Kind, change watch.EventType, obj *unstructured.Unstru
 	return e
 }
 
-// Carry has an event carry its object, as a source of events does in Resource mode.
+// Carry makes an event carry its object, like an event source in Resource mode.
 func Carry(e *event.Event, object any) error {
 	e.SetType(strings.Replace(e.Type(), ".ref.", ".resource.", 1))
 	return e.SetData(event.ApplicationJSON, object)
@@ -137,7 +137,7 @@ func (f *feed) call(ctx context.Context, e event.Event) {
 	}
 }
 
-// Until waits for done, and fails t with the state if that stays the same for too long.
+// Until waits for done, and fails t with the state if done does not become true in time.
 func Until(t testing.TB, what string, done func() (bool, string)) {
 	t.Helper()
 	const patience = 4 * time.Minute

@@ -12,7 +12,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// Offer is what a client was given.
+// Offer is what a client gets by DHCP.
 type Offer struct {
 	Address netip.Addr
 	Mask    int
@@ -20,12 +20,11 @@ type Offer struct {
 	DNS     []netip.Addr
 }
 
-// ErrNoOffer says that the server did not answer a client.
+// ErrNoOffer means that the server did not answer a client.
 var ErrNoOffer = errors.New("the server offers nothing")
 
-// Lease has a client with a MAC address get an address by DHCP, in the subnet that
-// link is an address of. The client speaks through a relay, so that it needs
-// neither rights nor an interface.
+// Lease requests an address by DHCP for a client with a MAC address, in the subnet that contains link.
+// The client sends through a relay, so that it needs neither rights nor an interface.
 func (s *Server) Lease(ctx context.Context, mac string, link netip.Addr) (Offer, error) {
 	s.relay.Lock()
 	defer s.relay.Unlock()
@@ -59,8 +58,7 @@ func (s *Server) Lease(ctx context.Context, mac string, link netip.Addr) (Offer,
 	return Offer{Address: address, Mask: ones, Routers: addresses(ack.Router()), DNS: addresses(ack.DNS())}, nil
 }
 
-// exchange relays a message until its answer comes, or the server has had several
-// chances.
+// exchange relays a message, with retries, until its answer arrives.
 func (s *Server) exchange(ctx context.Context, conn *net.UDPConn, m *dhcpv4.DHCPv4, link netip.Addr, want dhcpv4.MessageType) (*dhcpv4.DHCPv4, error) {
 	const tries, patience = 4, 700 * time.Millisecond
 	m.GatewayIPAddr, m.HopCount = net.IPv4(127, 0, 0, 1), 1

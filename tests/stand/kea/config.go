@@ -6,12 +6,11 @@ import (
 	"path/filepath"
 )
 
-// Subnet is a subnet that a server starts with.
+// Subnet is a subnet in a server's initial configuration.
 type Subnet struct {
 	ID     int    `json:"id"`
 	Subnet string `json:"subnet"`
-	// Pools are ranges written first-last that clients without a reservation get
-	// addresses of.
+	// Pools are ranges in the form first-last for clients without a reservation.
 	Pools        []Pool         `json:"pools,omitempty"`
 	Reservations []Reservation  `json:"reservations,omitempty"`
 	UserContext  map[string]any `json:"user-context,omitempty"`
@@ -22,7 +21,7 @@ type Pool struct {
 	Pool string `json:"pool"`
 }
 
-// Reservation is a reservation that a server starts with.
+// Reservation is a reservation in a server's initial configuration.
 type Reservation struct {
 	HWAddress   string         `json:"hw-address,omitempty"`
 	ClientID    string         `json:"client-id,omitempty"`
@@ -30,29 +29,26 @@ type Reservation struct {
 	UserContext map[string]any `json:"user-context,omitempty"`
 }
 
-// Options say what a server is like. The zero Options are a server without
-// subnets that anybody may command.
+// Options are the options of a server. The zero Options are a server without subnets and without
+// authentication.
 type Options struct {
-	// Plain leaves the hooks host_cmds and subnet_cmds out of Kea 3, so that it has
-	// the commands of Kea 2.
+	// Plain omits the hooks host_cmds and subnet_cmds of Kea 3, so that it has the commands of Kea 2.
 	Plain   bool
 	Subnets []Subnet
-	// SharedNetworks are subnets by the shared network that they are in.
+	// SharedNetworks has subnets by the name of their shared network.
 	SharedNetworks map[string][]Subnet
-	// Username and Password are asked for if Username is set.
+	// Username and Password are required credentials, unless Username is empty.
 	Username, Password string
-	// TLS has the server speak HTTPS, and ask for a client certificate of the same
-	// authority.
+	// TLS makes the server use HTTPS and require a client certificate of the same authority.
 	TLS *TLS
 }
 
-// TLS is the server's side of trust, as PEM.
+// TLS has the server's certificate, key and authority, in PEM.
 type TLS struct{ CA, Cert, Key []byte }
 
 type object = map[string]any
 
-// write writes the configurations of a server, with the networks and reservations of
-// an earlier one.
+// write writes the configurations of a server, with the networks and reservations of an earlier one.
 func (s *Server) write(o Options, earlier object) error {
 	hooks := []string{"lease_cmds"}
 	if s.software.generation == Kea3 && !o.Plain {
@@ -64,8 +60,7 @@ func (s *Server) write(o Options, earlier object) error {
 	}
 	dhcp4 := object{
 		"interfaces-config": object{"interfaces": []string{"lo"}, "dhcp-socket-type": "udp"},
-		// Without an interval Kea needs no kea-lfc, which it looks for where it would be
-		// installed.
+		// Without an interval Kea does not need kea-lfc, which it expects at its installed path.
 		"lease-database":  object{"type": "memfile", "persist": true, "name": s.path("leases.csv"), "lfc-interval": 0},
 		"hooks-libraries": libraries,
 		"valid-lifetime":  600,
@@ -106,7 +101,7 @@ func (s *Server) write(o Options, earlier object) error {
 	return s.save(dhcpFile, object{"Dhcp4": dhcp4})
 }
 
-// socket is the HTTP socket of the DHCP server itself.
+// socket returns the configuration of the DHCP server's HTTP socket.
 func (s *Server) socket(o Options) object {
 	socket := object{"socket-type": "http", "socket-address": "127.0.0.1", "socket-port": s.httpPort}
 	if o.TLS != nil {
@@ -115,7 +110,7 @@ func (s *Server) socket(o Options) object {
 	return s.secure(socket, o)
 }
 
-// agent is the control agent in front of the DHCP server.
+// agent returns the configuration of the control agent in front of the DHCP server.
 func (s *Server) agent(o Options) object {
 	return s.secure(object{"http-host": "127.0.0.1", "http-port": s.httpPort}, o)
 }
@@ -138,7 +133,7 @@ func logger(name string) []object {
 	return []object{{"name": name, "severity": "INFO", "output_options": []object{{"output": "stdout"}}}}
 }
 
-// save replaces a file as a whole, whenever the process is killed.
+// save replaces a file atomically.
 func (s *Server) save(name string, content object) error {
 	text, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {

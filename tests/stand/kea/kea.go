@@ -1,9 +1,8 @@
-// Package kea runs real Kea DHCP servers for tests: on the loopback address, with
-// ports and a folder of their own, and with no more rights than the test has.
+// Package kea runs real Kea DHCP servers for tests: on the loopback address, with ports and a folder
+// of their own, and with the rights of the test only.
 //
-// There are two generations, which install.sh makes available: Kea 2.2, which is
-// told everything by whole configurations, and Kea 3, which has commands for
-// reservations and subnets.
+// There are two generations, which install.sh installs: Kea 2.2, which is changed by whole
+// configurations, and Kea 3, which has commands for reservations and subnets.
 package kea
 
 import (
@@ -14,23 +13,23 @@ import (
 	"strings"
 )
 
-// Generation is one of the two.
+// Generation is a generation of Kea.
 type Generation int
 
-// The generations by what reservations are written with.
+// The generations, by how reservations are written.
 const (
 	Kea2 Generation = 2
 	Kea3 Generation = 3
 )
 
-// software is a tree of files with one generation of Kea in it.
+// software is a file tree with one generation of Kea.
 type software struct {
 	generation Generation
 	root       string
 	hooks      string
 }
 
-// find looks for a generation on this machine, and then in the cache.
+// find returns a generation that is installed on this machine, or else in the cache.
 func find(g Generation) (software, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -44,7 +43,7 @@ func find(g Generation) (software, error) {
 	return software{}, fmt.Errorf("find Kea %d: it is neither installed nor in the cache: run tests/stand/kea/install.sh", g)
 }
 
-// complete reports whether the tree has what the generation needs.
+// complete reports whether the tree has everything that the generation needs.
 func (s *software) complete() bool {
 	libraries, err := filepath.Glob(filepath.Join(s.root, "usr/lib/*/kea/hooks/libdhcp_lease_cmds.so"))
 	if err != nil || len(libraries) == 0 {
@@ -63,8 +62,8 @@ func (s *software) complete() bool {
 
 func (s *software) binary(name string) string { return filepath.Join(s.root, "usr/sbin", name) }
 
-// command is how to run one of the binaries. Those of the cache bring libraries of
-// another Debian, and are run by the loader that comes with them.
+// command returns how to run a binary. Those of the cache have libraries of another Debian release,
+// and need their own loader.
 func (s *software) command(name string, args ...string) ([]string, error) {
 	if s.root == "/" {
 		return append([]string{s.binary(name)}, args...), nil

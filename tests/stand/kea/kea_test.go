@@ -17,8 +17,8 @@ func TestServers(t *testing.T) {
 		commands   bool
 	}{
 		"Kea2":      {reason: "Kea 2.2 has no commands for reservations", generation: kea.Kea2},
-		"Kea3":      {reason: "Kea 3 has them", generation: kea.Kea3, commands: true},
-		"Kea3Plain": {reason: "Kea 3 has them by hooks only", generation: kea.Kea3, options: kea.Options{Plain: true}},
+		"Kea3":      {reason: "Kea 3 has commands for reservations", generation: kea.Kea3, commands: true},
+		"Kea3Plain": {reason: "Kea 3 needs hooks for them", generation: kea.Kea3, options: kea.Options{Plain: true}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -43,11 +43,11 @@ func TestServers(t *testing.T) {
 				}
 			}
 			if got, err := s.Lease(t.Context(), "02:00:00:00:00:03", link); !errors.Is(err, kea.ErrNoOffer) {
-				t.Errorf("a client without reservation got %v of a pool that is full, error %v", got, err)
+				t.Errorf("a client without a reservation got %v from a full pool, error %v", got, err)
 			}
 			s.Stop()
 			if _, err := s.Command(t.Context(), "list-commands", nil, nil); err == nil {
-				t.Error("a server that is stopped answers")
+				t.Error("a stopped server answers")
 			}
 		})
 	}

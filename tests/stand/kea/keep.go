@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// ErrNone says that there is no real Kea on this machine.
+// ErrNone means that this machine has no real Kea.
 var ErrNone = errors.New("no Kea is installed, or unpacked by tests/stand/kea/install.sh")
 
-// Open starts the newest Kea that there is in a folder, with what an earlier one
-// has persisted there, and at the same address if that is still free. Without an
-// earlier one it has no subnets. It returns ErrNone where there is no Kea.
+// Open starts the newest Kea of this machine in a folder, with the persistent state of an earlier one,
+// and at the same address if it is free. Without an earlier one it has no subnets. It returns ErrNone
+// if there is no Kea.
 func Open(dir string) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
@@ -51,8 +51,7 @@ func open(software software, dir string) (*Server, error) {
 	if err := s.write(Options{}, kept); err != nil {
 		return nil, err
 	}
-	// An earlier one has died with whoever opened it. Kea takes it for alive as long as
-	// nobody has waited for it.
+	// An earlier Kea may be a zombie of a dead parent. The new one would take it for running.
 	if err := os.Remove(s.path(pidFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -67,10 +66,10 @@ func open(software software, dir string) (*Server, error) {
 }
 
 const (
-	// portFile has the port of the last run that succeeded.
+	// portFile has the port of the last successful run.
 	portFile = "port"
-	// pidFile has the number of the process of the last run, as Kea calls it after its
-	// configuration and itself.
+	// pidFile has the process ID of the last run. Kea derives its name from its configuration and its
+	// own name.
 	pidFile = "kea-dhcp4.kea-dhcp4.pid"
 )
 
@@ -80,7 +79,7 @@ func Opened(dir string) bool {
 	return err == nil
 }
 
-// again takes the port of an earlier run if it is free.
+// again uses the port of an earlier run if it is free.
 func (s *Server) again(port string) {
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
 	if err != nil {
@@ -90,7 +89,7 @@ func (s *Server) again(port string) {
 	_ = l.Close()
 }
 
-// kept are the networks of an earlier run with their reservations.
+// kept returns the networks of an earlier run with their reservations.
 func (s *Server) kept() (object, error) {
 	raw, err := os.ReadFile(s.path(dhcpFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -106,8 +105,7 @@ func (s *Server) kept() (object, error) {
 	return c.Dhcp4, nil
 }
 
-// Keep starts the server again whenever it ends, until ctx ends, and stops it
-// then.
+// Keep restarts the server whenever it ends, until ctx ends, and then stops it.
 func (s *Server) Keep(ctx context.Context) {
 	defer s.Stop()
 	const pause = time.Second
@@ -129,18 +127,18 @@ func (s *Server) Keep(ctx context.Context) {
 			return
 		case <-time.After(pause):
 		}
-		_ = s.run() // the next round tries again
+		_ = s.run() // the next round retries
 	}
 }
 
-// closed is of a server that did not start.
+// closed belongs to a server that did not start
 var closed = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// Version is what the server says about itself, such as 3.0.4.
+// Version returns the version that the server reports, such as 3.0.4.
 func (s *Server) Version(ctx context.Context) (string, error) {
 	var about struct {
 		Extended string `json:"extended"`

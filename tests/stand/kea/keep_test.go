@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestOpen keeps what was persisted, over a crash and over a restart of whoever
-// opened it.
+// TestOpen checks that the persistent state survives a crash and a restart of the program that opened
+// it.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -59,7 +59,7 @@ func TestOpen(t *testing.T) {
 		}
 		select {
 		case <-t.Context().Done():
-			t.Fatal("it is not started again")
+			t.Fatal("it is not restarted")
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -68,7 +68,7 @@ func TestOpen(t *testing.T) {
 	}
 	stop()
 	<-ended
-	// The process of an earlier run is there until somebody waits for it.
+	// The process of the earlier run is a zombie until its parent waits for it.
 	if err := os.WriteFile(filepath.Join(dir, pidFile), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

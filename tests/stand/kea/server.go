@@ -23,17 +23,16 @@ import (
 const (
 	dhcpFile  = "kea-dhcp4.conf"
 	agentFile = "kea-ctrl-agent.conf"
-	// startTimeout bounds the start of one server, which takes some tenths of a
-	// second on an idle machine.
+	// startTimeout bounds the start of one server, which takes some tenths of a second on an idle
+	// machine.
 	startTimeout = time.Minute
-	// attempts to start are made with other ports, since those may be taken between
-	// their choice and their use.
+	// attempts is the number of starts with different ports. Another process may take a free port
+	// before its use.
 	attempts = 3
 )
 
-// Server is a running Kea: the DHCP server, and for Kea 2 the control agent in
-// front of it. It can be stopped and started again, and then has the same address
-// and what it has persisted.
+// Server is a running Kea: the DHCP server, and for Kea 2 the control agent in front of it. After a
+// stop and a start it has the same address and its persistent state.
 type Server struct {
 	software software
 	dir      string
@@ -42,14 +41,13 @@ type Server struct {
 	username string
 	password string
 	httpPort int
-	// serverPort and relayPort are those that DHCP is spoken on.
+	// serverPort and relayPort are the ports of DHCP.
 	serverPort, relayPort int
 	relay                 sync.Mutex
 	processes             []*process.Process
 }
 
-// Start starts a server that lives until t ends. It fails t where the server
-// cannot be had.
+// Start starts a server that runs until t ends. It fails t if no such server is installed.
 func Start(t testing.TB, g Generation, o Options) *Server {
 	t.Helper()
 	software, err := find(g)
@@ -84,7 +82,7 @@ func launch(software software, dir string, o Options) (*Server, error) {
 }
 
 func newServer(software software, dir string, ports [3]int, o Options) (*Server, error) {
-	// Kea 3 refuses folders that others may read.
+	// Kea 3 rejects folders that others may read.
 	if err := os.Chmod(dir, 0o750); err != nil {
 		return nil, err
 	}
@@ -101,7 +99,7 @@ func newServer(software software, dir string, ports [3]int, o Options) (*Server,
 	return s, nil
 }
 
-// trust has the server's own commands show its own certificate.
+// trust makes the server's own commands use its own certificate.
 func (s *Server) trust(t TLS) error {
 	pair, err := tls.X509KeyPair(t.Cert, t.Key)
 	if err != nil {
@@ -167,7 +165,7 @@ func (s *Server) spawn(name string, args ...string) error {
 	return nil
 }
 
-// Stop ends the server as a crash would. Stopping twice does nothing more.
+// Stop ends the server like a crash. A second call does nothing.
 func (s *Server) Stop() {
 	for _, p := range s.processes {
 		p.Kill()
@@ -175,15 +173,14 @@ func (s *Server) Stop() {
 	s.processes = nil
 }
 
-// StopDHCP ends the DHCP server and leaves the control agent of Kea 2 in front of
-// it alone.
+// StopDHCP ends the DHCP server, and keeps the control agent of Kea 2 running.
 func (s *Server) StopDHCP() {
 	s.processes[0].Kill()
 	s.processes = s.processes[1:]
 }
 
-// Restart stops the server, and starts it at the same address with the
-// configuration that it has written last.
+// Restart stops the server, and starts it at the same address with the configuration that it has
+// written last.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Stop()
@@ -192,11 +189,10 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// URL is where commands are sent.
+// URL returns the address for commands.
 func (s *Server) URL() string { return fmt.Sprintf("%s://127.0.0.1:%d/", s.scheme, s.httpPort) }
 
-// Protect makes the configuration file one that the server cannot write, until t
-// ends, or until undo is called.
+// Protect makes the configuration file read-only for the server until t ends, or until undo is called.
 func (s *Server) Protect(t testing.TB) (undo func()) {
 	t.Helper()
 	saved := s.path("saved.conf")
@@ -213,8 +209,8 @@ func (s *Server) Protect(t testing.TB) (undo func()) {
 	}
 }
 
-// Command sends a command and returns Kea's result code. It decodes the arguments
-// of the answer into what into points to, unless it is nil or there are none.
+// Command sends a command and returns Kea's result code. It decodes the arguments of the answer into
+// into, unless it is nil or there are none.
 func (s *Server) Command(ctx context.Context, name string, arguments, into any) (int, error) {
 	request := object{"command": name, "service": []string{"dhcp4"}}
 	if arguments != nil {
@@ -254,8 +250,7 @@ func (s *Server) Command(ctx context.Context, name string, arguments, into any) 
 	return answers[0].Result, nil
 }
 
-// freePorts returns a TCP port and two UDP ports of the loopback address that are
-// free now.
+// freePorts returns a TCP port and two UDP ports of the loopback address that are free now.
 func freePorts() ([3]int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

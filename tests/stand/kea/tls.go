@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// NewTLS makes a new authority, and a certificate of it that both a server on the
-// loopback address and its clients can show.
+// NewTLS creates an authority, and a certificate of it for both a server on the loopback address and
+// its clients.
 func NewTLS(t testing.TB) *TLS {
 	t.Helper()
 	must := func(err error) {

@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// Process is a child that dies with the test binary, however that ends.
+// Process is a child that dies with the test binary, even if that is killed.
 type Process struct {
 	command *exec.Cmd
 	log     string
 	done    chan struct{}
 }
 
-// Start starts a command, whose output is added to the file log.
+// Start starts a command and appends its output to the file log.
 func Start(command *exec.Cmd, log string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -31,8 +31,8 @@ func Start(command *exec.Cmd, log string) (*Process, error) {
 	p := &Process{command: command, log: log, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		// The kernel signals a child when the thread that started it ends, so that
-		// thread is kept until the child is gone.
+		// The kernel signals a child when the thread that started it ends, so this thread runs until
+		// the child has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(p.done)
@@ -46,7 +46,7 @@ func Start(command *exec.Cmd, log string) (*Process, error) {
 	return p, <-started
 }
 
-// Kill ends the process at once and waits until it is gone.
+// Kill ends the process with SIGKILL and waits for its end.
 func (p *Process) Kill() {
 	_ = p.command.Process.Kill()
 	<-p.done
@@ -55,10 +55,10 @@ func (p *Process) Kill() {
 // Signal sends the process a signal.
 func (p *Process) Signal(s syscall.Signal) error { return p.command.Process.Signal(s) }
 
-// PID is the number that the kernel knows the process by.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.command.Process.Pid }
 
-// Done is closed when the process is gone.
+// Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Ended returns nil while the process runs, and otherwise how it ended.
@@ -71,7 +71,7 @@ func (p *Process) Ended() error {
 	}
 }
 
-// Tail returns the last lines that the process wrote.
+// Tail returns the last lines of the process's output.
 func (p *Process) Tail() string {
 	const lines = 20
 	text, err := os.ReadFile(p.log)

@@ -30,21 +30,20 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 )
 
-// startTimeout is for a server to take connections.
+// startTimeout bounds the time until a server accepts connections.
 const startTimeout = 2 * time.Minute
 
 // kind is a kind of server.
 type kind struct {
 	name string
-	// program and also are looked for in PATH and folders; debian is the package
-	// that has them.
+	// program and also are searched in PATH and folders. debian is the package that contains them.
 	program, debian string
 	also            []string
 	folders         []string
-	// prepare makes the data directory; args are the server's.
+	// prepare creates the data directory. args are the server's arguments.
 	prepare func(s *server) error
 	args    func(s *server) []string
-	// ready reports whether the server takes connections.
+	// ready reports whether the server accepts connections.
 	ready func(ctx context.Context, s *server) error
 
 	mu      sync.Mutex
@@ -63,8 +62,8 @@ type server struct {
 
 var all = []*kind{postgres, mariadb, redis}
 
-// Run runs the tests of m, which may be a *testing.M, and keeps servers that they
-// start until all have ended. It returns the code to exit with.
+// Run runs the tests of m, for example a *testing.M, and keeps the servers that they start until all
+// have ended. It returns the exit code.
 func Run(m interface{ Run() int }) int {
 	for _, k := range all {
 		k.mu.Lock()
@@ -79,7 +78,7 @@ func Run(m interface{ Run() int }) int {
 	return m.Run()
 }
 
-// use returns the shared server, which it starts when nobody uses one yet.
+// use returns the shared server, and starts it if no test uses one yet.
 func (k *kind) use(t testing.TB) *server {
 	t.Helper()
 	k.mu.Lock()
@@ -106,7 +105,7 @@ func (k *kind) release() {
 	}
 }
 
-// start makes a server in a directory of its own.
+// start starts a server in a directory of its own.
 func (k *kind) start() (*server, error) {
 	s := &server{tools: map[string]string{}}
 	for _, program := range append([]string{k.program}, k.also...) {
@@ -130,7 +129,7 @@ func (k *kind) start() (*server, error) {
 			return nil, err
 		}
 	}
-	// A port that was free a moment ago may be taken now.
+	// Another process may have taken a port that was free.
 	for range 5 {
 		if err = k.launch(s); err == nil {
 			return s, nil
@@ -170,7 +169,7 @@ func (k *kind) launch(s *server) error {
 	s.done = make(chan struct{})
 	started := make(chan error, 1)
 	go func() {
-		// The kernel signals the child when the thread ends that started it.
+		// The kernel signals the child when the thread that started it ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(s.done)
@@ -192,7 +191,7 @@ func (k *kind) launch(s *server) error {
 	return nil
 }
 
-// await waits until the server takes connections.
+// await waits until the server accepts connections.
 func (k *kind) await(s *server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -230,21 +229,21 @@ func (s *server) run(tool string, args ...string) error {
 	return nil
 }
 
-// nobody is who the servers run as where the tests run as root, which they refuse.
-const nobody = 65534
+// unprivilegedID is the user of the servers if the tests run as root, because the servers reject root.
+const unprivilegedID = 65534
 
 func unprivileged() *syscall.Credential {
 	if os.Getuid() != 0 {
 		return nil
 	}
-	return &syscall.Credential{Uid: nobody, Gid: nobody}
+	return &syscall.Credential{Uid: unprivilegedID, Gid: unprivilegedID}
 }
 
 func own(dir string) error {
 	if os.Getuid() != 0 {
 		return nil
 	}
-	return os.Chown(dir, nobody, nobody)
+	return os.Chown(dir, unprivilegedID, unprivilegedID)
 }
 
 func freePort() (int, error) {
@@ -258,7 +257,7 @@ func freePort() (int, error) {
 
 var databases atomic.Int64
 
-// create makes a database for a test, and drops it when the test has ended.
+// create creates a database for a test, and drops it at the end of the test.
 func create(t testing.TB, driver, dsn string) string {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)

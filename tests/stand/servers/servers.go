@@ -24,8 +24,8 @@ func (s *server) postgresURL(database string) string {
 	return fmt.Sprintf("postgres://tester@127.0.0.1:%d/%s?sslmode=disable", s.port, database)
 }
 
-// Postgres returns the URL of an empty PostgreSQL database for t. It fails t where
-// the Debian package postgresql is missing.
+// Postgres returns the URL of an empty PostgreSQL database for t. It fails t if the Debian package
+// postgresql is missing.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	s := postgres.use(t)
@@ -50,8 +50,8 @@ var mariadb = &kind{
 
 func (s *server) mysqlDSN() string { return fmt.Sprintf("root@tcp(127.0.0.1:%d)/", s.port) }
 
-// MariaDB returns the URL of an empty MariaDB database for t. It fails t where the
-// Debian package mariadb-server is missing.
+// MariaDB returns the URL of an empty MariaDB database for t. It fails t if the Debian package
+// mariadb-server is missing.
 func MariaDB(t testing.TB) string {
 	t.Helper()
 	s := mariadb.use(t)
@@ -66,8 +66,8 @@ var redis = &kind{
 	ready: func(ctx context.Context, s *server) error { return dial(ctx, s.port, "PING\r\n", "+PONG") },
 }
 
-// Redis returns the URL of an empty Redis database for t. It fails t where the
-// Debian package redis-server is missing.
+// Redis returns the URL of an empty Redis database for t. It fails t if the Debian package
+// redis-server is missing.
 func Redis(t testing.TB) string {
 	t.Helper()
 	s := redis.use(t)

@@ -210,7 +210,7 @@ func TestChooses(t *testing.T) {
 		says    string
 	}{
 		"Field":     {reason: "a custom field selects the parent", request: v1alpha2.NetBoxRequest{CustomFields: map[string]string{"tier": "gold"}}, prefix: "10.52.0.0/24"},
-		"Site":      {reason: "a site takes precedence over the data center", request: v1alpha2.NetBoxRequest{Site: "az2"}, prefix: "10.53.0.0/24"},
+		"Site":      {reason: "a site takes precedence over the data centre", request: v1alpha2.NetBoxRequest{Site: "az2"}, prefix: "10.53.0.0/24"},
 		"Location":  {reason: "a parent may be scoped to a location in the site", request: v1alpha2.NetBoxRequest{Site: "az3"}, prefix: "10.54.0.0/24"},
 		"DualStack": {reason: "both families", request: v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 25, IPFamilies: []v1alpha2.IPFamily{"IPv4", "IPv6"}}}, prefix: "10.51.0.0/25 and 2001:db8:50::/64"},
 		"NoRole":    {reason: "the role does not exist", request: v1alpha2.NetBoxRequest{Role: "guests"}, refuse: "NoParentPrefix", says: "role guests"},
