@@ -1,5 +1,5 @@
-// Command viti-local runs the whole stack on one machine. It is one program for all parts: the supervisor (up) starts
-// this same program again for each component.
+// Command viti-local runs the whole stack on one machine. It is one program for all parts: the supervisor (up) starts the same program again for each
+// component.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Package broker is a Knative Broker in memory: an HTTP ingress, Triggers with all of Knative's filters, its retries,
-// dead letters and replies. The words of the contract are Knative's (https://github.com/knative/specs); filters, retry
-// table, backoff and error extensions are its code. What is held when the process ends is lost.
+// Package broker is a Knative Broker in memory: an HTTP ingress, Triggers with all of Knative's filters, its retries, dead letters and replies. The
+// terms are those of Knative's contract (https://github.com/knative/specs), and filters, retry table, backoff and error extensions are its code. Events
+// that are held when the process ends are lost.
 package broker
 
 import (
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Broker accepts events and delivers them to the subscribers of its Triggers, at least once each. Events with the same
-// partitionkey extension, or else subject, are tried the first time in the order they came.
+// Broker accepts events and delivers them to the subscribers of its Triggers, at least once each. Events with the same partitionkey extension, or else
+// subject, have their first attempt in the order of their arrival.
 type Broker struct {
 	log    *slog.Logger
 	client *http.Client
@@ -29,14 +29,14 @@ type Broker struct {
 	queues []*queue
 }
 
-// Stats counts since the broker was made.
+// Stats has the counters since the start of the broker.
 type Stats struct {
 	Received int64          `json:"received"`
 	Triggers []TriggerStats `json:"triggers"`
 }
 
-// TriggerStats counts the events that matched a Trigger. Each is in the end Delivered, DeadLettered or, without a dead
-// letter sink, Dropped; a dead letter that its sink does not take counts as Dropped too.
+// TriggerStats counts the events that matched a Trigger. Each finally counts as Delivered, DeadLettered or, without a dead letter sink, Dropped. A dead
+// letter that its sink rejects counts as Dropped.
 type TriggerStats struct {
 	Name         string `json:"name"`
 	Subscriber   string `json:"subscriber"`
@@ -47,11 +47,11 @@ type TriggerStats struct {
 	Dropped      int64  `json:"dropped"`
 	InFlight     int    `json:"inFlight"`
 	Queued       int    `json:"queued"`  // for their turn
-	Waiting      int    `json:"waiting"` // for their next try
+	Waiting      int    `json:"waiting"` // for their next attempt
 }
 
-// New returns a broker without Triggers. It logs what it loses or gives to a dead letter sink. near, if not nil, is
-// called first for each request, and returns http.ErrSkipAltProtocol for a request over the network.
+// New returns a broker without Triggers. It logs events that it loses or sends to a dead letter sink. near, if not nil, is called first for each
+// request, and returns http.ErrSkipAltProtocol for a request over the network.
 func New(log *slog.Logger, near http.RoundTripper) *Broker {
 	ctx, cancel := context.WithCancel(context.Background())
 	transport := &http.Transport{
@@ -65,8 +65,7 @@ func New(log *slog.Logger, near http.RoundTripper) *Broker {
 	return &Broker{log: log, ctx: ctx, cancel: cancel, client: &http.Client{Transport: transport}}
 }
 
-// SetTriggers makes these the Triggers. What is held for a Trigger that stays is delivered by its new definition, what
-// is held for one that goes is dropped.
+// SetTriggers replaces the Triggers. Events that are held for a Trigger are delivered by its new definition, and dropped if the Trigger is removed.
 func (b *Broker) SetTriggers(triggers []Trigger) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +99,7 @@ func (b *Broker) Stats() Stats {
 	return stats
 }
 
-// Close drops what is held, cancels the requests under way and returns when they have ended.
+// Close drops held events, cancels running requests and returns when they have ended.
 func (b *Broker) Close() {
 	b.SetTriggers(nil)
 	b.cancel()
@@ -108,7 +107,7 @@ func (b *Broker) Close() {
 	b.client.CloseIdleConnections()
 }
 
-// after calls f after a delay, or never when the broker is closed first.
+// after calls f after a delay, unless the broker is closed before.
 func (b *Broker) after(delay time.Duration, f func()) {
 	if delay <= 0 {
 		delay = 0

@@ -52,7 +52,7 @@ func withExtension(name string, value any) func(*event.Event) {
 // literal resolves destinations that are URLs.
 func literal(d duckv1.Destination, _ string) (*url.URL, error) { return d.URI.URL(), nil }
 
-// compile makes a Trigger of the spec, which is YAML.
+// compile compiles a Trigger with a spec in YAML.
 func compile(t *testing.T, name, spec string) Trigger {
 	t.Helper()
 	trigger := &eventingv1.Trigger{}
@@ -77,7 +77,7 @@ func start(t *testing.T, triggers ...Trigger) (*Broker, func(event.Event)) {
 	return startNear(t, nil, triggers...)
 }
 
-// startNear is start with what is given requests before the network is.
+// startNear is start with a transport that gets requests before the network.
 func startNear(t *testing.T, near http.RoundTripper, triggers ...Trigger) (*Broker, func(event.Event)) {
 	t.Helper()
 	b := New(slog.New(slog.NewTextHandler(io.Discard, nil)), near)
@@ -109,7 +109,7 @@ func post(t *testing.T, url string, e event.Event) int {
 	return response.StatusCode
 }
 
-// sink is a subscriber that keeps the events it gets.
+// sink is a subscriber that records its events.
 type sink struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -118,7 +118,8 @@ type sink struct {
 	times  []time.Time
 }
 
-// newSink starts a subscriber; answer gets the event and how many requests came before, and may be nil.
+// newSink starts a subscriber. answer gets the event and the number of earlier requests, and may be
+// nil.
 func newSink(t *testing.T, answer func(w http.ResponseWriter, e event.Event, n int)) *sink {
 	t.Helper()
 	s := &sink{}
@@ -140,7 +141,7 @@ func newSink(t *testing.T, answer func(w http.ResponseWriter, e event.Event, n i
 	return s
 }
 
-// codes answers with the codes in turn, and with the last one from then on.
+// codes answers with the codes in turn, and then always with the last one.
 func codes(list ...int) func(http.ResponseWriter, event.Event, int) {
 	return func(w http.ResponseWriter, _ event.Event, n int) {
 		code := list[min(n, len(list)-1)]
@@ -183,10 +184,10 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// settled waits until nothing is held.
-func settled(t *testing.T, b *Broker) {
+// awaitDelivered waits until no event is held.
+func awaitDelivered(t *testing.T, b *Broker) {
 	t.Helper()
-	eventually(t, "the broker has delivered all", func() bool { return b.held.Load() == 0 })
+	eventually(t, "the broker has delivered all events", func() bool { return b.held.Load() == 0 })
 }
 
 func TestFirstTriesKeepTheOrderOfTheirKey(t *testing.T) {
@@ -201,8 +202,8 @@ delivery: {retry: 3, backoffPolicy: exponential, backoffDelay: PT0.2S}`))
 		want = append(want, id)
 		send(newEvent(id, withExtension("partitionkey", "one")))
 	}
-	want = append(want, "0") // the only one that had to be tried again, after all others
-	settled(t, b)
+	want = append(want, "0") // the only event that was retried, after all others
+	awaitDelivered(t, b)
 	if diff := cmp.Diff(want, s.ids()); diff != "" {
 		t.Errorf("order of requests (-want +got):\n%s", diff)
 	}
@@ -220,16 +221,16 @@ func TestKeysDoNotWaitForEachOther(t *testing.T) {
 	send(newEvent("a", withSubject("slow")))
 	send(newEvent("b", withSubject("slow")))
 	send(newEvent("c", withSubject("quick")))
-	eventually(t, "the quick one overtakes", func() bool { return slices.Contains(s.ids(), "c") })
+	eventually(t, "the event of the other key is first", func() bool { return slices.Contains(s.ids(), "c") })
 	if ids := s.ids(); slices.Contains(ids, "b") {
-		t.Errorf("b was tried before a was answered: %v", ids)
+		t.Errorf("b was sent before a was answered: %v", ids)
 	}
 	stats := b.Stats().Triggers[0]
 	if stats.InFlight != 1 || stats.Queued != 1 || stats.Received != 3 {
 		t.Errorf("while a is in flight and b waits: %+v", stats)
 	}
 	close(release)
-	settled(t, b)
+	awaitDelivered(t, b)
 }
 
 func TestReplyEntersAgain(t *testing.T) {
@@ -241,7 +242,7 @@ func TestReplyEntersAgain(t *testing.T) {
 		compile(t, "first", "subscriber: {uri: "+first.URL+"}\nfilter: {attributes: {type: thing.changed}}"),
 		compile(t, "second", "subscriber: {uri: "+second.URL+"}\nfilter: {attributes: {type: thing.done}}"))
 	send(newEvent("cause"))
-	settled(t, b)
+	awaitDelivered(t, b)
 	if diff := cmp.Diff([]string{"reply"}, second.ids()); diff != "" {
 		t.Fatalf("events at the second subscriber (-want +got):\n%s", diff)
 	}
@@ -259,7 +260,7 @@ func TestReplyLoopEnds(t *testing.T) {
 	dead := newSink(t, nil)
 	b, send := start(t, compile(t, "loop", "subscriber: {uri: "+s.URL+"}\ndelivery: {deadLetterSink: {uri: "+dead.URL+"}}"))
 	send(newEvent("begin"))
-	settled(t, b)
+	awaitDelivered(t, b)
 	if n := len(s.got()); n != maxHops {
 		t.Errorf("the loop ran %d times, want %d", n, maxHops)
 	}
@@ -281,10 +282,10 @@ func TestResponses(t *testing.T) {
 		kind     string
 		wantCode any // knativeerrorcode of the dead letter
 	}{
-		"Empty":     {reason: "an empty response is a delivery", wantCode: nil},
+		"Empty":     {reason: "an empty response is a successful delivery", wantCode: nil},
 		"NoEvent":   {reason: "a body that is no event is a failure, as in Knative's broker", body: "ok", kind: "text/plain", wantCode: int32(502)},
-		"Malformed": {reason: "an event that cannot be read is a failure", body: "{", kind: event.ApplicationCloudEventsJSON, wantCode: int32(502)},
-		"Invalid":   {reason: "the ingress refuses an event without a type", body: `{"specversion":"1.0","id":"1","source":"s"}`, kind: event.ApplicationCloudEventsJSON, wantCode: int32(400)},
+		"Malformed": {reason: "a malformed event is a failure", body: "{", kind: event.ApplicationCloudEventsJSON, wantCode: int32(502)},
+		"Invalid":   {reason: "the ingress rejects an event without a type", body: `{"specversion":"1.0","id":"1","source":"s"}`, kind: event.ApplicationCloudEventsJSON, wantCode: int32(400)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -296,7 +297,7 @@ func TestResponses(t *testing.T) {
 			dead := newSink(t, nil)
 			b, send := start(t, compile(t, "t", "subscriber: {uri: "+s.URL+"}\ndelivery: {deadLetterSink: {uri: "+dead.URL+"}}"))
 			send(newEvent("1"))
-			settled(t, b)
+			awaitDelivered(t, b)
 			var code any
 			if got := dead.got(); len(got) > 0 {
 				code = got[0].Extensions()["knativeerrorcode"]
@@ -308,7 +309,8 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// TestLongErrorIsCut has no twin against Knative: its dispatcher panics on a response of more than 768 bytes.
+// TestLongErrorIsCut is not compared with Knative, whose dispatcher panics on a response of more than
+// 768 bytes.
 func TestLongErrorIsCut(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, func(w http.ResponseWriter, _ event.Event, _ int) {
@@ -318,14 +320,14 @@ func TestLongErrorIsCut(t *testing.T) {
 	dead := newSink(t, nil)
 	b, send := start(t, compile(t, "t", "subscriber: {uri: "+s.URL+"}\ndelivery: {deadLetterSink: {uri: "+dead.URL+"}}"))
 	send(newEvent("1"))
-	settled(t, b)
+	awaitDelivered(t, b)
 	want := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("long ", 1000)))[:1024]
 	if diff := cmp.Diff(want, dead.got()[0].Extensions()["knativeerrordata"]); diff != "" {
 		t.Errorf("error data (-want +got):\n%s", diff)
 	}
 }
 
-// near answers what is for one host as a handler does, without a connection.
+// near answers requests to one host with a handler, without a connection.
 type near struct {
 	host    string
 	handler http.Handler
@@ -348,7 +350,7 @@ func TestNearAndFar(t *testing.T) {
 		compile(t, "far", "subscriber: {uri: "+far.URL+"}"))
 	cause := newEvent("cause")
 	send(cause)
-	settled(t, b)
+	awaitDelivered(t, b)
 	if diff := cmp.Diff([]string{"cause"}, behind.ids()); diff != "" {
 		t.Errorf("events at the near subscriber (-want +got):\n%s", diff)
 	}
@@ -370,9 +372,9 @@ func TestSetTriggers(t *testing.T) {
 	b, send := start(t, compile(t, "stays", "subscriber: {uri: "+old.URL+"}"+retry),
 		compile(t, "goes", "subscriber: {uri: "+removed.URL+"}"+retry))
 	send(newEvent("1"))
-	eventually(t, "both subscribers were tried", func() bool { return len(old.got()) > 0 && len(removed.got()) > 0 })
+	eventually(t, "both subscribers got the event", func() bool { return len(old.got()) > 0 && len(removed.got()) > 0 })
 	b.SetTriggers([]Trigger{compile(t, "stays", "subscriber: {uri: "+replaced.URL+"}"+retry)})
-	settled(t, b)
+	awaitDelivered(t, b)
 	if diff := cmp.Diff([]string{"1"}, replaced.ids()); diff != "" {
 		t.Errorf("events at the new subscriber (-want +got):\n%s", diff)
 	}
@@ -386,7 +388,7 @@ func TestCloseDropsWhatIsHeld(t *testing.T) {
 	s := newSink(t, codes(http.StatusServiceUnavailable))
 	b, send := start(t, compile(t, "t", "subscriber: {uri: "+s.URL+"}\ndelivery: {retry: 5, backoffPolicy: exponential, backoffDelay: PT1H}"))
 	send(newEvent("1"))
-	eventually(t, "the event waits for its next try", func() bool { return b.Stats().Triggers[0].Waiting == 1 })
+	eventually(t, "the event waits for its next attempt", func() bool { return b.Stats().Triggers[0].Waiting == 1 })
 	b.Close()
 	if n := len(s.got()); n != 1 {
 		t.Errorf("%d requests, want 1", n)

@@ -31,7 +31,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Knative's dispatcher asks for its own namespace when it writes a dead letter.
+	// Knative's dispatcher reads its own namespace when it writes a dead letter.
 	if err := os.Setenv("SYSTEM_NAMESPACE", "knative-eventing"); err != nil {
 		panic(err)
 	}
@@ -53,17 +53,17 @@ func TestAgainstKnative(t *testing.T) {
 		deadDown bool // the dead letter sink fails at first
 	}
 	cases := map[string]scenario{
-		"Delivered":    {reason: "nothing to retry", delivery: fast, answer: codes(202)},
-		"Reply":        {reason: "the reply is passed on", delivery: fast, answer: replies(reply)},
-		"NoRetries":    {reason: "without retry there is one try", delivery: "{}", answer: codes(500)},
+		"Delivered":    {reason: "no retry is necessary", delivery: fast, answer: codes(202)},
+		"Reply":        {reason: "the reply is forwarded", delivery: fast, answer: replies(reply)},
+		"NoRetries":    {reason: "without retries there is one attempt", delivery: "{}", answer: codes(500)},
 		"Recovers":     {reason: "two failures, then success", delivery: fast, answer: codes(503, 500, 200)},
-		"Exponential":  {reason: "all tries fail", delivery: fast, answer: codes(503)},
-		"Linear":       {reason: "the first retry does not wait", delivery: linear, answer: codes(503)},
-		"NoPolicy":     {reason: "no backoff without a policy", delivery: "{retry: 2}", answer: codes(503)},
-		"Refused":      {reason: "nobody listens", delivery: fast, down: true},
+		"Exponential":  {reason: "all attempts fail", delivery: fast, answer: codes(503)},
+		"Linear":       {reason: "the first retry has no delay", delivery: linear, answer: codes(503)},
+		"NoPolicy":     {reason: "without a policy there is no delay", delivery: "{retry: 2}", answer: codes(503)},
+		"Refused":      {reason: "the port is closed", delivery: fast, down: true},
 		"SinkRecovers": {reason: "dead letters are retried too", delivery: fast, answer: codes(422), deadDown: true},
 		"Structured":   {reason: "format JSON is structured mode", delivery: "{format: json}", answer: codes(500)},
-		"Slow":         {reason: "a request that takes too long counts as failed", delivery: "{timeout: PT0.1S, retry: 1}", answer: func(_ http.ResponseWriter, _ event.Event, n int) { wait(n == 0) }},
+		"Slow":         {reason: "a request that takes too long fails", delivery: "{timeout: PT0.1S, retry: 1}", answer: func(_ http.ResponseWriter, _ event.Event, n int) { wait(n == 0) }},
 	}
 	for _, code := range []int{301, 400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 425, 429, 500, 501, 502, 503, 504} {
 		cases[fmt.Sprint("Code", code)] = scenario{reason: "the retry table", delivery: fast, answer: codes(code)}
@@ -101,7 +101,7 @@ func TestAgainstKnative(t *testing.T) {
 	}
 }
 
-// newTokens is Knative's own provider of tokens, with an API server whose tokens say who and what they are for.
+// newTokens returns Knative's own provider of tokens, with an API server whose tokens contain the ServiceAccount and the audience.
 func newTokens(t *testing.T) *auth.OIDCTokenProvider {
 	t.Helper()
 	client := fake.NewClientset()
@@ -115,7 +115,8 @@ func newTokens(t *testing.T) *auth.OIDCTokenProvider {
 	return auth.NewOIDCTokenProvider(context.WithValue(t.Context(), kubeclient.Key{}, client))
 }
 
-// dispatchError is how the error data of a request without a response begins: "dispatch error: " in base64.
+// dispatchError is the prefix of the error data of a request without a response: "dispatch error: " in
+// base64.
 const dispatchError = "ZGlzcGF0Y2ggZXJyb3I6"
 
 type world struct{ subscriber, dead, reply *sink }
@@ -160,14 +161,14 @@ func throughBroker(t *testing.T, delivery eventingduck.DeliverySpec, w world) {
 	}
 	b, send := start(t, trigger("subscriber", "thing.changed", w.subscriber, &delivery, &named), trigger("reply", "thing.done", w.reply, nil, nil))
 	send(newEvent("1"))
-	settled(t, b)
+	awaitDelivered(t, b)
 }
 
 func (w world) observe() observed {
 	return observed{Subscriber: w.describe(w.subscriber), Dead: w.describe(w.dead), Reply: w.describe(w.reply)}
 }
 
-// describe writes each request down: the event without what the broker's ingress adds, and the headers that matter.
+// describe formats each request: the event without the extensions of the broker's ingress, and the relevant headers.
 func (w world) describe(s *sink) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +184,7 @@ func (w world) describe(s *sink) []string {
 				text = strings.ReplaceAll(text, sink.URL, role)
 			}
 			if strings.HasPrefix(text, dispatchError) {
-				text = "dispatch error" // the rest tells ports and clocks
+				text = "dispatch error" // the rest contains ports and times
 			}
 			extensions = append(extensions, name+"="+text)
 		}
@@ -200,7 +201,8 @@ func (w world) describe(s *sink) []string {
 	return lines
 }
 
-// TestBackoff checks the delays between tries, which are Knative's by construction, on the wire.
+// TestBackoff checks the delays between attempts in real requests. They are computed by Knative's
+// code.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -217,13 +219,13 @@ func TestBackoff(t *testing.T) {
 			s := newSink(t, codes(503))
 			b, send := start(t, compile(t, "t", "subscriber: {uri: "+s.URL+"}\ndelivery: "+tc.delivery))
 			send(newEvent("1"))
-			settled(t, b)
+			awaitDelivered(t, b)
 			if len(s.times) != len(tc.want)+1 {
 				t.Fatalf("%s: %d tries, want %d", tc.reason, len(s.times), len(tc.want)+1)
 			}
 			for i, least := range tc.want {
 				if got := s.times[i+1].Sub(s.times[i]); got < least {
-					t.Errorf("%s: try %d came after %s, want at least %s", tc.reason, i+2, got, least)
+					t.Errorf("%s: attempt %d came after %s, want at least %s", tc.reason, i+2, got, least)
 				}
 			}
 			if stats := b.Stats().Triggers[0]; stats.Retried != 3 || stats.Dropped != 1 {

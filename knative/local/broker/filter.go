@@ -13,7 +13,7 @@ import (
 	"knative.dev/eventing/pkg/eventfilter/subscriptionsapi"
 )
 
-// newFilter follows Knative's broker: filters, when there are any, replace the older filter.
+// newFilter follows Knative's broker: filters, if there are any, replace the older filter.
 func newFilter(spec eventingv1.TriggerSpec) (eventfilter.Filter, error) {
 	switch {
 	case len(spec.Filters) > 0:
@@ -37,8 +37,8 @@ func newFilters(specs []eventingv1.SubscriptionsAPIFilter) ([]eventfilter.Filter
 	return filters, nil
 }
 
-// newDialect makes one filter. Knative's conjunction and disjunction reorder themselves in a goroutine, which races
-// with their use, and its leaves copy all extensions of the event to read one.
+// newDialect returns one filter. Knative's conjunction and disjunction reorder themselves in a goroutine, which races with their use, and its leaves
+// copy all extensions of the event to read one.
 func newDialect(spec eventingv1.SubscriptionsAPIFilter) (eventfilter.Filter, error) {
 	switch {
 	case len(spec.Exact) > 0:
@@ -63,7 +63,7 @@ func newDialect(spec eventingv1.SubscriptionsAPIFilter) (eventfilter.Filter, err
 	}
 }
 
-// leaf passes when each attribute is there and fits.
+// leaf passes if each attribute exists and matches.
 type leaf []condition
 
 type condition struct {
@@ -78,7 +78,7 @@ func newLeaf(wanted map[string]string, fits func(value, wanted string) bool) (ev
 		if name == "" || value == "" {
 			return nil, errors.New("an attribute of a filter and its value can't be empty")
 		}
-		_, standard := attributes.LookupAttribute(event.New(), name) // an event without extensions has only those
+		_, standard := attributes.LookupAttribute(event.New(), name) // an event without extensions has standard attributes only
 		l = append(l, condition{name: name, wanted: value, extension: !standard, fits: fits})
 	}
 	return l, nil
@@ -109,7 +109,7 @@ func (l leaf) Filter(_ context.Context, e event.Event) eventfilter.FilterResult 
 // Cleanup implements eventfilter.Filter.
 func (l leaf) Cleanup() {}
 
-// extension looks up an extension without a copy of all.
+// extension returns an extension without a copy of all.
 func extension(e event.Event, name string) (any, bool) {
 	if v1, ok := e.Context.(*event.EventContextV1); ok {
 		value, ok := v1.Extensions[name]
@@ -119,7 +119,7 @@ func extension(e event.Event, name string) (any, bool) {
 	return value, ok
 }
 
-// all passes when each of its filters does.
+// all passes if each of its filters does.
 type all []eventfilter.Filter
 
 // Filter implements eventfilter.Filter.
@@ -135,7 +135,7 @@ func (a all) Filter(ctx context.Context, e event.Event) eventfilter.FilterResult
 // Cleanup implements eventfilter.Filter.
 func (a all) Cleanup() {}
 
-// either passes when one of its filters does.
+// either passes if one of its filters does.
 type either []eventfilter.Filter
 
 // Filter implements eventfilter.Filter.

@@ -13,12 +13,11 @@ import (
 	"knative.dev/eventing/pkg/utils"
 )
 
-// errFull says that the broker holds as many deliveries as it may.
+// errFull means that the broker holds the maximum number of deliveries.
 var errFull = errors.New("the broker holds too many undelivered events: send again later")
 
-// ServeHTTP is the ingress. It takes one CloudEvent in binary or structured mode by POST and answers 202 once it is
-// queued for every Trigger that it matches. 400: not a valid event, or one that has passed the broker too often;
-// 413: too large; 503: the broker is full.
+// ServeHTTP is the ingress. It accepts one CloudEvent in binary or structured mode by POST and answers 202 once it is queued for every matching Trigger.
+// 400: not a valid event, or one that has passed the broker too often; 413: too large; 503: the broker is full.
 func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Allow", "POST, OPTIONS")
 	switch r.Method {
@@ -51,7 +50,7 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// accept validates an event, takes one of its hops, and queues it for each Trigger that it matches.
+// accept validates an event, uses one of its hops, and queues it for each matching Trigger.
 func (b *Broker) accept(e event.Event, header http.Header) error {
 	if err := e.Validate(); err != nil {
 		return fmt.Errorf("validate the event: %w", err)

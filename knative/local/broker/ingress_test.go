@@ -33,13 +33,13 @@ func TestIngress(t *testing.T) {
 		"Structured": {reason: "structured mode is accepted", header: structured, body: `{"specversion":"1.0","id":"1","source":"/test","type":"thing.changed"}`, want: http.StatusAccepted},
 		"NoType":     {reason: "type is required", header: without("ce-type"), want: http.StatusBadRequest},
 		"NoID":       {reason: "id is required", header: without("ce-id"), want: http.StatusBadRequest},
-		"NoEvent":    {reason: "a request that is no event is refused", header: map[string]string{"Content-Type": "text/plain"}, body: "hello", want: http.StatusBadRequest},
-		"NotJSON":    {reason: "an unreadable structured event is refused", header: structured, body: "{", want: http.StatusBadRequest},
+		"NoEvent":    {reason: "a request without an event is rejected", header: map[string]string{"Content-Type": "text/plain"}, body: "hello", want: http.StatusBadRequest},
+		"NotJSON":    {reason: "a malformed structured event is rejected", header: structured, body: "{", want: http.StatusBadRequest},
 		"TooLarge":   {reason: "bodies are limited", header: binary, body: strings.Repeat("x", maxEvent+1), want: http.StatusRequestEntityTooLarge},
-		"Get":        {reason: "only POST sends", method: http.MethodGet, header: binary, want: http.StatusMethodNotAllowed},
+		"Get":        {reason: "only POST is accepted", method: http.MethodGet, header: binary, want: http.StatusMethodNotAllowed},
 		"Options":    {reason: "the webhook handshake is answered", method: http.MethodOptions, want: http.StatusOK},
-		"LastHop":    {reason: "an event whose hops are used up is refused", header: merge(binary, "ce-knativebrokerttl", "1"), body: `{}`, want: http.StatusBadRequest},
-		"HopsLeft":   {reason: "an event with hops left is accepted", header: merge(binary, "ce-knativebrokerttl", "2"), body: `{}`, want: http.StatusAccepted},
+		"LastHop":    {reason: "an event without remaining hops is rejected", header: merge(binary, "ce-knativebrokerttl", "1"), body: `{}`, want: http.StatusBadRequest},
+		"HopsLeft":   {reason: "an event with remaining hops is accepted", header: merge(binary, "ce-knativebrokerttl", "2"), body: `{}`, want: http.StatusAccepted},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

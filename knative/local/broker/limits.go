@@ -3,14 +3,14 @@ package broker
 import "time"
 
 const (
-	// maxEvent is the largest request or reply that is read. It is what Kafka brokers take by default.
+	// maxEvent is the maximum size of a request or reply. It is the default of Kafka brokers.
 	maxEvent = 1 << 20
-	// maxHeld is how many deliveries may be unfinished before the ingress answers 503.
+	// maxHeld is the number of unfinished deliveries at which the ingress answers 503.
 	maxHeld = 100_000
-	// maxInFlight is how many requests a Trigger's subscriber gets at once.
+	// maxInFlight is the number of concurrent requests to a Trigger's subscriber.
 	maxInFlight = 100
-	// maxHops is how many times an event and the replies to it may pass the broker.
+	// maxHops is how many times an event and its replies may pass the broker.
 	maxHops = 255
-	// dialTimeout is how long a subscriber may take to accept a connection.
+	// dialTimeout bounds the time until a subscriber accepts a connection.
 	dialTimeout = 5 * time.Second
 )

@@ -12,20 +12,19 @@ import (
 // delivery is one event on its way to one subscriber, or to the dead letter sink.
 type delivery struct {
 	event  event.Event // shared between Triggers: never changed
-	key    string      // that it is ordered by
+	key    string      // that orders it
 	header http.Header
 	hops   int32
 	tries  int  // that failed
-	first  bool // the next try is the first one, which keeps the order of its key
+	first  bool // the next attempt is the first one, which keeps the order of its key
 	dead   binding.Transformers
 }
 
-// lane holds the events of one key whose first try has not been answered, in the order of their arrival. The head
-// is being tried or about to be.
+// lane has the events of one key without a finished first attempt, in the order of their arrival. The first one is being sent, or is sent next.
 type lane []*delivery
 
-// queue holds the deliveries of a Trigger. First tries of one key are made in order, one at a time; everything else
-// runs concurrently. A delivery that waits for its next try is in no lane and takes no place.
+// queue has the deliveries of a Trigger. First attempts of one key run in order, one at a time. Everything else runs concurrently. A delivery that waits
+// for its next attempt is in no lane.
 type queue struct {
 	broker *Broker
 
@@ -53,7 +52,7 @@ func (q *queue) replace(t Trigger) {
 	q.trigger = t
 }
 
-// close drops what has not been tried. Tries under way run to their end.
+// close drops deliveries that have not started. Running attempts are completed.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -102,7 +101,7 @@ func (q *queue) again(d *delivery) {
 	q.run()
 }
 
-// run starts what is ready while there is room.
+// run starts ready deliveries up to the limit.
 func (q *queue) run() {
 	for len(q.ready) > 0 && q.stats.InFlight < maxInFlight {
 		d := q.ready[0]
@@ -116,7 +115,7 @@ func (q *queue) run() {
 	}
 }
 
-// finish books the outcome of a try and lets the next event of the key be tried.
+// finish records the outcome of an attempt and lets the next event of the key start.
 func (q *queue) finish(d *delivery, o outcome) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -167,7 +166,7 @@ func (q *queue) snapshot() TriggerStats {
 	return s
 }
 
-// orderKey returns what an event is ordered by: the partitionkey extension, else the subject, else nothing but itself.
+// orderKey returns the key that orders an event: the partitionkey extension, or else the subject, or else a unique key.
 func orderKey(e event.Event) string {
 	value, _ := extension(e, "partitionkey")
 	if key, ok := value.(string); ok && key != "" {

@@ -17,43 +17,43 @@ import (
 	duckv1 "knative.dev/pkg/apis/duck/v1"
 )
 
-// Resolver returns the URL of a destination; a reference without a namespace is to an object in the given one.
+// Resolver returns the URL of a destination. A reference without a namespace is in the given one.
 type Resolver func(destination duckv1.Destination, namespace string) (*url.URL, error)
 
-// Trigger is a Knative Trigger made ready for deliveries by Compile.
+// Trigger is a Knative Trigger that Compile has prepared for deliveries.
 type Trigger struct {
 	Namespace, Name string
 	Subscriber      *url.URL
 
 	filter     eventfilter.Filter
-	deadLetter *url.URL // nil: an event that cannot be delivered is dropped
+	deadLetter *url.URL // nil: an undeliverable event is dropped
 	format     duckeventing.FormatType
 	retries    int
 	backoff    kncloudevents.Backoff
 	timeout    time.Duration // of one request; 0 is none
 
-	// What the token of a delivery and of a dead letter is for; empty: they have none.
+	// The audiences of the tokens of deliveries and dead letters. Empty: they have none.
 	audience, deadLetterAudience string
 	account                      types.NamespacedName
 	tokens                       Tokens
 }
 
-// Tokens gives tokens of ServiceAccounts, as Knative's OIDCTokenProvider does.
+// Tokens issues tokens of ServiceAccounts, as Knative's OIDCTokenProvider does.
 type Tokens interface {
 	GetJWT(account types.NamespacedName, audience string) (string, error)
 }
 
-// WithIdentity has deliveries carry a token of a ServiceAccount of the Trigger's namespace, as Knative's do with
-// authentication-oidc, where the destination names an audience.
+// WithIdentity makes deliveries carry a token of a ServiceAccount in the Trigger's namespace, as in Knative with authentication-oidc, if the destination
+// has an audience.
 func (t Trigger) WithIdentity(tokens Tokens, account string) Trigger {
 	t.tokens, t.account = tokens, types.NamespacedName{Namespace: t.Namespace, Name: account}
 	return t
 }
 
-// Compile makes a Trigger ready. As in Knative, the Trigger's delivery spec replaces the Broker's whole, except that a
-// Trigger without a dead letter sink has the Broker's. It fails on what Knative's admission webhook would refuse, in
-// its words, on filters that Knative would leave out, which lets everything pass, and on what resolve does not find.
-// The Knative object is not changed.
+// Compile prepares a Trigger for deliveries. As in Knative, the Trigger's delivery spec replaces the whole spec of the Broker, except that a Trigger
+// without a dead letter sink has that of the Broker. It returns an error, in Knative's words, about anything that Knative's admission webhook rejects,
+// about filters that Knative would ignore, so that every event passes, and about destinations that resolve does not find. It does not change the Knative
+// object.
 func Compile(trigger *eventingv1.Trigger, broker *eventingv1.Broker, resolve Resolver) (Trigger, error) {
 	ctx, err := defaultFeatures()
 	if err != nil {
@@ -90,11 +90,11 @@ func Compile(trigger *eventingv1.Trigger, broker *eventingv1.Broker, resolve Res
 	return compiled, nil
 }
 
-// Key is the Trigger's namespace and name.
+// Key returns the Trigger's namespace and name.
 func (t Trigger) Key() string { return t.Namespace + "/" + t.Name }
 
-// matches says whether the filters let the event pass. Upstream's CESQL filter panics on an expression whose result is
-// not a boolean, which validation cannot see; such an expression matches nothing.
+// matches reports whether the event passes the filters. Upstream's CESQL filter panics on an expression whose result is not a boolean, which validation
+// cannot detect. Such an expression matches nothing.
 func (t Trigger) matches(ctx context.Context, e event.Event) (matches bool) {
 	defer func() {
 		if recover() != nil {
@@ -104,7 +104,7 @@ func (t Trigger) matches(ctx context.Context, e event.Event) (matches bool) {
 	return t.filter.Filter(ctx, e) != eventfilter.FailFilter
 }
 
-// defaultFeatures is what an installation of Knative allows without further configuration.
+// defaultFeatures are the features of a new installation of Knative.
 func defaultFeatures() (context.Context, error) {
 	flags, err := feature.NewFlagsConfigFromMap(nil)
 	if err != nil {

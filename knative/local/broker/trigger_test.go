@@ -24,11 +24,11 @@ func TestFilters(t *testing.T) {
 		spec   string
 		want   bool
 	}{
-		"None":             {reason: "no filter lets all pass", want: true},
+		"None":             {reason: "without a filter every event passes", want: true},
 		"Attributes":       {reason: "all attributes must be equal", spec: "filter: {attributes: {type: dev.knative.apiserver.ref.add, kind: Machine}}", want: true},
 		"AttributesAny":    {reason: "an empty value is any value", spec: `filter: {attributes: {kind: ""}}`, want: true},
-		"AttributesAbsent": {reason: "any value, but the attribute must be there", spec: `filter: {attributes: {nothing: ""}}`, want: false},
-		"AttributesOther":  {reason: "one that differs is enough", spec: "filter: {attributes: {type: dev.knative.apiserver.ref.add, kind: Cluster}}", want: false},
+		"AttributesAbsent": {reason: "an empty value matches any value of an existing attribute", spec: `filter: {attributes: {nothing: ""}}`, want: false},
+		"AttributesOther":  {reason: "one different attribute is enough", spec: "filter: {attributes: {type: dev.knative.apiserver.ref.add, kind: Cluster}}", want: false},
 		"FiltersWin":       {reason: "filters replace the older filter", spec: "filter: {attributes: {kind: Cluster}}\nfilters: [{exact: {kind: Machine}}]", want: true},
 		"Exact":            {reason: "exact", spec: "filters: [{exact: {kind: Machine, name: m1}}]", want: true},
 		"ExactOther":       {reason: "exact, other value", spec: "filters: [{exact: {kind: Machine, name: m2}}]", want: false},
@@ -36,16 +36,16 @@ func TestFilters(t *testing.T) {
 		"PrefixOther":      {reason: "prefix, other value", spec: "filters: [{prefix: {type: io.}}]", want: false},
 		"Suffix":           {reason: "suffix", spec: "filters: [{suffix: {type: .add}}]", want: true},
 		"SuffixOther":      {reason: "suffix, other value", spec: "filters: [{suffix: {type: .delete}}]", want: false},
-		"All":              {reason: "all must match", spec: "filters: [{all: [{exact: {kind: Machine}}, {suffix: {type: .delete}}]}]", want: false},
-		"Any":              {reason: "one must match", spec: "filters: [{any: [{exact: {kind: Cluster}}, {exact: {kind: Machine}}]}]", want: true},
-		"AnyNone":          {reason: "one must match, none does", spec: "filters: [{any: [{exact: {kind: Cluster}}, {exact: {kind: Network}}]}]", want: false},
+		"All":              {reason: "all filters must match", spec: "filters: [{all: [{exact: {kind: Machine}}, {suffix: {type: .delete}}]}]", want: false},
+		"Any":              {reason: "one filter must match", spec: "filters: [{any: [{exact: {kind: Cluster}}, {exact: {kind: Machine}}]}]", want: true},
+		"AnyNone":          {reason: "no filter matches", spec: "filters: [{any: [{exact: {kind: Cluster}}, {exact: {kind: Network}}]}]", want: false},
 		"Not":              {reason: "not", spec: "filters: [{not: {exact: {kind: Cluster}}}]", want: true},
-		"NotMatching":      {reason: "not, of what matches", spec: "filters: [{not: {exact: {kind: Machine}}}]", want: false},
-		"List":             {reason: "the list is a conjunction", spec: "filters: [{exact: {kind: Machine}}, {exact: {name: m2}}]", want: false},
+		"NotMatching":      {reason: "not, with a match", spec: "filters: [{not: {exact: {kind: Machine}}}]", want: false},
+		"List":             {reason: "a list of filters is a conjunction", spec: "filters: [{exact: {kind: Machine}}, {exact: {name: m2}}]", want: false},
 		"CESQL":            {reason: "cesql", spec: `filters: [{cesql: "kind IN ('Machine', 'Cluster') AND name LIKE 'm%' AND size > 2"}]`, want: true},
 		"CESQLOther":       {reason: "cesql, false", spec: `filters: [{cesql: "size > 3"}]`, want: false},
 		"CESQLAbsent":      {reason: "an expression that fails matches nothing", spec: `filters: [{cesql: "absent = 'x'"}]`, want: false},
-		"CESQLNumber":      {reason: "an expression that is no condition matches nothing", spec: `filters: [{cesql: "size + 1"}]`, want: false},
+		"CESQLNumber":      {reason: "an expression without a boolean result matches nothing", spec: `filters: [{cesql: "size + 1"}]`, want: false},
 		"Nested":           {reason: "dialects nest", spec: "filters: [{any: [{all: [{prefix: {type: dev.}}, {not: {suffix: {type: .delete}}}]}, {exact: {kind: Cluster}}]}]", want: true},
 	}
 	for name, tc := range cases {
@@ -59,7 +59,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestLeavesAgainstKnative compares the filters that look at attributes with Knative's own.
+// TestLeavesAgainstKnative compares the filters of attributes with Knative's own.
 func TestLeavesAgainstKnative(t *testing.T) {
 	t.Parallel()
 	v1 := newEvent("1", withSubject("here"), withExtension("kind", "Machine"), withExtension("size", 3), withExtension("schemaurl", "x"))
@@ -105,15 +105,15 @@ func TestCompileRefuses(t *testing.T) {
 		spec   string
 		valid  bool
 	}{
-		"Valid":         {reason: "what Knative takes is taken", spec: "broker: b\nsubscriber: {uri: http://x/}\ndelivery: {retry: 3, backoffPolicy: linear, backoffDelay: PT1S, timeout: PT5S}", valid: true},
-		"TwoDialects":   {reason: "one dialect per filter", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{exact: {kind: A}, prefix: {kind: B}}]"},
+		"Valid":         {reason: "everything that Knative accepts is accepted", spec: "broker: b\nsubscriber: {uri: http://x/}\ndelivery: {retry: 3, backoffPolicy: linear, backoffDelay: PT1S, timeout: PT5S}", valid: true},
+		"TwoDialects":   {reason: "a filter has one dialect", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{exact: {kind: A}, prefix: {kind: B}}]"},
 		"Attribute":     {reason: "attribute names are lower case", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{exact: {Kind: A}}]"},
 		"CESQL":         {reason: "an expression must parse", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{cesql: 'kind ='}]"},
 		"Nested":        {reason: "nested filters are checked", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{any: [{not: {cesql: '('}}]}]"},
-		"EmptyValue":    {reason: "Knative leaves such a filter out, so that all would pass", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{exact: {kind: ''}}]"},
-		"EmptyFilter":   {reason: "Knative leaves such a filter out, so that all would pass", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{not: {}}]"},
-		"NoBroker":      {reason: "a Trigger belongs to a Broker", spec: "subscriber: {uri: http://x/}"},
-		"NoSubscriber":  {reason: "a Trigger has a subscriber", spec: "broker: b"},
+		"EmptyValue":    {reason: "Knative ignores such a filter, so that every event passes", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{exact: {kind: ''}}]"},
+		"EmptyFilter":   {reason: "Knative ignores such a filter, so that every event passes", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{not: {}}]"},
+		"NoBroker":      {reason: "a Trigger requires a Broker", spec: "subscriber: {uri: http://x/}"},
+		"NoSubscriber":  {reason: "a Trigger requires a subscriber", spec: "broker: b"},
 		"BackoffDelay":  {reason: "durations are ISO 8601", spec: "broker: b\nsubscriber: {uri: http://x/}\ndelivery: {backoffDelay: 1s}"},
 		"RetryAfterMax": {reason: "the feature is off in Knative by default", spec: "broker: b\nsubscriber: {uri: http://x/}\ndelivery: {retryAfterMax: PT1S}"},
 	}
@@ -142,10 +142,10 @@ func TestDeliverySpec(t *testing.T) {
 		wantRetries     int
 		wantDeadLetter  string
 	}{
-		"Neither":     {reason: "nothing is retried", wantRetries: 0},
-		"Broker":      {reason: "the Broker's is the default", broker: &duckeventing.DeliverySpec{Retry: retry(5), DeadLetterSink: to("dead")}, wantRetries: 5, wantDeadLetter: "http://dead"},
-		"Trigger":     {reason: "the Trigger's replaces it whole", broker: &duckeventing.DeliverySpec{Retry: retry(5)}, trigger: &duckeventing.DeliverySpec{DeadLetterSink: to("mine")}, wantRetries: 0, wantDeadLetter: "http://mine"},
-		"DeadLetters": {reason: "but for the dead letter sink", broker: &duckeventing.DeliverySpec{Retry: retry(5), DeadLetterSink: to("dead")}, trigger: &duckeventing.DeliverySpec{Retry: retry(2)}, wantRetries: 2, wantDeadLetter: "http://dead"},
+		"Neither":     {reason: "there are no retries", wantRetries: 0},
+		"Broker":      {reason: "the Broker's spec is the default", broker: &duckeventing.DeliverySpec{Retry: retry(5), DeadLetterSink: to("dead")}, wantRetries: 5, wantDeadLetter: "http://dead"},
+		"Trigger":     {reason: "the Trigger's spec replaces it", broker: &duckeventing.DeliverySpec{Retry: retry(5)}, trigger: &duckeventing.DeliverySpec{DeadLetterSink: to("mine")}, wantRetries: 0, wantDeadLetter: "http://mine"},
+		"DeadLetters": {reason: "the dead letter sink is inherited", broker: &duckeventing.DeliverySpec{Retry: retry(5), DeadLetterSink: to("dead")}, trigger: &duckeventing.DeliverySpec{Retry: retry(2)}, wantRetries: 2, wantDeadLetter: "http://dead"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -173,9 +173,9 @@ func TestOrderKey(t *testing.T) {
 		a, b   event.Event
 		same   bool
 	}{
-		"PartitionKey": {reason: "the partition key is the key", a: newEvent("1", withExtension("partitionkey", "x")), b: newEvent("2", withExtension("partitionkey", "x")), same: true},
-		"Subject":      {reason: "the subject is the key", a: newEvent("1", withSubject("x")), b: newEvent("2", withSubject("x")), same: true},
-		"NoSubject":    {reason: "without either, events are on their own", a: newEvent("1", withSubject("")), b: newEvent("2", withSubject("")), same: false},
+		"PartitionKey": {reason: "the partition key orders events", a: newEvent("1", withExtension("partitionkey", "x")), b: newEvent("2", withExtension("partitionkey", "x")), same: true},
+		"Subject":      {reason: "the subject orders events", a: newEvent("1", withSubject("x")), b: newEvent("2", withSubject("x")), same: true},
+		"NoSubject":    {reason: "events with neither are not ordered", a: newEvent("1", withSubject("")), b: newEvent("2", withSubject("")), same: false},
 		"Kinds":        {reason: "a key and a subject of the same text are different keys", a: newEvent("1", withExtension("partitionkey", "x")), b: newEvent("2", withSubject("x")), same: false},
 	}
 	for name, tc := range cases {

@@ -30,21 +30,21 @@ const (
 	dropped
 )
 
-// outcome is what becomes of a delivery after a try.
+// outcome is the result of an attempt.
 type outcome struct {
 	verdict verdict
-	delay   time.Duration        // before the next try, for again
+	delay   time.Duration        // before the next attempt, for again
 	dead    binding.Transformers // adds the reason to the event, for deadLetter
 }
 
-// failure is a try that did not succeed.
+// failure is a failed attempt.
 type failure struct {
 	code  int
 	body  []byte // of the response
 	retry bool
 }
 
-// try makes one request, passes on the reply, and decides what is next.
+// try sends one request, forwards the reply, and decides what is next.
 func (b *Broker) try(t Trigger, d *delivery) outcome {
 	target := t.Subscriber
 	if d.dead != nil {
@@ -100,7 +100,7 @@ func (b *Broker) request(t Trigger, d *delivery, target *url.URL) *failure {
 	return b.reply(ctx, d, response.Header, body)
 }
 
-// newRequest writes the event as Knative does: headers first, the broker's own extensions removed.
+// newRequest encodes the event as Knative does: headers first, without the broker's own extensions.
 func newRequest(ctx context.Context, t Trigger, d *delivery, target *url.URL) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), nil)
 	if err != nil {
@@ -129,7 +129,7 @@ func newRequest(ctx context.Context, t Trigger, d *delivery, target *url.URL) (*
 	return request, nil
 }
 
-// identify adds the Trigger's token for the receiver. It replaces what came with the event.
+// identify adds the Trigger's token for the receiver. It replaces a token of the event.
 func (t Trigger) identify(request *http.Request, dead bool) error {
 	audience := t.audience
 	if dead {
@@ -146,8 +146,7 @@ func (t Trigger) identify(request *http.Request, dead bool) error {
 	return nil
 }
 
-// reply accepts the event in a response, with the hops that are left. A body that is no event is a failed delivery,
-// as in Knative's broker.
+// reply accepts the event in a response, with the remaining hops. A body that is no event is a failed delivery, as in Knative's broker.
 func (b *Broker) reply(ctx context.Context, d *delivery, header http.Header, body []byte) *failure {
 	message := cehttp.NewMessage(header, io.NopCloser(bytes.NewReader(body)))
 	if message.ReadEncoding() == binding.EncodingUnknown {
@@ -172,7 +171,7 @@ func (b *Broker) reply(ctx context.Context, d *delivery, header http.Header, bod
 	return nil
 }
 
-// unanswered is a request without a response, which counts as a 500.
+// unanswered returns the failure of a request without a response, which counts as a 500.
 func unanswered(err error) *failure {
 	return &failure{code: http.StatusInternalServerError, body: fmt.Appendf(nil, "dispatch error: %v", err), retry: true}
 }

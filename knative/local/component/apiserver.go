@@ -17,8 +17,8 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 )
 
-// ListenerFD is the file descriptor at which the API server finds its listening socket. The supervisor owns the
-// socket, so that the port stays ours while the API server is down.
+// ListenerFD is the file descriptor of the API server's listening socket. The supervisor owns the socket, so that the port remains reserved while the
+// API server is down.
 const ListenerFD = 3
 
 const dialInterval = 5 * time.Millisecond
@@ -60,8 +60,7 @@ func APIServer(ctx context.Context, args []string) error {
 	return app.Run(ctx, completed)
 }
 
-// awaitEtcd waits until the unix sockets among the servers take connections. The client would wait a second before its
-// second try.
+// awaitEtcd waits until the unix sockets among the servers accept connections. The client would otherwise wait a second before its second attempt.
 func awaitEtcd(ctx context.Context, servers []string) error {
 	for _, server := range servers {
 		path, ok := strings.CutPrefix(server, "unix://")

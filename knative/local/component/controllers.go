@@ -26,9 +26,8 @@ const (
 	syncTimeout       = 30 * time.Second
 )
 
-// Controllers runs the two controllers without which deletion does not work, the garbage collector (owner references)
-// and the namespace controller, and the one that puts ClusterRoles together from others. There is no leader election, so
-// they write nothing when idle. It returns when ctx ends.
+// Controllers runs the two controllers that deletions require, the garbage collector (owner references) and the namespace controller, and the one that
+// aggregates ClusterRoles. There is no leader election, so they write nothing when idle. It returns when ctx ends.
 func Controllers(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("kube-controllers", flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "kubeconfig", "file with the address and credentials of the API server")

@@ -1,6 +1,6 @@
-// Package component holds what runs in a process of its own: etcd, the Kubernetes API server, three controllers, the
-// ApiServerSource adapter and kubectl. Each is upstream's code with the arguments that one machine needs. The
-// supervisor starts this binary once per component, so that each can be killed and started again alone.
+// Package component has the components that run in processes of their own: etcd, the Kubernetes API server, three controllers, the ApiServerSource
+// adapter and kubectl. Each is upstream's code with the arguments for one machine. The supervisor starts this binary once per component, so that each
+// can be killed and restarted individually.
 package component
 
 import (
@@ -15,7 +15,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// ReadyFD is the file descriptor on which a component writes one byte when it does its work.
+// ReadyFD is the file descriptor to which a component writes one byte when it is ready.
 const ReadyFD = 3
 
 // The sockets of etcd, in its working directory.
@@ -24,8 +24,8 @@ const (
 	peerSocket   = "etcd-peer.sock"
 )
 
-// Etcd runs a one-member etcd on unix sockets until ctx ends. It does not call fsync: a process that is killed loses
-// nothing, a machine that loses power may.
+// Etcd runs a one-member etcd on unix sockets until ctx ends. It does not call fsync: a killed process loses nothing, but a machine that loses power
+// may.
 func Etcd(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("etcd", flag.ContinueOnError)
 	dir := flags.String("data-dir", "etcd", "directory of the data")

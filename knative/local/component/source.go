@@ -18,10 +18,9 @@ import (
 	"knative.dev/pkg/logging"
 )
 
-// Source runs Knative's ApiServerSource adapter until ctx ends. Its configuration is in the environment, exactly as
-// Knative's controller puts it there (K_SOURCE_CONFIG, K_SINK, NAME, NAMESPACE, ...). --watches says how many
-// watches it opens; when the last one stands, one byte goes to ReadyFD, because only from then on is a change
-// to an object an event. KUBE_FEATURE_WatchListClient must be false, so that a watch starts where its list ended.
+// Source runs Knative's ApiServerSource adapter until ctx ends. Its configuration is in the environment, as Knative's controller sets it
+// (K_SOURCE_CONFIG, K_SINK, NAME, NAMESPACE, ...). --watches is the number of its watches. When the last one is established, it writes one byte to
+// ReadyFD, because only later changes to objects are events. KUBE_FEATURE_WatchListClient must be false, so that a watch starts where its list ended.
 func Source(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("apiserversource", flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "kubeconfig", "file with the address and credentials of the API server")
@@ -57,7 +56,7 @@ func Source(ctx context.Context, args []string) error {
 	return nil
 }
 
-// watchCounter sees every request of the adapter, and calls back once when it has seen answers to want different watches.
+// watchCounter counts the answered watches of the adapter, and calls back once when there are want different ones.
 type watchCounter struct {
 	next  http.RoundTripper
 	want  int
@@ -87,7 +86,7 @@ func (c *watchCounter) count(watch string) {
 		return
 	}
 	if c.watches = append(c.watches, watch); len(c.watches) == c.want {
-		// Without the supervisor this process ends anyway.
+		// Without the supervisor this process ends.
 		_ = ready(c.ready)
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/vitistack/stack/knative/local/manifest"
 )
 
-// addresses knows where on this machine the objects are that events are sent to.
+// addresses has the local addresses of the objects that events are sent to.
 type addresses struct {
-	ingress *url.URL // instead of a Broker, for those who send to it; nil: the Broker itself
+	ingress *url.URL // instead of a Broker, for its senders; nil: the Broker itself
 
 	mu   sync.RWMutex
 	urls map[duckv1.KReference]*url.URL
@@ -59,7 +59,7 @@ func (a *addresses) services() map[string]string {
 	return urls
 }
 
-// in replaces the URLs of Services where a variable is one: their names are looked up in a cluster's DNS elsewhere.
+// in replaces URLs of Services in variables. In a cluster their names are resolved by DNS.
 func (a *addresses) in(env map[string]string) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -105,7 +105,7 @@ func (a *addresses) resolve(destination duckv1.Destination, namespace string) (*
 	return base.ResolveReference(destination.URI.URL()), nil
 }
 
-// resolveSink is resolve for those who send to a Broker from outside.
+// resolveSink is resolve for senders outside of the Broker.
 func (a *addresses) resolveSink(destination duckv1.Destination, namespace string) (*url.URL, error) {
 	u, err := a.resolve(destination, namespace)
 	if err == nil && a.ingress != nil && destination.Ref != nil && destination.Ref.Kind == "Broker" {
@@ -114,7 +114,7 @@ func (a *addresses) resolveSink(destination duckv1.Destination, namespace string
 	return u, err
 }
 
-// sinkOf returns the sink that the SinkBindings give the program, nil when none does.
+// sinkOf returns the sink of the program in the SinkBindings, or nil.
 func (a *addresses) sinkOf(program manifest.Program, bindings []*sourcesv1.SinkBinding) (*url.URL, error) {
 	for _, binding := range bindings {
 		ok, err := bound(program, binding.Namespace, binding.Spec.Subject)
@@ -133,7 +133,7 @@ func (a *addresses) sinkOf(program manifest.Program, bindings []*sourcesv1.SinkB
 	return nil, nil
 }
 
-// bound says whether the program's object is the subject, which is given by name or by labels.
+// bound reports whether the program's object is the subject, which has a name or a label selector.
 func bound(program manifest.Program, namespace string, subject tracker.Reference) (bool, error) {
 	if subject.Namespace != "" {
 		namespace = subject.Namespace

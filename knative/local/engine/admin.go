@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/stack/knative/local/process"
 )
 
-// report is what GET / answers.
+// report is the answer to GET /.
 type report struct {
 	PID       int                   `json:"pid"`
 	Processes []process.Status      `json:"processes"`
@@ -55,7 +55,7 @@ func (e *engine) serveReport(w http.ResponseWriter, _ *http.Request) {
 	_ = encoder.Encode(r)
 }
 
-// serveKill sends a signal, KILL unless the query names another, to the processes of a name.
+// serveKill sends a signal to the processes with a name. The default is KILL.
 func (e *engine) serveKill(w http.ResponseWriter, r *http.Request) {
 	signal, err := parseSignal(r.URL.Query().Get("signal"))
 	if err != nil {
@@ -75,8 +75,8 @@ func (e *engine) serveKill(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// serveRestartFree stops each process of a function as soon as it has no request. The next request starts it with the
-// program and the configuration of then.
+// serveRestartFree stops each process of a function as soon as it has no request. The next request starts it with the program and the configuration of
+// that time.
 func (e *engine) serveRestartFree(w http.ResponseWriter, _ *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -90,7 +90,7 @@ type signalled interface {
 	Signal(signal syscall.Signal) error
 }
 
-// target returns what has the name, and all names.
+// target returns the target with the name, and all names.
 func (e *engine) target(name string) (signalled, []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -108,7 +108,7 @@ func (e *engine) target(name string) (signalled, []string) {
 	return nil, names
 }
 
-// parseSignal reads TERM, SIGTERM or 15; nothing is KILL.
+// parseSignal parses TERM, SIGTERM or 15. Empty is KILL.
 func parseSignal(text string) (syscall.Signal, error) {
 	if text == "" {
 		return syscall.SIGKILL, nil

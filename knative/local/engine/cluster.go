@@ -25,13 +25,13 @@ import (
 // fieldManager owns the fields that the engine applies.
 const fieldManager = "viti-local"
 
-// resource is where objects of a kind are found.
+// resource is the API resource of a kind.
 type resource struct {
 	schema.GroupVersionResource
 	namespaced bool
 }
 
-// cluster is the API server, as its administrator sees it.
+// cluster is the API server from its administrator's point of view.
 type cluster struct {
 	config  *rest.Config
 	dynamic dynamic.Interface
@@ -59,7 +59,7 @@ func newCluster(kubeconfig string) (*cluster, error) {
 	return c, nil
 }
 
-// discover learns the kinds that the API server has now.
+// discover reads the present kinds of the API server.
 func (c *cluster) discover() error {
 	_, lists, err := c.typed.Discovery().ServerGroupsAndResources()
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *cluster) discover() error {
 		}
 		for _, r := range list.APIResources {
 			gvk := gv.WithKind(r.Kind)
-			if _, known := c.kinds[gvk]; !known { // subresources come after their resource
+			if _, known := c.kinds[gvk]; !known { // subresources follow their resource
 				c.kinds[gvk] = resource{gv.WithResource(r.Name), r.Namespaced}
 			}
 		}
@@ -82,7 +82,7 @@ func (c *cluster) discover() error {
 	return nil
 }
 
-// learn adds the kinds of a CRD, which discovery shows only after a while.
+// learn adds the kinds of a CRD, which discovery shows after a delay only.
 func (c *cluster) learn(crd *apiextensionsv1.CustomResourceDefinition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +108,8 @@ type applied struct {
 	Namespace, Name string
 }
 
-// apply applies the object of a manifest by server-side apply. It writes nothing if the object is up to date.
+// apply applies the object of a manifest by server-side apply. It writes nothing if the object is up
+// to date.
 func (c *cluster) apply(ctx context.Context, object *unstructured.Unstructured, manager string) (applied, error) {
 	r, err := c.kind(object.GroupVersionKind())
 	if err != nil {
@@ -138,7 +139,7 @@ func (c *cluster) client(gvr schema.GroupVersionResource, namespace string) dyna
 	return c.dynamic.Resource(gvr).Namespace(namespace)
 }
 
-// delete removes an object; one that is gone is no error.
+// delete deletes an object. An object that does not exist is no error.
 func (c *cluster) delete(ctx context.Context, o applied) error {
 	err := c.client(o.Resource, o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -189,7 +190,7 @@ func configMap(namespace, name string, data map[string]string) (*unstructured.Un
 	return &unstructured.Unstructured{Object: object}, nil
 }
 
-// each calls f for all items, a few at a time, and joins the errors.
+// each calls f for all items, several concurrently, and joins the errors.
 func each[T any](items []T, f func(T) error) error {
 	const atOnce = 8
 	errs := make([]error, len(items))
@@ -206,7 +207,7 @@ func each[T any](items []T, f func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// any says whether one of the known kinds fits.
+// any reports whether one of the known kinds matches.
 func (c *cluster) any(fits func(resource) bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -42,7 +42,7 @@ type controlPlane struct {
 	state    *state
 	self     string
 	keys     pki.Files
-	listener *net.TCPListener // of the API server; it outlives its process
+	listener *net.TCPListener // of the API server; it outlives the process
 	socket   *os.File
 	audit    bool
 	more     []string // flags
@@ -97,8 +97,8 @@ func (p *controlPlane) apiServer() process.Spec {
 	}
 }
 
-// apiServerEnv trades memory for CPU, because otherwise a fifth of it goes into garbage collection and growing stacks.
-// Variables in the engine's own environment override it.
+// apiServerEnv trades memory for CPU, because otherwise a fifth of it is spent on garbage collection and growing stacks. Variables in the engine's own
+// environment override it.
 func apiServerEnv() []string { return []string{"GOGC=200", "GODEBUG=adaptivestackstart=1"} }
 
 func (p *controlPlane) apiServerFlags() []string {
@@ -117,7 +117,7 @@ func (p *controlPlane) apiServerFlags() []string {
 		"--profiling=false",
 		// The controller that removes this finalizer does not run here.
 		"--disable-admission-plugins=StorageObjectInUseProtection",
-		// An idle API server shall write nothing: no endpoints, no lease of its own.
+		// An idle API server must not write endpoints or a lease.
 		"--endpoint-reconciler-type=none",
 		"--feature-gates=APIServerIdentity=false",
 	}
@@ -128,14 +128,13 @@ func (p *controlPlane) apiServerFlags() []string {
 	return append(flags, p.more...)
 }
 
-// bootstrap are checks of readiness that an administrator need not wait for. They make roles and classes, and wait a second
-// before they start.
+// bootstrap are readiness checks that an administrator can ignore. They create roles and classes, and wait a second before they start.
 var bootstrap = []string{"poststarthook/rbac/bootstrap-roles", "poststarthook/scheduling/bootstrap-system-priority-classes"}
 
-// awaitReady waits until the API server is ready for everybody.
+// awaitReady waits until the API server is ready for every user.
 func (p *controlPlane) awaitReady(ctx context.Context) error { return p.await(ctx) }
 
-// await waits until the API server is ready, but for some checks.
+// await waits until the API server is ready, except for some checks.
 func (p *controlPlane) await(ctx context.Context, except ...string) error {
 	client, err := p.client()
 	if err != nil {
@@ -194,7 +193,7 @@ type readyPipe struct {
 	parent, child *os.File
 }
 
-// open returns the end for the next start of the component.
+// open returns the write end for the next start of the component.
 func (r *readyPipe) open() (*os.File, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

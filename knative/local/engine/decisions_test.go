@@ -42,12 +42,12 @@ func TestRead(t *testing.T) {
 		object string
 		want   progress
 	}{
-		"Nothing":      {reason: "a new object tells nothing", object: "metadata: {name: a}"},
+		"Nothing":      {reason: "a new object has no progress", object: "metadata: {name: a}"},
 		"Phase":        {reason: "status.phase", object: "status: {phase: Running}", want: progress{phase: "Running"}},
-		"Provisioning": {reason: "status.provisioningPhase goes first", object: "status: {phase: Active, provisioningPhase: Ready}", want: progress{phase: "Ready"}},
-		"Deleting":     {reason: "what is being deleted says so", object: "metadata: {deletionTimestamp: '2026-01-01T00:00:00Z'}\nstatus: {phase: Running}", want: progress{phase: "Deleting"}},
-		"Ready":        {reason: "a condition that is met is no reason", object: "status: {phase: Running, conditions: [{type: Ready, status: 'True', reason: AllGood}]}", want: progress{phase: "Running"}},
-		"NotReady":     {reason: "why it is not ready", object: "status: {phase: Pending, conditions: [{type: Other, status: 'False', reason: X}, {type: Ready, status: 'False', reason: NoNetwork, message: create one}]}", want: progress{phase: "Pending", reason: "NoNetwork", message: "create one"}},
+		"Provisioning": {reason: "status.provisioningPhase takes precedence", object: "status: {phase: Active, provisioningPhase: Ready}", want: progress{phase: "Ready"}},
+		"Deleting":     {reason: "a deletion takes precedence", object: "metadata: {deletionTimestamp: '2026-01-01T00:00:00Z'}\nstatus: {phase: Running}", want: progress{phase: "Deleting"}},
+		"Ready":        {reason: "a True condition is no reason", object: "status: {phase: Running, conditions: [{type: Ready, status: 'True', reason: AllGood}]}", want: progress{phase: "Running"}},
+		"NotReady":     {reason: "the condition has the reason", object: "status: {phase: Pending, conditions: [{type: Other, status: 'False', reason: X}, {type: Ready, status: 'False', reason: NoNetwork, message: create one}]}", want: progress{phase: "Pending", reason: "NoNetwork", message: "create one"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -64,24 +64,24 @@ func TestTell(t *testing.T) {
 	cases := map[string]struct {
 		reason      string
 		before, now progress
-		want        string // empty: nothing is told
+		want        string // empty: nothing is printed
 	}{
 		"First":         {reason: "the first phase", now: progress{phase: "Pending"}, want: "Pending"},
-		"Next":          {reason: "a new phase, and how long the old one took", before: progress{phase: "Creating"}, now: progress{phase: "Running"}, want: "Creating → Running  (4.2 s)"},
+		"Next":          {reason: "a new phase, with the duration of the old one", before: progress{phase: "Creating"}, now: progress{phase: "Running"}, want: "Creating → Running  (4.2 s)"},
 		"Same":          {reason: "nothing new", before: progress{phase: "Running"}, now: progress{phase: "Running"}},
 		"Waiting":       {reason: "a reason to wait", before: progress{phase: "Pending"}, now: progress{phase: "Pending", reason: "NoNetwork", message: "create one"}, want: "Pending  waiting: NoNetwork: create one"},
-		"SameReason":    {reason: "another message is not printed", before: progress{phase: "Pending", reason: "NoNetwork", message: "a"}, now: progress{phase: "Pending", reason: "NoNetwork", message: "b"}},
-		"OtherReason":   {reason: "another reason is", before: progress{phase: "Pending", reason: "NoNetwork"}, now: progress{phase: "Pending", reason: "NoAddress"}, want: "Pending  waiting: NoAddress"},
-		"PhaseAsReason": {reason: "a reason that repeats the phase says nothing", before: progress{phase: "Pending"}, now: progress{phase: "Pending", reason: "Pending"}},
+		"SameReason":    {reason: "a new message is not printed", before: progress{phase: "Pending", reason: "NoNetwork", message: "a"}, now: progress{phase: "Pending", reason: "NoNetwork", message: "b"}},
+		"OtherReason":   {reason: "a new reason is printed", before: progress{phase: "Pending", reason: "NoNetwork"}, now: progress{phase: "Pending", reason: "NoAddress"}, want: "Pending  waiting: NoAddress"},
+		"PhaseAsReason": {reason: "a reason that repeats the phase is not printed", before: progress{phase: "Pending"}, now: progress{phase: "Pending", reason: "Pending"}},
 		"Both":          {reason: "a new phase with a reason to wait", before: progress{phase: "Running"}, now: progress{phase: "Failed", reason: "DiskLost", message: "gone"}, want: "Running → Failed  (4.2 s)  waiting: DiskLost: gone"},
-		"Resolved":      {reason: "a reason that goes away shows in the phase", before: progress{phase: "Pending", reason: "NoNetwork"}, now: progress{phase: "Pending"}},
+		"Resolved":      {reason: "the new phase shows that the reason is resolved", before: progress{phase: "Pending", reason: "NoNetwork"}, now: progress{phase: "Pending"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			line, ok := formatTransition(tc.before, tc.now, 4200*time.Millisecond)
 			if diff := cmp.Diff(tc.want, line); diff != "" || ok != (tc.want != "") {
-				t.Errorf("%s (-want +got, told %v):\n%s", tc.reason, ok, diff)
+				t.Errorf("%s (-want +got, printed %v):\n%s", tc.reason, ok, diff)
 			}
 		})
 	}
@@ -98,9 +98,9 @@ func TestMergeStatus(t *testing.T) {
 		wantChanged bool
 		wantTime    string
 	}{
-		"Same":      {reason: "what is so already is not written", object: current, conditions: ready(), wantTime: "2025-01-01T00:00:00Z"},
-		"New":       {reason: "an object without status gets one", object: "metadata: {generation: 2}", conditions: ready(), wantChanged: true, wantTime: "2026-01-02T03:04:05Z"},
-		"Extra":     {reason: "a further condition leaves the others alone", object: current, conditions: ready("Addressable"), wantChanged: true, wantTime: "2025-01-01T00:00:00Z"},
+		"Same":      {reason: "an unchanged status is not written", object: current, conditions: ready(), wantTime: "2025-01-01T00:00:00Z"},
+		"New":       {reason: "an object without a status gets one", object: "metadata: {generation: 2}", conditions: ready(), wantChanged: true, wantTime: "2026-01-02T03:04:05Z"},
+		"Extra":     {reason: "another condition does not change the others", object: current, conditions: ready("Addressable"), wantChanged: true, wantTime: "2025-01-01T00:00:00Z"},
 		"Flipped":   {reason: "a transition has a new time", object: current, conditions: notReady("Refused", errors.New("why")), wantChanged: true, wantTime: "2026-01-02T03:04:05Z"},
 		"Respecced": {reason: "a new generation is observed", object: "metadata: {generation: 3}\n" + current[len("metadata: {generation: 2}\n"):], conditions: ready(), wantChanged: true, wantTime: "2025-01-01T00:00:00Z"},
 	}
@@ -108,7 +108,7 @@ func TestMergeStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := object(t, tc.object)
-			// As the API server's answers are decoded.
+			// In the form of decoded answers of the API server.
 			generation, _, _ := unstructured.NestedFieldNoCopy(o.Object, "metadata", "generation")
 			o.SetGeneration(int64(generation.(float64)))
 			if observed, ok, _ := unstructured.NestedFieldNoCopy(o.Object, "status", "observedGeneration"); ok {
@@ -145,18 +145,18 @@ func TestSinkOf(t *testing.T) {
 		proxy   string
 		want    string
 	}{
-		"Name":      {reason: "bound by name", subject: subject(func(*tracker.Reference) {}), sink: toBroker, want: "http://broker/ns/vitistack"},
+		"Name":      {reason: "the subject has the name", subject: subject(func(*tracker.Reference) {}), sink: toBroker, want: "http://broker/ns/vitistack"},
 		"OtherName": {reason: "another object", subject: subject(func(r *tracker.Reference) { r.Name = "other" }), sink: toBroker},
-		"OtherKind": {reason: "another kind of the same name", subject: subject(func(r *tracker.Reference) { r.APIVersion = "v1" }), sink: toBroker},
+		"OtherKind": {reason: "the subject has another kind", subject: subject(func(r *tracker.Reference) { r.APIVersion = "v1" }), sink: toBroker},
 		"Elsewhere": {reason: "another namespace", subject: subject(func(r *tracker.Reference) { r.Namespace = "other" }), sink: toBroker},
-		"Labels": {reason: "bound by labels", subject: subject(func(r *tracker.Reference) {
+		"Labels": {reason: "the labels match", subject: subject(func(r *tracker.Reference) {
 			r.Name, r.Selector = "", &metav1.LabelSelector{MatchLabels: map[string]string{"sends": "yes"}}
 		}), sink: toBroker, want: "http://broker/ns/vitistack"},
-		"OtherLabels": {reason: "not bound by labels", subject: subject(func(r *tracker.Reference) {
+		"OtherLabels": {reason: "the labels do not match", subject: subject(func(r *tracker.Reference) {
 			r.Name, r.Selector = "", &metav1.LabelSelector{MatchLabels: map[string]string{"sends": "no"}}
 		}), sink: toBroker},
-		"Proxy":    {reason: "a proxy takes the Broker's place", subject: subject(func(*tracker.Reference) {}), sink: toBroker, proxy: "http://proxy/", want: "http://proxy/"},
-		"URI":      {reason: "a URL is itself, with a proxy too", subject: subject(func(*tracker.Reference) {}), sink: duckv1.Destination{URI: apis.HTTP("elsewhere")}, proxy: "http://proxy/", want: "http://elsewhere"},
+		"Proxy":    {reason: "a proxy replaces the Broker", subject: subject(func(*tracker.Reference) {}), sink: toBroker, proxy: "http://proxy/", want: "http://proxy/"},
+		"URI":      {reason: "a URL is used as it is, also with a proxy", subject: subject(func(*tracker.Reference) {}), sink: duckv1.Destination{URI: apis.HTTP("elsewhere")}, proxy: "http://proxy/", want: "http://elsewhere"},
 		"Relative": {reason: "a path is relative to the reference", subject: subject(func(*tracker.Reference) {}), sink: duckv1.Destination{Ref: &ref, URI: &apis.URL{Path: "/events"}}, want: "http://broker/events"},
 	}
 	for name, tc := range cases {
@@ -194,7 +194,7 @@ func TestParseSignal(t *testing.T) {
 	}{
 		"":        {reason: "KILL is the default", want: syscall.SIGKILL},
 		"TERM":    {reason: "a name", want: syscall.SIGTERM},
-		"sigstop": {reason: "the long name in any case", want: syscall.SIGSTOP},
+		"sigstop": {reason: "the long name, in any case", want: syscall.SIGSTOP},
 		"18":      {reason: "a number", want: syscall.SIGCONT},
 		"NONE":    {reason: "no signal", fails: true},
 		"99":      {reason: "no signal", fails: true},
@@ -234,7 +234,7 @@ func TestParseOptions(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(extraProcess{}), cmpopts.IgnoreFields(Options{}, "Self", "Out")); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
 	}
-	for _, args := range [][]string{{"--process=sim"}, {"--process=a/b=c"}, {"--config=x"}, {"--config==x"}, {"--ingress=proxy"}, {"--apiserver=127.0.0.1"}, {"--processes=0"}, {"--concurrency=-1"}, {"--idle=0"}, {"--unknown"}, {"stray"}} {
+	for _, args := range [][]string{{"--process=sim"}, {"--process=a/b=c"}, {"--config=x"}, {"--config==x"}, {"--ingress=proxy"}, {"--apiserver=127.0.0.1"}, {"--processes=0"}, {"--concurrency=-1"}, {"--idle=0"}, {"--unknown"}, {"argument"}} {
 		if _, err := ParseOptions(args, io.Discard); err == nil {
 			t.Errorf("%v was accepted", args)
 		}

@@ -1,6 +1,5 @@
-// Package engine runs the stack on one machine: it brings up etcd, the Kubernetes API server, two controllers and the
-// event source as processes of their own, installs CRDs and manifests, and carries out what the manifests say of
-// Knative with the packages broker and runner.
+// Package engine runs the stack on one machine: it starts etcd, the Kubernetes API server, two controllers and the event source as processes, installs
+// CRDs and manifests, and handles Knative's kinds in the manifests with the packages broker and runner.
 package engine
 
 import (
@@ -57,7 +56,7 @@ type engine struct {
 	programs    *programs
 
 	version   string // of Kubernetes
-	gateway   string // URL of the Deployment of that name, empty when there is none
+	gateway   string // URL of the Deployment gateway, or empty
 	adminURL  string
 	ingress   string
 	servers   []*http.Server
@@ -73,8 +72,7 @@ type engine struct {
 	brokers   map[string]*broker.Broker
 }
 
-// Run brings everything up, stays until ctx ends, and stops everything in order. It returns nil after a clean stop, and
-// why it could not start otherwise.
+// Run starts everything, runs until ctx ends, and stops everything in order. It returns nil after a clean stop, or why it could not start.
 func Run(ctx context.Context, o Options) error {
 	began := time.Now()
 	s, err := openState(o.State)
@@ -93,7 +91,7 @@ func Run(ctx context.Context, o Options) error {
 		<-ctx.Done()
 	}
 	if ctx.Err() != nil {
-		err = nil // what failed, if anything, failed because the user stopped it
+		err = nil // an error after the user's stop is caused by it
 		e.printer.printf("\nStopping ...")
 	}
 	stopping := time.Now()
@@ -105,7 +103,7 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// start brings everything up. background outlives ctx, so that a stop is orderly.
+// start starts everything. background outlives ctx, so that a stop is orderly.
 func (e *engine) start(ctx, background context.Context) error {
 	e.printer.printf("Starting in %s", e.state.dir)
 	if err := e.prepare(); err != nil {
@@ -126,7 +124,7 @@ func (e *engine) start(ctx, background context.Context) error {
 	return e.state.writeSummary(e.summary())
 }
 
-// prepare does what can fail for a mistake of the user, before anything is started.
+// prepare does everything that a user's mistake can fail, before anything is started.
 func (e *engine) prepare() error {
 	log, err := process.OpenLog(e.state.path("logs", "engine.log"), logLimit)
 	if err != nil {
@@ -179,7 +177,7 @@ func (e *engine) checkTriggers() error {
 	return errors.Join(errs...)
 }
 
-// startControlPlane starts etcd and the API server at once: the API server waits for etcd.
+// startControlPlane starts etcd and the API server concurrently: the API server waits for etcd.
 func (e *engine) startControlPlane(ctx context.Context) error {
 	began := time.Now()
 	etcd, err := e.keep(groupEtcd, e.plane.etcd())
@@ -212,7 +210,7 @@ func (e *engine) startControlPlane(ctx context.Context) error {
 	return nil
 }
 
-// install applies CRDs and manifests, those of built-in kinds while the CRDs are being established.
+// install applies CRDs and manifests, and built-in kinds while the CRDs are being established.
 func (e *engine) install(ctx context.Context) error {
 	began := time.Now()
 	documents, err := e.documents()
@@ -258,7 +256,7 @@ func (e *engine) install(ctx context.Context) error {
 	return e.plane.awaitReady(ctx)
 }
 
-// documents are the manifests, and the ConfigMap with the values of --config.
+// documents returns the manifests, and the ConfigMap with the values of --config.
 func (e *engine) documents() ([]manifest.Document, error) {
 	if len(e.options.Config) == 0 {
 		return e.topology.Documents, nil
@@ -270,7 +268,7 @@ func (e *engine) documents() ([]manifest.Document, error) {
 	return append(slices.Clone(e.topology.Documents), manifest.Document{File: "--config", Number: 1, Object: object}), nil
 }
 
-// applyFiles applies what --apply names, as kubectl would.
+// applyFiles applies the files of --apply, as kubectl would.
 func (e *engine) applyFiles(ctx context.Context) error {
 	for _, path := range e.options.Apply {
 		documents, err := manifest.ReadFile(path)
@@ -286,7 +284,7 @@ func (e *engine) applyFiles(ctx context.Context) error {
 	return nil
 }
 
-// keep starts a service and remembers how to stop it.
+// keep starts a service and records how to stop it.
 func (e *engine) keep(group int, spec process.Spec) (*process.Service, error) {
 	log, err := process.OpenLog(e.state.path("logs", spec.Name+".log"), logLimit)
 	if err != nil {
@@ -313,8 +311,8 @@ func (e *engine) keep(group int, spec process.Spec) (*process.Service, error) {
 	return service, nil
 }
 
-// stop stops what runs: sources first, then functions and brokers, programs, the API server, and etcd. It can be called
-// however far start came.
+// stop stops everything that runs: sources first, then functions and brokers, programs, the API server, and etcd. It may be called at any point of
+// start.
 func (e *engine) stop() error {
 	errs := []error{e.state.removeSummary()}
 	e.stopGroup(groupSources)
@@ -368,7 +366,7 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 func mustURL(text string) *url.URL {
 	u, err := url.Parse(text)
 	if err != nil {
-		panic(err) // it is one of our own
+		panic(err) // it belongs to the engine itself
 	}
 	return u
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/vitistack/stack/knative/local/process"
 )
 
-// TestEngine runs the whole engine once; its parts build on each other.
+// TestEngine runs the whole engine once. Its parts depend on each other.
 func TestEngine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "widget.yaml")
 	if err := os.WriteFile(file, []byte("apiVersion: test.vitistack.io/v1\nkind: Widget\nmetadata: {name: applied}\nspec: {color: blue}\n"), 0o600); err != nil {
@@ -61,7 +61,7 @@ func TestEngine(t *testing.T) {
 
 func notesAreTold(t *testing.T, r *env) {
 	if !strings.Contains(r.out.String(), "\n  extra        http://there\n") {
-		t.Errorf("the start-up block does not tell what a process notes:\n%s", r.out)
+		t.Errorf("the start-up block lacks the notes of a process:\n%s", r.out)
 	}
 }
 
@@ -85,7 +85,7 @@ func (r *env) awaitRecord(program, kind, name string) line {
 	return found
 }
 
-// appliedFileIsSeen: the source watches before --apply, so the creation is an event.
+// appliedFileIsSeen checks that the creation by --apply is an event, because the source watches before.
 func appliedFileIsSeen(_ *testing.T, r *env) {
 	r.awaitRecord("paint", "dev.knative.apiserver.ref.add", "applied")
 }
@@ -118,7 +118,7 @@ func functionActsAsItsServiceAccount(t *testing.T, r *env) {
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what the function saw (-want +got):\n%s", diff)
+		t.Errorf("the record of the function (-want +got):\n%s", diff)
 	}
 	info, err := os.Stat(filepath.Join(r.options.State, "kubeconfigs", "vitistack-system_paint"))
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -170,7 +170,7 @@ func knativeObjectsAreReady(t *testing.T, r *env) {
 	}
 }
 
-// placed is the port of this machine that a name has.
+// placed returns the local port of a name.
 func (r *env) placed(name string) int {
 	r.t.Helper()
 	var all map[string]int
@@ -223,7 +223,7 @@ func triggerAtRunTime(t *testing.T, r *env) {
 			t.Errorf("the subscriber got %s", subject)
 		}
 	case <-time.After(deadline):
-		t.Fatal("the subscriber got nothing")
+		t.Fatal("the subscriber got no event")
 	}
 	patch := []byte(`{"spec":{"filters":[{"cesql":"type = "}]}}`)
 	if _, err := client.Patch(t.Context(), "later", "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
@@ -233,7 +233,7 @@ func triggerAtRunTime(t *testing.T, r *env) {
 	if err := client.Delete(t.Context(), "later", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.eventually("the Trigger is gone from the broker", func() bool {
+	r.eventually("the Trigger is removed from the broker", func() bool {
 		for _, trigger := range r.report().Triggers {
 			if trigger.Name == "vitistack-system/later" {
 				return false
@@ -255,7 +255,7 @@ func ownedObjectsAreCollected(t *testing.T, r *env) {
 	if err := client.Delete(t.Context(), "owner", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.eventually("the owned widget is collected", func() bool {
+	r.eventually("the owned widget is deleted", func() bool {
 		_, err := client.Get(t.Context(), "owned", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -267,14 +267,14 @@ func ownedObjectsAreCollected(t *testing.T, r *env) {
 	if err := namespaces.Delete(t.Context(), "passing", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.eventually("the namespace is gone", func() bool {
+	r.eventually("the namespace is deleted", func() bool {
 		_, err := namespaces.Get(t.Context(), "passing", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
 }
 
 func adminEndpoint(t *testing.T, r *env) {
-	r.post("/kill/nobody", http.StatusNotFound)
+	r.post("/kill/missing", http.StatusNotFound)
 	r.post("/kill/etcd?signal=nonsense", http.StatusBadRequest)
 	r.post("/kill/etcd?signal=CONT", http.StatusNoContent)
 	r.post("/restart-free", http.StatusNoContent)

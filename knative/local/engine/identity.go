@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// tokenSeconds is how long a ServiceAccount's token is valid. It is renewed at a start after half of that.
+// tokenSeconds is the lifetime of a ServiceAccount's token. A start after half of it renews the token.
 const tokenSeconds = 48 * 60 * 60
 
-// identities gives programs the credentials of their ServiceAccounts, as a kubelet would.
+// identities provides programs with the credentials of their ServiceAccounts, as a kubelet would.
 type identities struct {
 	cluster *cluster
 	state   *state
@@ -28,7 +28,7 @@ type identities struct {
 	renew map[string]time.Time // by path of the kubeconfig
 }
 
-// newIdentities makes the credentials for a server, nil being the cluster's own.
+// newIdentities returns the identities of a server. nil is the cluster's own.
 func newIdentities(c *cluster, s *state, server *url.URL) (*identities, error) {
 	if err := os.MkdirAll(s.path("kubeconfigs"), 0o700); err != nil {
 		return nil, fmt.Errorf("create the directory of kubeconfigs: %w", err)
@@ -40,8 +40,8 @@ func newIdentities(c *cluster, s *state, server *url.URL) (*identities, error) {
 	return &identities{cluster: c, state: s, server: host, renew: map[string]time.Time{}}, nil
 }
 
-// kubeconfig returns the path of a kubeconfig with a token of the ServiceAccount. The first call of a run requests a
-// new token; later ones keep it until half of its time is over.
+// kubeconfig returns the path of a kubeconfig with a token of the ServiceAccount. The first call of a run requests a new token. Later calls keep it for
+// half of its lifetime.
 func (i *identities) kubeconfig(ctx context.Context, namespace, name string) (string, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -31,7 +31,7 @@ var (
 	crdKind     = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 )
 
-// definitions are the CRDs to install. own are those of the repository itself.
+// definitions are the CRDs to install. own are those of the repository.
 type definitions struct {
 	documents []manifest.Document
 	own       []*apiextensionsv1.CustomResourceDefinition
@@ -134,9 +134,9 @@ func hasCondition(object *unstructured.Unstructured, condition apiextensionsv1.C
 	})
 }
 
-// touch changes a CRD and changes it back. The API server establishes a CRD whose names it has accepted when the CRD is
-// updated, not when it finds the CRD at its own start; so a CRD would wait for minutes after the API server was stopped
-// between the two. See updateCustomResourceDefinition in k8s.io/apiextensions-apiserver/pkg/apiserver.
+// touch changes a CRD and reverts the change. The API server establishes a CRD whose names it has accepted when the CRD is updated, not when it finds
+// the CRD at its own start. A CRD would therefore wait for minutes if the API server was stopped between the two. See updateCustomResourceDefinition in
+// k8s.io/apiextensions-apiserver/pkg/apiserver.
 func touch(ctx context.Context, c *cluster, name string) error {
 	for _, value := range []string{`"now"`, "null"} {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"local.vitistack.io/touched":%s}}}`, value)
@@ -147,7 +147,8 @@ func touch(ctx context.Context, c *cluster, name string) error {
 	return nil
 }
 
-// installation applies manifests, and deletes what an earlier run applied and this one does not.
+// installation applies manifests, and deletes objects that an earlier run has applied and this one
+// does not.
 type installation struct {
 	cluster *cluster
 	state   *state
@@ -156,7 +157,7 @@ type installation struct {
 	done []applied
 }
 
-// apply applies documents, namespaces first and all others in no order.
+// apply applies documents, namespaces first and all others in any order.
 func (i *installation) apply(ctx context.Context, documents []manifest.Document) error {
 	var namespaces, others []manifest.Document
 	for _, d := range documents {
@@ -185,13 +186,13 @@ func (i *installation) applyOne(ctx context.Context, d manifest.Document) error 
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !isNamespace(d) { // one that is left out later is not deleted with all that is in it
+	if !isNamespace(d) { // a removed namespace is not deleted with everything in it
 		i.done = append(i.done, object)
 	}
 	return nil
 }
 
-// finish deletes objects that the manifests do not have.
+// finish deletes objects that the manifests lack.
 func (i *installation) finish(ctx context.Context) error {
 	var before []applied
 	if err := i.state.read("applied.json", &before); err != nil {

@@ -37,7 +37,7 @@ func idleFunctionStops(t *testing.T, r *env) {
 	r.eventually("the idle function is stopped again", func() bool { return r.process("paint").State == process.StateStopped })
 }
 
-// idleSystemWritesNothing counts requests that could write, for a while in which nothing happens.
+// idleSystemWritesNothing counts requests that write while the system is idle.
 func idleSystemWritesNothing(t *testing.T, r *env) {
 	const idle = 8 * time.Second
 	began := time.Now()
@@ -57,7 +57,7 @@ func idleSystemWritesNothing(t *testing.T, r *env) {
 			t.Fatal(err)
 		}
 		if entry.Time.After(began) && !slices.Contains([]string{"get", "list", "watch"}, entry.Verb) {
-			t.Errorf("%s %s by %s while nothing happened", entry.Verb, entry.RequestURI, entry.User.Username)
+			t.Errorf("%s %s by %s in an idle system", entry.Verb, entry.RequestURI, entry.User.Username)
 		}
 	}
 }
@@ -75,8 +75,8 @@ func killedComponentsComeBack(_ *testing.T, r *env) {
 			_, err := r.cluster.dynamic.Resource(widgets).Namespace("default").Create(context.Background(), widget(probe), metav1.CreateOptions{})
 			return err == nil || apierrors.IsAlreadyExists(err)
 		})
-		// The creation may have come before the source's next watch; a later change is then the one that is seen.
-		r.eventually("its events flow after "+name+" was killed", func() bool {
+		// The creation may precede the source's next watch. A later change is then the visible one.
+		r.eventually("its events are delivered after "+name+" was killed", func() bool {
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":%q}}}`, time.Now())
 			_, _ = r.cluster.dynamic.Resource(widgets).Namespace("default").Patch(context.Background(), probe, "application/merge-patch+json", patch, metav1.PatchOptions{})
 			_, ok := r.recorded("paint", "dev.knative.apiserver.ref.update", probe)
@@ -97,18 +97,18 @@ func cleanStop(t *testing.T, r *env) {
 	}
 	for _, pid := range pids {
 		if !gone(pid) {
-			t.Errorf("process %d is still there", pid)
+			t.Errorf("process %d still exists", pid)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(r.options.State, "engine.json")); !os.IsNotExist(err) {
-		t.Errorf("engine.json is still there: %v", err)
+		t.Errorf("engine.json still exists: %v", err)
 	}
 	if !strings.Contains(r.out.String(), "Stopped in") {
-		t.Error("the stop is not told")
+		t.Error("the stop is not printed")
 	}
 }
 
-// secondStartChangesNothing, except that an object that is left out of the manifests is deleted.
+// secondStartChangesNothing checks that a second start writes nothing. An object without a manifest is deleted.
 func secondStartChangesNothing(t *testing.T, r *env) {
 	o := r.options
 	o.Apply = nil
@@ -145,7 +145,7 @@ func secondStartChangesNothing(t *testing.T, r *env) {
 		}
 	}
 	if _, err := get(triggers, "gateway"); !apierrors.IsNotFound(err) {
-		t.Errorf("the Trigger that was left out: got %v, want that it is not found", err)
+		t.Errorf("the removed Trigger: got %v, want NotFound", err)
 	}
 	if err := second.stop(); err != nil {
 		t.Error(err)

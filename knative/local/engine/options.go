@@ -23,7 +23,7 @@ type Options struct {
 	Processes     int
 	Concurrency   int // 0 for containerConcurrency
 	Extra         []extraProcess
-	CRDs          []string // more directories
+	CRDs          []string // additional directories
 	Apply         []string // files
 	Config        map[string]string
 	PingEvery     time.Duration
@@ -32,15 +32,15 @@ type Options struct {
 	APIServer     *url.URL
 	Audit         bool
 	OIDC          bool
-	ServerFlags   []string // more of kube-apiserver
+	ServerFlags   []string // additional flags of kube-apiserver
 
-	// Self is the program that holds the components, which is this one.
+	// Self is the program with the components, which is this one.
 	Self string
-	// Out gets what a person reads.
+	// Out receives the output for the user.
 	Out io.Writer
 }
 
-// extraProcess is one that the user wants supervised.
+// extraProcess is a process of --process.
 type extraProcess struct{ name, command string }
 
 const usage = `viti-local up: run the whole stack on this machine, with a real Kubernetes API server, etcd and Knative event source.
@@ -52,7 +52,7 @@ Usage: viti-local up [flags]
 
 `
 
-// ParseOptions reads the command line. It prints the help to out and returns flag.ErrHelp when that is asked for.
+// ParseOptions parses the command line. It prints the help to out and returns flag.ErrHelp on request.
 func ParseOptions(args []string, out io.Writer) (Options, error) {
 	o := Options{Out: out, Config: map[string]string{}}
 	flags := flag.NewFlagSet("viti-local up", flag.ContinueOnError)
@@ -130,7 +130,7 @@ func (o *Options) addConfig(text string) error {
 	return nil
 }
 
-// setURL reads a URL with scheme and host.
+// setURL parses a URL with scheme and host.
 func setURL(to **url.URL) func(string) error {
 	return func(text string) error {
 		u, err := url.Parse(text)

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// Retries of a ping that the Broker did not take, as in Knative's adapter.
+	// Retries of a ping that the Broker rejects, as in Knative's adapter.
 	pingRetries = 5
 	pingBackoff = 50 * time.Millisecond
 )
 
-// pingParser takes what Knative takes.
+// pingParser accepts the schedules that Knative accepts.
 var pingParser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
 // every is a schedule with a fixed interval, which may be shorter than cron's second.
@@ -37,7 +37,7 @@ type pinger struct {
 	log      *slog.Logger
 }
 
-// newPinger reads a PingSource. interval, if not 0, replaces its schedule.
+// newPinger compiles a PingSource. interval, if not 0, replaces its schedule.
 func newPinger(source *sourcesv1.PingSource, sink *url.URL, interval time.Duration, log *slog.Logger) (*pinger, error) {
 	p := &pinger{schedule: every(interval), log: log}
 	var err error
@@ -59,7 +59,7 @@ func newPinger(source *sourcesv1.PingSource, sink *url.URL, interval time.Durati
 	return p, nil
 }
 
-// pingEvent is the event without id and time, as Knative's adapter makes it.
+// pingEvent returns the event without ID and time, as Knative's adapter creates it.
 func pingEvent(source *sourcesv1.PingSource) (cloudevents.Event, error) {
 	e := cloudevents.NewEvent()
 	e.SetType(sourcesv1.PingSourceEventType)
@@ -86,8 +86,8 @@ func pingEvent(source *sourcesv1.PingSource) (cloudevents.Event, error) {
 	return e, e.SetData(contentType, data)
 }
 
-// run sends one event at once, because an ApiServerSource says nothing of what is there already, and then one at each
-// time of the schedule until ctx ends.
+// run sends one event at once, because an ApiServerSource sends no events about existing objects, and then one at each time of the schedule until ctx
+// ends.
 func (p *pinger) run(ctx context.Context) {
 	for {
 		p.send(ctx)

@@ -12,13 +12,13 @@ import (
 	"github.com/vitistack/stack/knative/local/manifest"
 )
 
-// servicePort is where Knative sends what is for a Service.
+// servicePort is the port to which Knative sends requests for a Service.
 const servicePort = 80
 
-// ports are those of this machine that stand for the ports of a container.
+// ports are the local ports for the ports of a container.
 type ports map[int32]int
 
-// in replaces the ports of the container where a variable is one of them.
+// in replaces ports of the container in variables.
 func (p ports) in(env map[string]string) {
 	for name, value := range env {
 		if number, err := strconv.ParseInt(value, 10, 32); err == nil {
@@ -29,7 +29,8 @@ func (p ports) in(env map[string]string) {
 	}
 }
 
-// placeDeployments chooses ports for each Deployment and gives them to the Services that select its pods.
+// placeDeployments chooses ports for each Deployment, and sets them in the Services that select its
+// pods.
 func (e *engine) placeDeployments() error {
 	for _, program := range e.topology.Deployments {
 		placed, err := e.place(program)
@@ -50,11 +51,12 @@ func (e *engine) placeDeployments() error {
 	return nil
 }
 
-// place finds a port for each of the container. The first is the program's own port, in the variable PORT.
+// place finds a local port for each port of the container. The first is the program's own port, in the
+// variable PORT.
 func (e *engine) place(program manifest.Program) (ports, error) {
 	placed := ports{}
 	of := func(name string, port int, flag string) (int, error) {
-		// The process listens itself; this one only finds out whether it can.
+		// The process itself listens; this only checks that the port is free.
 		listener, err := e.state.listen(name, port, flag)
 		if err != nil {
 			return 0, err
@@ -88,7 +90,7 @@ func (e *engine) place(program manifest.Program) (ports, error) {
 	return placed, nil
 }
 
-// target is the container's port that the Service has Knative's events sent to, or 0.
+// target returns the container's port to which the Service sends Knative's events, or 0.
 func target(service *corev1.Service, container []corev1.ContainerPort) int32 {
 	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == servicePort })
 	if i < 0 {

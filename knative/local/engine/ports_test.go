@@ -15,10 +15,10 @@ func TestTarget(t *testing.T) {
 		ports  []corev1.ServicePort
 		want   int32
 	}{
-		"Named":   {"a name is looked up in the container", []corev1.ServicePort{{Port: 9991, TargetPort: intstr.FromString("http")}, {Port: 80, TargetPort: intstr.FromString("broker")}}, 9992},
-		"Number":  {"a number is the container's port", []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(9991)}}, 9991},
-		"Same":    {"without a target it is the same port", []corev1.ServicePort{{Port: 80}}, 80},
-		"No80":    {"Knative sends to port 80 and to no other", []corev1.ServicePort{{Port: 9991, TargetPort: intstr.FromString("http")}}, 0},
+		"Named":   {"a name refers to a port of the container", []corev1.ServicePort{{Port: 9991, TargetPort: intstr.FromString("http")}, {Port: 80, TargetPort: intstr.FromString("broker")}}, 9992},
+		"Number":  {"a number is a port of the container", []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(9991)}}, 9991},
+		"Same":    {"without a target port it is the same port", []corev1.ServicePort{{Port: 80}}, 80},
+		"No80":    {"Knative sends to port 80 only", []corev1.ServicePort{{Port: 9991, TargetPort: intstr.FromString("http")}}, 0},
 		"Unknown": {"the container has no port of that name", []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromString("x")}}, 0},
 	}
 	for name, tc := range cases {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// printer writes lines for a person. It is safe for concurrent use.
+// printer prints lines for the user. It is safe for concurrent use.
 type printer struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -24,7 +24,7 @@ func (p *printer) event(format string, args ...any) {
 	p.printf("%s  %s", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }
 
-// step prints what was done and how long it took.
+// step prints what was done and its duration.
 func (p *printer) step(what string, began time.Time) {
 	p.printf("  %-44s %5.1f s", what, time.Since(began).Seconds())
 }

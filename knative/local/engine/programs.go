@@ -17,10 +17,10 @@ import (
 	"github.com/vitistack/stack/knative/local/process"
 )
 
-// inherited are the variables that a program gets from the engine's own environment.
+// inherited are the variables that a program inherits from the engine's own environment.
 var inherited = []string{"PATH", "HOME", "TMPDIR", "TZ", "GOCOVERDIR"}
 
-// programs makes the commands of what runs in containers elsewhere.
+// programs builds the commands of programs that run in containers in a cluster.
 type programs struct {
 	options    Options
 	state      *state
@@ -31,7 +31,7 @@ type programs struct {
 	ports      map[string]ports // of Deployments, by name
 }
 
-// check fails when a program has no binary, naming all that are missing.
+// check returns an error that names all programs without a binary.
 func (p *programs) check() error {
 	var errs []error
 	for _, program := range slices.Concat(p.topology.Functions, p.topology.Deployments) {
@@ -49,8 +49,7 @@ func (p *programs) check() error {
 	return errors.Join(errs...)
 }
 
-// current is the program as the API server has it now, which is not always as the manifest says: a SinkBinding of
-// Knative's own adds to it.
+// current returns the program as the API server has it now. It may differ from the manifest, because a SinkBinding of Knative adds to it.
 func (p *programs) current(ctx context.Context, program manifest.Program) (manifest.Program, error) {
 	r, err := p.cluster.kind(program.Kind)
 	if err != nil {
@@ -63,7 +62,7 @@ func (p *programs) current(ctx context.Context, program manifest.Program) (manif
 	return manifest.ReadProgram(object)
 }
 
-// command resolves environment and credentials each time, as a kubelet does for each container that it starts.
+// command resolves environment and credentials at each start, as a kubelet does for each container.
 func (p *programs) command(ctx context.Context, program manifest.Program, port int) (process.Command, error) {
 	program, err := p.current(ctx, program)
 	if err != nil {
@@ -103,7 +102,7 @@ func (p *programs) command(ctx context.Context, program manifest.Program, port i
 	return process.Command{Path: filepath.Join(p.options.Bin, program.Binary), Args: args, Env: flatten(env), Dir: dir}, nil
 }
 
-// project writes what volumes have of Secrets, as they are now.
+// project writes the present content of Secrets into volumes.
 func (p *programs) project(ctx context.Context, program manifest.Program) error {
 	projected, err := program.Projected()
 	if err != nil {
@@ -150,7 +149,7 @@ func replaceFiles(dir string, files map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// tokenMount is where a SinkBinding of Knative's own puts the token for its sink.
+// tokenMount is where a SinkBinding of Knative mounts the token for its sink.
 const tokenMount = "/oidc"
 
 // relocate replaces the paths of volumes in arguments and environment by directories of the state.
@@ -196,7 +195,7 @@ func flatten(env map[string]string) []string {
 	return list
 }
 
-// extra returns the programs of --process. gateway is where the gateway will be, or empty.
+// extra returns the programs of --process. gateway is the URL of the gateway, or empty.
 func (p *programs) extra(e extraProcess, gateway string) process.Spec {
 	return process.Spec{
 		Name: e.name, Kind: "process", Grace: componentGrace,

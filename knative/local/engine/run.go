@@ -21,8 +21,7 @@ const (
 	probeTimeout   = time.Second
 )
 
-// startPrograms starts Deployments, brokers and sources, writes the status of every Knative object, and returns when
-// changes are events.
+// startPrograms starts Deployments, brokers and sources, writes the status of every Knative object, and returns once changes are events.
 func (e *engine) startPrograms(ctx, background context.Context) error {
 	began := time.Now()
 	deployments, err := e.startDeployments()
@@ -103,7 +102,7 @@ func (e *engine) startSources(ctx context.Context) ([]*process.Service, error) {
 	return started, nil
 }
 
-// awaitDeployments waits for each, but not forever: the rest works without.
+// awaitDeployments waits for each with a timeout, because the rest works without it.
 func (e *engine) awaitDeployments(ctx context.Context, deployments []*process.Service) {
 	patience, cancel := context.WithTimeoutCause(ctx, gatewayTimeout, fmt.Errorf("not ready within %s; continuing without it", gatewayTimeout))
 	defer cancel()
@@ -123,7 +122,7 @@ func (e *engine) deployment(program manifest.Program) process.Spec {
 	}
 }
 
-// awaitHTTP waits until the path answers 2xx or 3xx, or, if there is no path, until the port takes connections.
+// awaitHTTP waits until the path answers 2xx or 3xx. Without a path it waits until the port accepts connections.
 func awaitHTTP(ctx context.Context, port int, path string) error {
 	target := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	return poll(ctx, func() bool {

@@ -16,8 +16,7 @@ import (
 
 const gatewayName = "gateway"
 
-// listen opens every socket and notes which object is found where, so that all addresses are known before the first
-// process is started.
+// listen opens every socket and records the address of each object, so that all addresses are known before the first process is started.
 func (e *engine) listen() error {
 	if err := e.listenFunctions(); err != nil {
 		return err
@@ -72,11 +71,10 @@ func (e *engine) listenFunctions() error {
 	return nil
 }
 
-// nearby are the functions by the host and port of their URL. A broker, which is in the same process, calls them
-// without a connection.
+// nearby are the functions by the host and port of their URL. A broker, which is in the same process, calls them without a connection.
 type nearby map[string]*runner.Function
 
-// RoundTrip implements http.RoundTripper. It leaves requests to others alone.
+// RoundTrip implements http.RoundTripper. It skips requests to other hosts.
 func (n nearby) RoundTrip(r *http.Request) (*http.Response, error) {
 	if function, ok := n[r.URL.Host]; ok {
 		return function.RoundTrip(r)

@@ -23,11 +23,11 @@ func TestNearby(t *testing.T) {
 	n := nearby{"127.0.0.1:1234": stopped}
 	cases := map[string]struct {
 		reason, url string
-		code        int // 0: it is left to the network
+		code        int // 0: it is sent over the network
 	}{
 		"Function":  {reason: "the function itself answers", url: "http://127.0.0.1:1234/path", code: http.StatusServiceUnavailable},
-		"OtherPort": {reason: "somebody else's port", url: "http://127.0.0.1:12345/"},
-		"OtherHost": {reason: "somebody else's machine", url: "http://192.0.2.1:1234/"},
+		"OtherPort": {reason: "the port of another program", url: "http://127.0.0.1:12345/"},
+		"OtherHost": {reason: "the host of another machine", url: "http://192.0.2.1:1234/"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

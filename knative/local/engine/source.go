@@ -21,14 +21,14 @@ import (
 
 const servedTimeout = 10 * time.Second
 
-// source is an ApiServerSource and what runs it: Knative's own adapter, in a process of its own.
+// source is an ApiServerSource with its process, Knative's own adapter.
 type source struct {
 	object   *sourcesv1.ApiServerSource
 	programs *programs
 	config   apiserver.Config
 }
 
-// newSource does what Knative's controller does to configure the adapter.
+// newSource configures the adapter as Knative's controller does.
 func newSource(object *sourcesv1.ApiServerSource, p *programs) (*source, error) {
 	spec := object.Spec
 	config := apiserver.Config{ResourceOwner: spec.ResourceOwner, EventMode: spec.EventMode, Filters: spec.Filters}
@@ -59,8 +59,8 @@ func newSource(object *sourcesv1.ApiServerSource, p *programs) (*source, error) 
 	return &source{object: object, programs: p, config: config}, nil
 }
 
-// check waits until the API server serves what the source watches, and fails when its ServiceAccount may not. The
-// adapter itself would end on the first, and only log the second.
+// check waits until the API server serves what the source watches, and returns an error if its ServiceAccount lacks rights. The adapter itself would end
+// on the first, and only log the second.
 func (s *source) check(ctx context.Context, c *cluster) error {
 	user := "system:serviceaccount:" + s.object.Namespace + ":" + s.account()
 	return each(s.config.Resources, func(watch apiserver.ResourceWatch) error {
@@ -117,7 +117,7 @@ func (s *source) account() string {
 	return "default"
 }
 
-// spec returns the process. It is ready when all watches stand.
+// spec returns the process. It is ready when all watches are established.
 func (s *source) spec(name string) process.Spec {
 	ready := &readyPipe{}
 	return process.Spec{
@@ -144,7 +144,7 @@ func (s *source) spec(name string) process.Spec {
 	}
 }
 
-// environment is what Knative's controller puts into the adapter's Deployment.
+// environment returns what Knative's controller sets in the adapter's Deployment.
 func (s *source) environment() (map[string]string, error) {
 	sink, err := s.programs.addresses.resolveSink(s.object.Spec.Sink, s.object.Namespace)
 	if err != nil {

@@ -32,15 +32,15 @@ func TestSourceEnvironment(t *testing.T) {
 			want:     apiserver.Config{Namespaces: []string{""}, AllNamespaces: true, EventMode: "Reference", Resources: []apiserver.ResourceWatch{{GVR: machines}}},
 		},
 		"Own": {
-			reason: "without one it is the source's own", spec: "mode: Resource\nresources: [{apiVersion: vitistack.io/v1alpha1, kind: Machine, selector: {matchLabels: {a: b}}}]",
+			reason: "without a selector it is the source's own namespace", spec: "mode: Resource\nresources: [{apiVersion: vitistack.io/v1alpha1, kind: Machine, selector: {matchLabels: {a: b}}}]",
 			wantSink: "http://broker/ns/vitistack",
 			want:     apiserver.Config{Namespaces: []string{"ns"}, EventMode: "Resource", Resources: []apiserver.ResourceWatch{{GVR: machines, LabelSelector: "a=b"}}},
 		},
 		"Proxy": {
-			reason: "a proxy takes the Broker's place", spec: "namespaceSelector: {}", proxy: "http://proxy/", wantSink: "http://proxy/",
+			reason: "a proxy replaces the Broker", spec: "namespaceSelector: {}", proxy: "http://proxy/", wantSink: "http://proxy/",
 			want: apiserver.Config{Namespaces: []string{""}, AllNamespaces: true},
 		},
-		"Selector": {reason: "some namespaces are not supported, and said so", spec: "namespaceSelector: {matchLabels: {a: b}}", invalid: true},
+		"Selector": {reason: "a selector of namespaces is an error, because it is not supported", spec: "namespaceSelector: {matchLabels: {a: b}}", invalid: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -127,12 +127,12 @@ func TestPingSchedule(t *testing.T) {
 		reason             string
 		schedule, timezone string
 		interval           time.Duration
-		want               time.Time // zero: it is refused
+		want               time.Time // zero: it is rejected
 	}{
-		"Minute":   {reason: "a schedule of cron", schedule: "* * * * *", want: time.Date(2026, 1, 2, 3, 5, 0, 0, time.UTC)},
+		"Minute":   {reason: "a cron schedule", schedule: "* * * * *", want: time.Date(2026, 1, 2, 3, 5, 0, 0, time.UTC)},
 		"Second":   {reason: "with seconds", schedule: "*/30 * * * * *", want: time.Date(2026, 1, 2, 3, 4, 30, 0, time.UTC)},
-		"Timezone": {reason: "in a time zone", schedule: "0 6 * * *", timezone: "Europe/Oslo", want: time.Date(2026, 1, 2, 5, 0, 0, 0, time.UTC)},
-		"Interval": {reason: "an interval goes first", schedule: "* * * * *", interval: 50 * time.Millisecond, want: now.Add(50 * time.Millisecond)},
+		"Timezone": {reason: "a cron schedule in a time zone", schedule: "0 6 * * *", timezone: "Europe/Oslo", want: time.Date(2026, 1, 2, 5, 0, 0, 0, time.UTC)},
+		"Interval": {reason: "an interval replaces the schedule", schedule: "* * * * *", interval: 50 * time.Millisecond, want: now.Add(50 * time.Millisecond)},
 		"Invalid":  {reason: "a schedule must parse", schedule: "often"},
 	}
 	for name, tc := range cases {

@@ -14,16 +14,16 @@ import (
 	"syscall"
 )
 
-// state is the directory of a run. One engine at a time owns it.
+// state is the directory of a run. One engine owns it at a time.
 type state struct {
 	dir  string
 	lock *os.File
 
 	mu    sync.Mutex
-	ports map[string]int // by name, of this run and the ones before
+	ports map[string]int // by name, of this run and earlier ones
 }
 
-// Summary is what engine.json says, which exists while the engine is ready.
+// Summary is the content of engine.json, which exists while the engine is ready.
 type Summary struct {
 	PID        int               `json:"pid"`
 	Admin      string            `json:"admin"`
@@ -35,7 +35,7 @@ type Summary struct {
 	Services   map[string]string `json:"services"` // of Deployments, by namespace/name
 }
 
-// openState creates the directory, takes it over, and removes what a run left that was killed.
+// openState creates the directory, claims it, and removes the remains of a killed run.
 func openState(dir string) (*state, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the state directory: %w", err)
@@ -47,7 +47,7 @@ func openState(dir string) (*state, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		holder := make([]byte, 32)
 		n, _ := lock.Read(holder)
-		return nil, errors.Join(fmt.Errorf("take over %s: another engine, process %s, uses it; stop that one, or choose another directory with --state",
+		return nil, errors.Join(fmt.Errorf("take over %s: another engine, process %s, uses it; stop that engine, or choose another directory with --state",
 			dir, strings.TrimSpace(string(holder[:n]))), lock.Close())
 	}
 	s := &state{dir: dir, lock: lock, ports: map[string]int{}}
@@ -69,8 +69,8 @@ func (s *state) path(elements ...string) string {
 	return filepath.Join(append([]string{s.dir}, elements...)...)
 }
 
-// listen opens a TCP socket on the loopback address: on the port if it is not 0, else on the one that the name had
-// last time, else on a free one. flag is how the user chooses another.
+// listen opens a TCP socket on the loopback address: on the port if it is not 0, or else on the last port of the name, or else on a free one. flag is
+// the option that selects another.
 func (s *state) listen(name string, port int, flag string) (*net.TCPListener, error) {
 	if port != 0 {
 		listener, err := net.ListenTCP("tcp", loopback(port))
@@ -106,7 +106,7 @@ func (s *state) removeSummary() error {
 	return nil
 }
 
-// read leaves the value alone when the file is not there.
+// read keeps the value if the file does not exist.
 func (s *state) read(name string, value any) error {
 	text, err := os.ReadFile(s.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -129,7 +129,7 @@ func (s *state) write(name string, value any) error {
 	return writeFile(s.path(name), append(text, '\n'), 0o600)
 }
 
-// writeFile replaces a file at once: a reader sees the old content or the new.
+// writeFile replaces a file atomically: a reader sees the old or the new content.
 func writeFile(path string, text []byte, mode os.FileMode) error {
 	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {

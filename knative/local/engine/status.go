@@ -28,12 +28,12 @@ var (
 	services     = schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "services"}
 )
 
-// condition is one of Knative's, without the time of its last transition.
+// condition is a condition of Knative, without the time of its last transition.
 type condition struct {
 	kind, status, reason, message string
 }
 
-// ready are conditions that are all met, Ready among them.
+// ready returns conditions that are all True, including Ready.
 func ready(others ...string) []condition {
 	conditions := []condition{{kind: "Ready", status: "True"}}
 	for _, kind := range others {
@@ -42,13 +42,12 @@ func ready(others ...string) []condition {
 	return conditions
 }
 
-// notReady are the conditions of an object with a fault.
+// notReady returns the conditions of an object with an error.
 func notReady(reason string, err error) []condition {
 	return []condition{{kind: "Ready", status: "False", reason: reason, message: err.Error()}}
 }
 
-// setStatus makes an object's status hold the fields and exactly these conditions, and writes only if it does not yet. An
-// object that is gone is no error.
+// setStatus sets the fields of an object's status and exactly these conditions, and writes only a difference. An object that does not exist is no error.
 func (c *cluster) setStatus(ctx context.Context, gvr schema.GroupVersionResource, namespace, name string, fields map[string]any, conditions []condition) error {
 	client := c.dynamic.Resource(gvr).Namespace(namespace)
 	object, err := client.Get(ctx, name, metav1.GetOptions{})
@@ -73,8 +72,8 @@ func (c *cluster) setStatus(ctx context.Context, gvr schema.GroupVersionResource
 	return nil
 }
 
-// mergeStatus returns the fields of the status to write, and whether they differ from what the object has. A condition
-// whose status stays keeps its time of transition.
+// mergeStatus returns the fields of the status to write, and whether they differ from those of the object. A condition with the same status keeps its
+// transition time.
 func mergeStatus(object *unstructured.Unstructured, fields map[string]any, conditions []condition, now time.Time) (map[string]any, bool) {
 	current, _, _ := unstructured.NestedMap(object.Object, "status")
 	list, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
@@ -107,12 +106,13 @@ func mergeStatus(object *unstructured.Unstructured, fields map[string]any, condi
 	return status, false
 }
 
-// address is the status of what events can be sent to.
+// address returns the status of an addressable object.
 func address(url string) map[string]any {
 	return map[string]any{"address": map[string]any{"name": "http", "url": url}}
 }
 
-// sinkStatus returns a function that writes the status of what sends to a sink; fault says why it cannot.
+// sinkStatus returns a function that writes the status of an object with a sink. fault is why it
+// cannot send.
 func (e *engine) sinkStatus(ctx context.Context, gvr schema.GroupVersionResource, namespace, name string, sink *url.URL, fault error) func() error {
 	return func() error {
 		if fault != nil {
@@ -122,7 +122,7 @@ func (e *engine) sinkStatus(ctx context.Context, gvr schema.GroupVersionResource
 	}
 }
 
-// writeStatuses says of every object of Knative that it is ready, and where.
+// writeStatuses writes the status of every Knative object: ready, with its address.
 func (e *engine) writeStatuses(ctx context.Context) error {
 	var writes []func() error
 	write := func(f func() error) { writes = append(writes, f) }

@@ -28,10 +28,10 @@ const deadline = 4 * time.Minute
 
 var widgets = schema.GroupVersionResource{Group: "test.vitistack.io", Version: "v1", Resource: "widgets"}
 
-// built is where programsUnderTest puts the programs.
+// built is where programsUnderTest writes the programs.
 var built string
 
-// programsUnderTest builds, once, the engine's program and the function that the test manifests name.
+// programsUnderTest builds the engine's program and the function of the test manifests once.
 var programsUnderTest = sync.OnceValue(func() (err error) {
 	if built, err = os.MkdirTemp("", "viti-local-test-"); err != nil {
 		return err
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// output is what the engine prints.
+// output is the output of the engine.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -73,7 +73,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// env is an engine that runs in the test's process, with its components in theirs.
+// env is an engine in the test's process, with its components in processes of their own.
 type env struct {
 	t       *testing.T
 	options Options
@@ -83,7 +83,7 @@ type env struct {
 	stop    func() error
 }
 
-// options returns what the command line would make of the arguments, for the test manifests.
+// options returns the parsed options of the arguments, for the test manifests.
 func testOptions(t *testing.T, args ...string) (Options, *output) {
 	t.Helper()
 	if err := programsUnderTest(); err != nil {
@@ -154,7 +154,7 @@ func (r *env) eventually(what string, holds func() bool) {
 	}
 }
 
-// report asks the admin endpoint.
+// report returns the report of the admin endpoint.
 func (r *env) report() report {
 	r.t.Helper()
 	response, err := http.Get(r.summary.Admin)
@@ -192,13 +192,13 @@ func (r *env) post(path string, want int) {
 	}
 }
 
-// line is what the function writes down of an event.
+// line is the function's record of an event.
 type line struct {
 	Type, Subject, Path, Data, User, ListSecrets string
 	Env                                          map[string]string
 }
 
-// records returns what a program wrote down.
+// records returns the records of a program.
 func (r *env) records(program string) []line {
 	r.t.Helper()
 	file, err := os.Open(filepath.Join(r.options.State, "volumes", program, "data", "record.jsonl"))
@@ -212,14 +212,14 @@ func (r *env) records(program string) []line {
 	var lines []line
 	for scanner := bufio.NewScanner(file); scanner.Scan(); {
 		var l line
-		if json.Unmarshal(scanner.Bytes(), &l) == nil { // the last one may be half written
+		if json.Unmarshal(scanner.Bytes(), &l) == nil { // the last line may be incomplete
 			lines = append(lines, l)
 		}
 	}
 	return lines
 }
 
-// recorded returns the first event of a type about a widget that the program wrote down.
+// recorded returns the first recorded event of a type about a widget.
 func (r *env) recorded(program, kind, widget string) (line, bool) {
 	for _, l := range r.records(program) {
 		if l.Type == kind && strings.HasSuffix(l.Subject, "/"+widget) {

@@ -18,11 +18,12 @@ import (
 // progress is the phase of an object, and why it is not ready.
 type progress struct {
 	phase   string
-	reason  string // why it is not ready; empty when it is, or does not say
+	reason  string // why it is not ready; empty if it is, or reports no reason
 	message string
 }
 
-// read takes the phase from status.phase or status.provisioningPhase and the reason from the condition Ready.
+// read returns the phase in status.phase or status.provisioningPhase, and the reason in the condition
+// Ready.
 func read(object *unstructured.Unstructured) progress {
 	var s progress
 	for _, field := range []string{"provisioningPhase", "phase"} {
@@ -73,7 +74,7 @@ type transitionPrinter struct {
 	printer *printer
 
 	mu    sync.Mutex
-	since map[types.UID]time.Time // of the phase an object is in
+	since map[types.UID]time.Time // of the present phase of an object
 }
 
 // printTransitions watches the kinds until background ends. It prints nothing for the objects that exist at its start.
@@ -147,7 +148,7 @@ func (n *transitionPrinter) deleted(kind string, object any) {
 	n.print(kind, gone, "gone")
 }
 
-// enter notes that an object enters a phase now, and returns how long it was in the one before.
+// enter records that an object enters a phase now, and returns the duration of the previous one.
 func (n *transitionPrinter) enter(uid types.UID) time.Duration {
 	took := n.age(uid)
 	n.mu.Lock()

@@ -19,8 +19,7 @@ import (
 	"github.com/vitistack/stack/knative/local/broker"
 )
 
-// brokerSet has the running brokers and their Triggers, as the API server has them: it also serves Triggers that are applied
-// later.
+// brokerSet has the running brokers and their Triggers, as the API server has them, including Triggers that are applied later.
 type brokerSet struct {
 	cluster   *cluster
 	addresses *addresses
@@ -30,7 +29,7 @@ type brokerSet struct {
 	informer  cache.SharedIndexInformer
 	changed   chan struct{}
 	faults    map[string]string // by Trigger, so that each is printed once
-	tokens    broker.Tokens     // nil: deliveries carry none
+	tokens    broker.Tokens     // nil: deliveries have none
 }
 
 func newBrokerSet(c *cluster, a *addresses, p *printer, objects []*eventingv1.Broker, running map[string]*broker.Broker, tokens broker.Tokens) (*brokerSet, error) {
@@ -48,7 +47,7 @@ func newBrokerSet(c *cluster, a *addresses, p *printer, objects []*eventingv1.Br
 	_, err := b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { notice() },
 		UpdateFunc: func(before, now any) {
-			// A change of the status alone is our own.
+			// A change of the status alone is the engine's own.
 			if before.(*unstructured.Unstructured).GetGeneration() != now.(*unstructured.Unstructured).GetGeneration() {
 				notice()
 			}
@@ -88,7 +87,7 @@ func (b *brokerSet) run(ctx context.Context) {
 	}
 }
 
-// update makes the brokers follow the Triggers, and writes each Trigger's status.
+// update updates the Triggers of the brokers, and writes each Trigger's status.
 func (b *brokerSet) update(ctx context.Context) error {
 	compiled := map[string][]broker.Trigger{}
 	var errs []error
@@ -125,7 +124,8 @@ func (b *brokerSet) compile(trigger *eventingv1.Trigger) (broker.Trigger, error)
 	return broker.Trigger{}, fmt.Errorf("start Trigger %s/%s: there is no Broker %s in its namespace", trigger.Namespace, trigger.Name, trigger.Spec.Broker)
 }
 
-// identify makes the ServiceAccount of a Trigger as Knative does, whose token its deliveries carry.
+// identify creates the ServiceAccount of a Trigger as Knative does. Its token authenticates the
+// Trigger's deliveries.
 func (b *brokerSet) identify(ctx context.Context, trigger *eventingv1.Trigger, t broker.Trigger) (broker.Trigger, error) {
 	if b.tokens == nil {
 		return t, nil

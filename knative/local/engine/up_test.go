@@ -53,7 +53,7 @@ func TestKilledEngineLeavesNothing(t *testing.T) {
 		}
 	}
 
-	// What is left must not be in the way of the next run, which a signal ends with status 0.
+	// The next run can use the remaining state. A signal ends it with status 0.
 	next := exec.CommandContext(t.Context(), o.Self, args...)
 	next.Stdout, next.Stderr = out, out
 	if err := next.Start(); err != nil {
@@ -102,15 +102,14 @@ func TestInterruptedStart(t *testing.T) {
 	}
 }
 
-// TestHalfEstablished starts on CRDs whose names the API server had accepted, and that it had not yet established, when
-// it was stopped.
+// TestHalfEstablished starts with CRDs whose names the API server had accepted, but which it had not established when it was stopped.
 func TestHalfEstablished(t *testing.T) {
 	o, out := testOptions(t)
 	if err := startRig(t, o, out).stop(); err != nil {
 		t.Fatal(err)
 	}
 	editStored(t, o, "/registry/apiextensions.k8s.io/customresourcedefinitions/", func(crd []byte) []byte {
-		// All other bytes stay: the API server would otherwise write the CRD, and establish it, when it is applied unchanged.
+		// All other bytes are unchanged: the API server would otherwise write the CRD, and establish it, when it is applied unchanged.
 		accepted := establishedCondition.ReplaceAll(crd, []byte(`${1}"False"${2}"Installing"${3}"the initial names have been accepted"`))
 		if bytes.Equal(crd, accepted) {
 			t.Fatalf("not established: %s", crd)
@@ -122,7 +121,7 @@ func TestHalfEstablished(t *testing.T) {
 
 var establishedCondition = regexp.MustCompile(`("type":"Established","status":)"True"([^}]*"reason":)"[^"]*"(,"message":)"[^"]*"`)
 
-// editStored changes what etcd has under a prefix, while no API server runs.
+// editStored changes what etcd stores under a prefix, while no API server runs.
 func editStored(t *testing.T, o Options, prefix string, edit func([]byte) []byte) {
 	t.Helper()
 	ready, child, err := os.Pipe()
@@ -160,7 +159,7 @@ func editStored(t *testing.T, o Options, prefix string, edit func([]byte) []byte
 	}
 }
 
-// TestMistakes starts engines that must refuse at once, in words that say what to do.
+// TestMistakes starts engines that must fail at once, with a message that names the remedy.
 func TestMistakes(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -169,20 +168,20 @@ func TestMistakes(t *testing.T) {
 	t.Cleanup(func() { _ = busy.Close() })
 	cases := map[string]struct {
 		reason   string
-		manifest string // added to the tree
+		manifest string // added to the manifests
 		args     []string
 		want     []string
 	}{
-		"NoBinary":      {reason: "all missing binaries are named", args: []string{"--bin=" + t.TempDir()}, want: []string{"Service paint", "Deployment gateway", "/function is no program", "--bin"}},
-		"PortTaken":     {reason: "the flag is named", args: []string{fmt.Sprintf("--gateway-port=%d", portOf(busy))}, want: []string{fmt.Sprint(portOf(busy)), "--gateway-port"}},
-		"APIPortTaken":  {reason: "the flag is named", args: []string{fmt.Sprintf("--apiserver-port=%d", portOf(busy))}, want: []string{fmt.Sprint(portOf(busy)), "--apiserver-port"}},
-		"NotYAML":       {reason: "file and document are named", manifest: "a: b\n---\n: {", want: []string{"extra.yaml, document"}},
-		"NoKind":        {reason: "what is missing is named", manifest: "apiVersion: v1\nmetadata: {name: x}", want: []string{"extra.yaml, document 1", "kind must be set"}},
-		"UnknownKind":   {reason: "the kinds that are known are named", manifest: "apiVersion: messaging.knative.dev/v1\nkind: Channel\nmetadata: {name: x}", want: []string{"extra.yaml, document 1 (Channel x)", "does not carry out", "PingSource"}},
-		"UnknownField":  {reason: "the field is named", manifest: "apiVersion: eventing.knative.dev/v1\nkind: Trigger\nmetadata: {name: x, namespace: vitistack-system}\nspec: {broker: vitistack, subscribers: {}}", want: []string{"extra.yaml, document 1 (Trigger vitistack-system/x)", "subscribers"}},
-		"InvalidFilter": {reason: "Knative's words are told", manifest: trigger("filters: [{cesql: 'a ='}]"), want: []string{"extra.yaml, document 1", "spec.filters"}},
-		"NoSubscriber":  {reason: "what does not run here is told", manifest: trigger("") + "\n    ref: {apiVersion: serving.knative.dev/v1, kind: Service, name: nobody}", want: []string{"Trigger vitistack-system/x", "nobody", "does not run here"}},
-		"ForeignImage":  {reason: "the form of an image is told", manifest: strings.ReplaceAll(service, "ko://example.com/x", "nginx"), want: []string{"extra.yaml, document 1 (Service vitistack-system/x)", "nginx", "ko://"}},
+		"NoBinary":      {reason: "the error names all missing binaries", args: []string{"--bin=" + t.TempDir()}, want: []string{"Service paint", "Deployment gateway", "/function is no program", "--bin"}},
+		"PortTaken":     {reason: "the error names the flag", args: []string{fmt.Sprintf("--gateway-port=%d", portOf(busy))}, want: []string{fmt.Sprint(portOf(busy)), "--gateway-port"}},
+		"APIPortTaken":  {reason: "the error names the flag", args: []string{fmt.Sprintf("--apiserver-port=%d", portOf(busy))}, want: []string{fmt.Sprint(portOf(busy)), "--apiserver-port"}},
+		"NotYAML":       {reason: "the error names file and document", manifest: "a: b\n---\n: {", want: []string{"extra.yaml, document"}},
+		"NoKind":        {reason: "the error names the missing field", manifest: "apiVersion: v1\nmetadata: {name: x}", want: []string{"extra.yaml, document 1", "kind must be set"}},
+		"UnknownKind":   {reason: "the error names the known kinds", manifest: "apiVersion: messaging.knative.dev/v1\nkind: Channel\nmetadata: {name: x}", want: []string{"extra.yaml, document 1 (Channel x)", "does not carry out", "PingSource"}},
+		"UnknownField":  {reason: "the error names the field", manifest: "apiVersion: eventing.knative.dev/v1\nkind: Trigger\nmetadata: {name: x, namespace: vitistack-system}\nspec: {broker: vitistack, subscribers: {}}", want: []string{"extra.yaml, document 1 (Trigger vitistack-system/x)", "subscribers"}},
+		"InvalidFilter": {reason: "the error has Knative's words", manifest: trigger("filters: [{cesql: 'a ='}]"), want: []string{"extra.yaml, document 1", "spec.filters"}},
+		"NoSubscriber":  {reason: "the error names a destination that does not run here", manifest: trigger("") + "\n    ref: {apiVersion: serving.knative.dev/v1, kind: Service, name: missing}", want: []string{"Trigger vitistack-system/x", "missing", "does not run here"}},
+		"ForeignImage":  {reason: "the error has the form of an image", manifest: strings.ReplaceAll(service, "ko://example.com/x", "nginx"), want: []string{"extra.yaml, document 1 (Service vitistack-system/x)", "nginx", "ko://"}},
 		"SecretVolume":  {reason: "volumes with content cannot be mounted", manifest: service + "\n          volumeMounts: [{name: v, mountPath: /v}]\n      volumes: [{name: v, secret: {secretName: s}}]", want: []string{"volume v of vitistack-system/x", "environment variables"}},
 	}
 	for name, tc := range cases {
@@ -203,11 +202,11 @@ func TestMistakes(t *testing.T) {
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%s: the error does not say %q:\n%v", tc.reason, want, err)
+					t.Errorf("%s: the error lacks %q:\n%v", tc.reason, want, err)
 				}
 			}
 			if errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%s: the error is of a file that does not exist: %v", tc.reason, err)
+				t.Errorf("%s: the error is about a file that does not exist: %v", tc.reason, err)
 			}
 		})
 	}

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// writeKubectl writes a script that runs this program's kubectl against this API server.
+// writeKubectl writes a script that runs this program's kubectl with this API server.
 func (e *engine) writeKubectl() error {
 	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 	script := fmt.Sprintf("#!/bin/sh\nexec %s kubectl --kubeconfig %s \"$@\"\n", quote(e.options.Self), quote(e.state.path("kubeconfig")))
 	return writeFile(e.state.path("kubectl"), []byte(script), 0o700)
 }
 
-// kubectl is what a person types: their own kubectl, or the script.
+// kubectl returns the command for the user: their own kubectl, or the script.
 func (e *engine) kubectl() string {
 	if _, err := exec.LookPath("kubectl"); err == nil {
 		return "kubectl --kubeconfig " + relative(e.state.path("kubeconfig"))
@@ -25,7 +25,7 @@ func (e *engine) kubectl() string {
 	return relative(e.state.path("kubectl"))
 }
 
-// welcome says what runs where, and what to try.
+// welcome prints what runs where, and suggests commands.
 func (e *engine) welcome(took time.Duration) {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
@@ -53,7 +53,7 @@ func (e *engine) welcome(took time.Duration) {
 	e.printer.printf("%s", strings.Join(lines, "\n"))
 }
 
-// notes returns the lines that the processes of --process have written about themselves.
+// notes returns the notes of the processes of --process.
 func (e *engine) notes() (lines []string) {
 	for _, extra := range e.options.Extra {
 		text, err := os.ReadFile(e.state.path("notes", extra.name))
@@ -68,7 +68,7 @@ func (e *engine) notes() (lines []string) {
 	return lines
 }
 
-// ownKinds lists the repository's kinds that have a namespace, for kubectl get.
+// ownKinds returns the repository's namespaced kinds, for kubectl get.
 func (e *engine) ownKinds() string {
 	var kinds []string
 	for _, crd := range e.definitions.own {

@@ -13,18 +13,18 @@ import (
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 )
 
-// ErrAbsent says that a ConfigMap, Secret or key is not there.
+// ErrAbsent means that a ConfigMap, Secret or key does not exist.
 var ErrAbsent = errors.New("not there")
 
-// Store reads what environment variables refer to. Both return ErrAbsent for an object that does not exist.
+// Store reads the objects that environment variables refer to. Both methods return ErrAbsent for an
+// object that does not exist.
 type Store interface {
 	ConfigMap(ctx context.Context, namespace, name string) (map[string]string, error)
 	Secret(ctx context.Context, namespace, name string) (map[string]string, error)
 }
 
-// Environment resolves the environment of the program's container the way a kubelet does: envFrom first, then env in
-// its order, later ones winning, and $(NAME) replaced by what was set before. What is not marked optional must be
-// there. It also resolves the container's args.
+// Environment resolves the environment of the program's container as a kubelet does: envFrom first, then env in its order. Later values take precedence,
+// and $(NAME) is replaced by earlier values. A reference that is not optional must exist. It also resolves the container's args.
 func (p Program) Environment(ctx context.Context, store Store) (env map[string]string, args []string, err error) {
 	env = map[string]string{}
 	for _, source := range p.Container.EnvFrom {
@@ -111,7 +111,7 @@ func pick(values map[string]string, err error, what, key string, optional *bool)
 	return value, true, nil
 }
 
-// absent says whether to go on without what is not there, and completes the error when not.
+// absent reports whether a missing reference may be ignored, and otherwise completes the error.
 func absent(what, key string, optional *bool, err error) (bool, error) {
 	switch {
 	case err == nil:
@@ -127,8 +127,8 @@ func absent(what, key string, optional *bool, err error) (bool, error) {
 	}
 }
 
-// Directories returns, for each mount of a volume that starts out empty, where it is mounted and the volume's name.
-// What is projected from Secrets counts too: see Projected. Other volumes with content are an error: a process sees no mounts.
+// Directories returns, for each mount of an initially empty volume, its path and the volume's name. Volumes that are projected from Secrets are
+// included: see Projected. Other volumes with content are an error, because a process has no mounts.
 func (p Program) Directories() (map[string]string, error) {
 	empty := map[string]bool{}
 	for _, volume := range p.Volumes {
@@ -144,7 +144,7 @@ func (p Program) Directories() (map[string]string, error) {
 	return directories, nil
 }
 
-// Projected returns, for each volume that is projected, the Secrets whose keys are its files. Other sources are an error.
+// Projected returns, for each projected volume, the Secrets whose keys are its files. Other sources are an error.
 func (p Program) Projected() (map[string][]corev1.SecretProjection, error) {
 	secrets := map[string][]corev1.SecretProjection{}
 	for _, volume := range p.Volumes {
@@ -161,7 +161,7 @@ func (p Program) Projected() (map[string][]corev1.SecretProjection, error) {
 	return secrets, nil
 }
 
-// Relocate replaces a path at or below from by one at or below to, wherever it stands in the text.
+// Relocate replaces a path at or below from by one at or below to, wherever it occurs in the text.
 func Relocate(text, from, to string) string {
 	var out strings.Builder
 	for {
@@ -180,7 +180,7 @@ func Relocate(text, from, to string) string {
 	}
 }
 
-// inName says whether a byte can be part of a path element.
+// inName reports whether a byte can be part of a path element.
 func inName(c byte) bool {
 	return c == '-' || c == '_' || c == '.' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }

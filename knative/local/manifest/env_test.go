@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fakeStore holds ConfigMaps and Secrets of one namespace by name.
+// fakeStore has ConfigMaps and Secrets of one namespace by name.
 type fakeStore struct {
 	configMaps, secrets map[string]map[string]string
 	err                 error
@@ -49,18 +49,18 @@ func TestEnvironment(t *testing.T) {
 		wantArgs  []string
 		wantErr   error
 	}{
-		"Order":          {reason: "later sources win, and env over all", container: "{envFrom: [{configMapRef: {name: config}}, {secretRef: {name: secret}}], env: [{name: C, value: env c}]}", want: map[string]string{"A": "config a", "B": "secret b", "C": "env c"}},
+		"Order":          {reason: "later sources take precedence, and env over all", container: "{envFrom: [{configMapRef: {name: config}}, {secretRef: {name: secret}}], env: [{name: C, value: env c}]}", want: map[string]string{"A": "config a", "B": "secret b", "C": "env c"}},
 		"Prefix":         {reason: "a source may have a prefix", container: "{envFrom: [{prefix: X_, configMapRef: {name: config}}]}", want: map[string]string{"X_A": "config a", "X_B": "config b"}},
-		"Optional":       {reason: "what is optional may be absent", container: "{envFrom: [{configMapRef: {name: absent, optional: true}}, {secretRef: {name: absent, optional: true}}], env: [{name: A, valueFrom: {configMapKeyRef: {name: absent, key: A, optional: true}}}, {name: B, valueFrom: {secretKeyRef: {name: secret, key: absent, optional: true}}}]}", want: map[string]string{}},
+		"Optional":       {reason: "an optional reference may be missing", container: "{envFrom: [{configMapRef: {name: absent, optional: true}}, {secretRef: {name: absent, optional: true}}], env: [{name: A, valueFrom: {configMapKeyRef: {name: absent, key: A, optional: true}}}, {name: B, valueFrom: {secretKeyRef: {name: secret, key: absent, optional: true}}}]}", want: map[string]string{}},
 		"ConfigMapKey":   {reason: "one key of a ConfigMap", container: "{env: [{name: X, valueFrom: {configMapKeyRef: {name: config, key: A}}}]}", want: map[string]string{"X": "config a"}},
 		"SecretKey":      {reason: "one key of a Secret", container: "{env: [{name: X, valueFrom: {secretKeyRef: {name: secret, key: C}}}]}", want: map[string]string{"X": "secret c"}},
 		"Fields":         {reason: "fields of the pod", container: "{env: [{name: X, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}, {name: YY, valueFrom: {fieldRef: {fieldPath: spec.serviceAccountName}}}]}", want: map[string]string{"X": "ns", "YY": "account"}},
-		"Expansion":      {reason: "what was set before is expanded, also in args", container: "{args: ['--x=$(X)', '$$(X)'], env: [{name: X, value: x}, {name: YY, value: '$(X)/$(Z)'}]}", want: map[string]string{"X": "x", "YY": "x/$(Z)"}, wantArgs: []string{"--x=x", "$(X)"}},
-		"NoConfigMap":    {reason: "what is not optional must be there", container: "{envFrom: [{configMapRef: {name: absent}}]}", wantErr: ErrAbsent},
-		"NoSecret":       {reason: "what is not optional must be there", container: "{envFrom: [{secretRef: {name: absent}}]}", wantErr: ErrAbsent},
-		"NoConfigMapKey": {reason: "what is not optional must be there", container: "{env: [{name: X, valueFrom: {configMapKeyRef: {name: config, key: absent}}}]}", wantErr: ErrAbsent},
-		"NoSecretKey":    {reason: "what is not optional must be there", container: "{env: [{name: X, valueFrom: {secretKeyRef: {name: secret, key: absent}}}]}", wantErr: ErrAbsent},
-		"StoreDown":      {reason: "what cannot be read is an error even when it is optional", container: "{envFrom: [{configMapRef: {name: config, optional: true}}]}", store: fakeStore{err: down}, wantErr: down},
+		"Expansion":      {reason: "earlier values are expanded, also in args", container: "{args: ['--x=$(X)', '$$(X)'], env: [{name: X, value: x}, {name: YY, value: '$(X)/$(Z)'}]}", want: map[string]string{"X": "x", "YY": "x/$(Z)"}, wantArgs: []string{"--x=x", "$(X)"}},
+		"NoConfigMap":    {reason: "a required reference must exist", container: "{envFrom: [{configMapRef: {name: absent}}]}", wantErr: ErrAbsent},
+		"NoSecret":       {reason: "a required reference must exist", container: "{envFrom: [{secretRef: {name: absent}}]}", wantErr: ErrAbsent},
+		"NoConfigMapKey": {reason: "a required reference must exist", container: "{env: [{name: X, valueFrom: {configMapKeyRef: {name: config, key: absent}}}]}", wantErr: ErrAbsent},
+		"NoSecretKey":    {reason: "a required reference must exist", container: "{env: [{name: X, valueFrom: {secretKeyRef: {name: secret, key: absent}}}]}", wantErr: ErrAbsent},
+		"StoreDown":      {reason: "a read error is an error even if the reference is optional", container: "{envFrom: [{configMapRef: {name: config, optional: true}}]}", store: fakeStore{err: down}, wantErr: down},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestEnvironmentRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if _, _, err := (Program{Container: container}).Environment(t.Context(), fakeStore{}); err == nil {
-				t.Error("what cannot be resolved was left out silently")
+				t.Error("an unresolvable reference was ignored")
 			}
 		})
 	}
@@ -141,9 +141,9 @@ func TestProjected(t *testing.T) {
 		source corev1.VolumeProjection
 		valid  bool
 	}{
-		"Secret": {reason: "a SinkBinding of Knative mounts its token so", source: secret, valid: true},
-		"Items":  {reason: "files with other names", source: *one},
-		"Token":  {reason: "nobody renews it here", source: corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}},
+		"Secret": {reason: "a SinkBinding of Knative mounts its token in this form", source: secret, valid: true},
+		"Items":  {reason: "files with other names are not supported", source: *one},
+		"Token":  {reason: "no kubelet renews the token", source: corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}},
 	} {
 		program := Program{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{tc.source}}}}}}
 		got, err := program.Projected()
@@ -163,8 +163,8 @@ func TestRelocate(t *testing.T) {
 		"Below":   {"a path below it", "/data/x.db", "/new/x.db"},
 		"InURL":   {"a path in a URL", "sqlite:///data/x.db?mode=rw", "sqlite:///new/x.db?mode=rw"},
 		"Twice":   {"every occurrence", "/data:/data/x", "/new:/new/x"},
-		"Longer":  {"not a longer name", "/database /data2", "/database /data2"},
-		"Deeper":  {"not the end of another path", "/var/data/x", "/var/data/x"},
+		"Longer":  {"a longer name is another path", "/database /data2", "/database /data2"},
+		"Deeper":  {"the end of another path is another path", "/var/data/x", "/var/data/x"},
 		"Nothing": {"anything else", "postgres://host/db", "postgres://host/db"},
 	}
 	for name, tc := range cases {

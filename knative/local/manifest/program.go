@@ -39,8 +39,7 @@ type Program struct {
 	TimeoutSeconds int
 }
 
-// knativeService is the part of serving.knative.dev/v1 Service that the engine carries out. The API server checks the
-// rest against the CRD.
+// knativeService is the supported part of a serving.knative.dev/v1 Service. The API server validates the rest with the CRD.
 type knativeService struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -118,7 +117,7 @@ func newProgram(object *unstructured.Unstructured, podLabels map[string]string, 
 	}, nil
 }
 
-// ReadyPath is the path of the readiness probe, empty when there is none by HTTP.
+// ReadyPath returns the path of the HTTP readiness probe, or an empty string.
 func (p Program) ReadyPath() string {
 	if probe := p.Container.ReadinessProbe; probe != nil && probe.HTTPGet != nil {
 		return probe.HTTPGet.Path

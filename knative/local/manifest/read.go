@@ -1,5 +1,4 @@
-// Package manifest reads the YAML that describes the system: the objects for Kubernetes, and what of Knative the
-// local engine carries out itself.
+// Package manifest reads the YAML manifests of the stack: the objects for Kubernetes, and the Knative objects that the local engine handles itself.
 package manifest
 
 import (
@@ -35,8 +34,7 @@ func (d Document) String() string {
 	return fmt.Sprintf("%s, document %d (%s %s)", d.File, d.Number, d.Object.GetKind(), name)
 }
 
-// ReadDir reads all *.yaml and *.yml files of a directory, in the order of their names and without its subdirectories.
-// kustomization.yaml is for kustomize and left out.
+// ReadDir reads all *.yaml and *.yml files of a directory, sorted by name and without its subdirectories. It skips kustomization.yaml.
 func ReadDir(dir string) ([]Document, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -57,8 +55,8 @@ func ReadDir(dir string) ([]Document, error) {
 	return documents, nil
 }
 
-// ReadFile reads one file of one or more documents. Empty documents are left out; one without apiVersion, kind and name
-// is an error, as is a key that is there twice.
+// ReadFile reads one file with one or more documents. It skips empty documents. A document without apiVersion, kind and name is an error, as is a
+// duplicate key.
 func ReadFile(path string) ([]Document, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"knative.dev/pkg/apis"
 )
 
-// Topology is a set of manifests, sorted by what the engine does with them.
+// Topology is a set of manifests, sorted by how the engine handles them.
 type Topology struct {
 	Documents   []Document // all
 	Brokers     []*eventingv1.Broker
@@ -31,16 +31,16 @@ type Topology struct {
 	Services    []*corev1.Service
 }
 
-// supported are the kinds of Knative that the engine carries out.
+// supported are the kinds of Knative that the engine handles.
 const supported = "Broker, Trigger, ApiServerSource, PingSource, SinkBinding and Knative Service"
 
-// knativeGroup says whether Knative defines the kinds of an API group.
+// knativeGroup reports whether Knative defines the kinds of an API group.
 func knativeGroup(group string) bool {
 	return group == "knative.dev" || strings.HasSuffix(group, ".knative.dev")
 }
 
-// NewTopology sorts documents. It fails, naming file and document, on kinds of Knative that the engine does not carry
-// out, on unknown fields in those that it does, and on what Knative's admission webhook would refuse.
+// NewTopology sorts documents. It returns an error with file and document about unsupported kinds of Knative, unknown fields in supported ones, and
+// objects that Knative's admission webhook would reject.
 func NewTopology(documents []Document) (*Topology, error) {
 	ctx, err := knativeDefaults()
 	if err != nil {
@@ -70,7 +70,7 @@ clusterDefault:
     backoffDelay: PT0.2S
 `
 
-// knativeDefaults is what Knative's admission webhook knows in a new installation.
+// knativeDefaults are the defaults of Knative's admission webhook in a new installation.
 func knativeDefaults() (context.Context, error) {
 	flags, err := feature.NewFlagsConfigFromMap(nil)
 	if err != nil {
@@ -115,7 +115,7 @@ func (t *Topology) add(ctx context.Context, d Document) error {
 	}
 }
 
-// knative is what Knative's types have in common.
+// knative is the interface of Knative's types.
 type knative interface {
 	apis.Defaultable
 	apis.Validatable
@@ -133,7 +133,7 @@ func add[T knative](ctx context.Context, d Document, object T, list *[]T) error 
 	return nil
 }
 
-// decode fails on fields that the type does not have.
+// decode returns an error about fields that the type lacks.
 func decode(from *unstructured.Unstructured, into any) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(from.Object, into, true); err != nil {
 		return fmt.Errorf("decode %s: %w", from.GetKind(), err)

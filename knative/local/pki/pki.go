@@ -1,4 +1,5 @@
-// Package pki makes the keys and certificates of a local control plane once and keeps them in a directory.
+// Package pki generates the keys and certificates of a local control plane once and stores them in a
+// directory.
 package pki
 
 import (
@@ -23,14 +24,14 @@ const (
 	renewal  = 30 * 24 * time.Hour // certificates that expire within it are renewed
 )
 
-// Files are the paths of what Ensure made.
+// Files are the paths of the files that Ensure creates.
 type Files struct {
 	CA, ServingCert, ServingKey, AdminCert, AdminKey, ServiceAccountKey string
 }
 
-// Ensure makes what is missing or about to expire at the time now: a CA, the API server's certificate for 127.0.0.1,
-// localhost and the in-cluster names, the certificate of an administrator (group system:masters), and the key that
-// signs ServiceAccount tokens. Nothing of it is readable by others. A second call changes nothing.
+// Ensure creates what is missing or expires soon at the time now: a CA, the API server's certificate for 127.0.0.1, localhost and the in-cluster names,
+// the certificate of an administrator (group system:masters), and the key that signs ServiceAccount tokens. Only the owner can read them. A second call
+// changes nothing.
 func Ensure(dir string, now time.Time) (Files, error) {
 	f := Files{
 		CA:          filepath.Join(dir, "ca.crt"),
@@ -70,7 +71,7 @@ type authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// ensureCA says whether the CA is new, so that what the old one signed is replaced.
+// ensureCA reports whether the CA is new, so that certificates of the old one are replaced.
 func ensureCA(certFile, keyFile string, now time.Time) (authority, bool, error) {
 	certificate, key, err := load(certFile, keyFile)
 	if err != nil {
@@ -90,7 +91,7 @@ func ensureCA(certFile, keyFile string, now time.Time) (authority, bool, error) 
 	return authority{certificate, key}, true, err
 }
 
-// ensure makes a certificate unless there is one that is still good, or force is set.
+// ensure creates a certificate unless there is a valid one. force replaces a valid one.
 func (ca authority) ensure(certFile, keyFile string, template *x509.Certificate, now time.Time, force bool) error {
 	certificate, _, err := load(certFile, keyFile)
 	if err != nil {
@@ -129,7 +130,7 @@ func fresh(certificate *x509.Certificate, now time.Time) bool {
 	return certificate != nil && now.Add(renewal).Before(certificate.NotAfter)
 }
 
-// load returns nil for files that are not there.
+// load returns nil for files that do not exist.
 func load(certFile, keyFile string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	certDER, err := read(certFile)
 	if err != nil || certDER == nil {
@@ -177,7 +178,7 @@ func write(file, kind string, der []byte) error {
 	return nil
 }
 
-// read returns nil when the file is not there.
+// read returns nil if the file does not exist.
 func read(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

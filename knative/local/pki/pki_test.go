@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// contents returns the files of a directory by name, and fails when one is readable by others.
+// contents returns the files of a directory by name, and fails if one is readable by others.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -48,13 +48,13 @@ func TestEnsure(t *testing.T) {
 		reason string
 		later  time.Duration
 		remove []string
-		want   []string // files that stay as they are
+		want   []string // files that do not change
 	}{
-		"Again":          {reason: "nothing is made twice", want: keep},
-		"Expiring":       {reason: "certificates are renewed in time, the signing key stays", later: lifetime - renewal + time.Hour, want: []string{"service-account.key"}},
-		"CALost":         {reason: "what a lost CA signed is replaced", remove: []string{"ca.key"}, want: []string{"service-account.key"}},
-		"AdminLost":      {reason: "only what is lost is made", remove: []string{"admin.crt"}, want: []string{"apiserver.crt", "apiserver.key", "ca.crt", "ca.key", "service-account.key"}},
-		"SigningKeyLost": {reason: "only what is lost is made", remove: []string{"service-account.key"}, want: []string{"admin.crt", "admin.key", "apiserver.crt", "apiserver.key", "ca.crt", "ca.key"}},
+		"Again":          {reason: "existing files are kept", want: keep},
+		"Expiring":       {reason: "certificates are renewed before they expire, the signing key is kept", later: lifetime - renewal + time.Hour, want: []string{"service-account.key"}},
+		"CALost":         {reason: "certificates of a lost CA are replaced", remove: []string{"ca.key"}, want: []string{"service-account.key"}},
+		"AdminLost":      {reason: "only the lost file is created", remove: []string{"admin.crt"}, want: []string{"apiserver.crt", "apiserver.key", "ca.crt", "ca.key", "service-account.key"}},
+		"SigningKeyLost": {reason: "only the lost file is created", remove: []string{"service-account.key"}, want: []string{"admin.crt", "admin.key", "apiserver.crt", "apiserver.key", "ca.crt", "ca.key"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

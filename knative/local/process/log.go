@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// Log is a file that is appended to. When it would grow over its limit, it is renamed to <name>.1, replacing the one
-// before, so that twice the limit is the most it takes. It is safe for concurrent use.
+// Log is a file that is appended to. When it would exceed its limit, it is renamed to <name>.1, which replaces an earlier one. It therefore uses at most
+// twice the limit. It is safe for concurrent use.
 type Log struct {
 	path  string
 	limit int64
@@ -37,7 +37,8 @@ func OpenLog(path string, limit int64) (*Log, error) {
 // Path returns the path of the file.
 func (l *Log) Path() string { return l.path }
 
-// Write appends. It never fails for the child's sake: what cannot be written is lost.
+// Write appends. It never returns an error, so that the child can continue: it drops what cannot be
+// written.
 func (l *Log) Write(text []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +92,7 @@ func (l *Log) open() error {
 	return nil
 }
 
-// rotate keeps on writing to the old file when it cannot be replaced.
+// rotate continues with the old file if it cannot be replaced.
 func (l *Log) rotate() {
 	if err := os.Rename(l.path, l.path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return

@@ -19,7 +19,8 @@ import (
 
 const deadline = 20 * time.Second
 
-// role makes the test binary another program: "parent" starts a child by a Spawner and prints its process id.
+// role makes the test binary another program: "parent" starts a child with a Spawner and prints its
+// process ID.
 const role = "PROCESS_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -112,8 +113,8 @@ func TestStop(t *testing.T) {
 		grace  time.Duration
 		want   string
 	}{
-		"Heeded":  {reason: "a process may end in its own way", script: "trap 'exit 7' TERM; echo up; while :; do sleep 0.01; done", grace: deadline, want: "exit status 7"},
-		"Ignored": {reason: "one that does not is killed", script: "trap '' TERM; echo up; while :; do sleep 0.01; done", grace: 50 * time.Millisecond, want: "signal: killed"},
+		"Handled": {reason: "a process may end in its own way", script: "trap 'exit 7' TERM; echo up; while :; do sleep 0.01; done", grace: deadline, want: "exit status 7"},
+		"Ignored": {reason: "a process that ignores the signal is killed", script: "trap '' TERM; echo up; while :; do sleep 0.01; done", grace: 50 * time.Millisecond, want: "signal: killed"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +139,7 @@ func TestStop(t *testing.T) {
 func TestStartFails(t *testing.T) {
 	t.Parallel()
 	if _, err := NewSpawner().Start(Command{Path: "/nonexistent"}, os.Stderr); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v, want that the program does not exist", err)
+		t.Errorf("got %v, want an error that the program does not exist", err)
 	}
 }
 
@@ -178,7 +179,7 @@ func TestLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"third line\nfourth\n", "fifth\n"}, []string{read(path + ".1"), read(path)}); diff != "" {
-		t.Errorf("a log that is opened again counts what it has (-want +got):\n%s", diff)
+		t.Errorf("a reopened log includes its earlier content in its size (-want +got):\n%s", diff)
 	}
 	if err := again.Close(); err != nil {
 		t.Fatal(err)
@@ -250,7 +251,7 @@ func TestServiceThatFailsTellsItsLastLines(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no such thing") {
 		t.Errorf("got %v", err)
 	}
-	eventually(t, "it is tried again", func() bool { return s.Status().Starts > 1 })
+	eventually(t, "it is restarted", func() bool { return s.Status().Starts > 1 })
 }
 
 func TestServiceWithoutACommandTellsWhy(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 const (
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 5 * time.Second
-	stable       = 10 * time.Second // a process that lived this long starts over with firstBackoff
+	stable       = 10 * time.Second // a process that ran for this long restarts with firstBackoff
 	tailLines    = 15
 )
 
@@ -21,10 +21,10 @@ const (
 	StateStarting = "starting"
 	StateReady    = "ready"
 	StateStopping = "stopping"
-	StateStopped  = "stopped" // scaled to zero, or ended and about to be started again
+	StateStopped  = "stopped" // scaled to zero, or between two starts
 )
 
-// Status is what is known about a process, or about a function that has none.
+// Status is the status of a process, or of a function without one.
 type Status struct {
 	Name            string  `json:"name"`
 	Kind            string  `json:"kind"`
@@ -37,21 +37,21 @@ type Status struct {
 	LastError       string  `json:"lastError,omitempty"`
 }
 
-// Spec is a process that shall always run.
+// Spec is a process that is always running.
 type Spec struct {
 	Name, Kind string
 	Port       int           // for the Status
 	Grace      time.Duration // between SIGTERM and SIGKILL
-	// Command is asked before each start.
+	// Command returns the command of each start.
 	Command func(context.Context) (Command, error)
-	// Ready returns nil when the process does its work. It is called once after each start, with a context that
-	// ends when the process does. Nil means ready at once.
+	// Ready returns nil when the process is ready. It is called once after each start, with a context
+	// that ends with the process. Nil means ready at once.
 	Ready func(context.Context) error
 	// Ended is called before the next start with the result of a process that ended by itself.
 	Ended func(error)
 }
 
-// Service keeps a process running: when it dies, it is started again with a growing delay.
+// Service keeps a process running: it restarts a process that ends, with a growing delay.
 type Service struct {
 	spec    Spec
 	spawner *Spawner
@@ -66,7 +66,7 @@ type Service struct {
 	firstErr    error
 }
 
-// NewService returns a service that prints to log. Run starts it.
+// NewService returns a service that writes its output to log. Run starts it.
 func NewService(spawner *Spawner, log *Log, spec Spec) *Service {
 	return &Service{
 		spec: spec, spawner: spawner, log: log, started: make(chan struct{}),
@@ -74,7 +74,7 @@ func NewService(spawner *Spawner, log *Log, spec Spec) *Service {
 	}
 }
 
-// Run starts the process, starts it again whenever it ends, and stops it when ctx ends. It returns when the process is gone.
+// Run starts the process, restarts it whenever it ends, and stops it when ctx ends. It returns when the process has ended.
 func (s *Service) Run(ctx context.Context) {
 	defer s.reportStart(context.Canceled)
 	backoff := firstBackoff
@@ -99,8 +99,7 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// Wait returns when the process is ready for the first time. It fails when the process ended before that, with the
-// last lines that it printed.
+// Wait returns when the process is ready for the first time. If the process ends before, it returns an error with the last lines of its output.
 func (s *Service) Wait(ctx context.Context) error {
 	select {
 	case <-s.started:
@@ -120,7 +119,7 @@ func (s *Service) Status() Status {
 	return s.status
 }
 
-// Signal sends a signal to the process. It fails when there is none.
+// Signal sends a signal to the process. It returns an error if there is none.
 func (s *Service) Signal(signal syscall.Signal) error {
 	s.mu.Lock()
 	process := s.process

@@ -1,5 +1,5 @@
-// Package process runs child processes: none outlives this process, the output of each is kept in a file of bounded
-// size, and a Service is started again when it dies.
+// Package process runs child processes: none outlives this process, the output of each is stored in a file of bounded size, and a Service is restarted
+// when it dies.
 package process
 
 import (
@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// outputDelay is how long output is still read after a child ended while a grandchild holds its pipe open.
+// outputDelay is how long output is still read after a child has ended while a grandchild keeps its
+// pipe open.
 const outputDelay = time.Second
 
 // Command is what to execute.
@@ -25,9 +26,8 @@ type Command struct {
 	Files []*os.File // file descriptors 3 and up
 }
 
-// Spawner starts children from one operating system thread, which lives as long as this process. The kernel kills a
-// child when the thread that forked it ends (PR_SET_PDEATHSIG), and Go ends threads at will; with a thread of its own,
-// even kill -9 of this process leaves no child behind, and nothing else does.
+// Spawner starts children from one operating system thread, which lives as long as this process. The kernel kills a child when the thread that forked it
+// ends (PR_SET_PDEATHSIG), and Go ends threads at any time. With a dedicated thread, children end only with this process, also after kill -9.
 type Spawner struct {
 	requests chan request
 }
@@ -49,7 +49,7 @@ func NewSpawner() *Spawner {
 	return s
 }
 
-// Start executes the command in a process group of its own and copies what it prints to output.
+// Start executes the command in a process group of its own and copies its output to output.
 func (s *Spawner) Start(command Command, output io.Writer) (*Process, error) {
 	child := exec.Command(command.Path, command.Args...)
 	child.Env, child.Dir, child.ExtraFiles = command.Env, command.Dir, command.Files
@@ -65,7 +65,7 @@ func (s *Spawner) Start(command Command, output io.Writer) (*Process, error) {
 	p := &Process{pid: child.Process.Pid, started: time.Now(), done: make(chan struct{})}
 	go func() {
 		p.err = child.Wait()
-		_ = syscall.Kill(-p.pid, syscall.SIGKILL) // what it started itself
+		_ = syscall.Kill(-p.pid, syscall.SIGKILL) // its own children
 		close(p.done)
 	}()
 	return p, nil

@@ -19,8 +19,8 @@ import (
 	"github.com/vitistack/stack/knative/local/broker"
 )
 
-// BenchmarkDelivery is what an event costs this process from the handler of the ingress to the answer of a function's
-// process: called within the process, as the engine does, and over a connection, as others do.
+// BenchmarkDelivery measures the cost of an event in this process from the handler of the ingress to the answer of a function's process: with a call
+// within the process, as in the engine, and over a connection.
 func BenchmarkDelivery(b *testing.B) {
 	f, served := newFunction(b, "well", nil)
 	for name, near := range map[string]http.RoundTripper{"Within": f, "Connection": nil} {
@@ -29,7 +29,7 @@ func BenchmarkDelivery(b *testing.B) {
 			defer events.Close()
 			events.SetTriggers([]broker.Trigger{trigger(b, served+"/take")})
 			await := func(n int) {
-				eventually(b, "what was sent is delivered", func() bool { return events.Stats().Triggers[0].Delivered >= int64(n) })
+				eventually(b, "every event is delivered", func() bool { return events.Stats().Triggers[0].Delivered >= int64(n) })
 			}
 			send(b, events, "first")
 			await(1)

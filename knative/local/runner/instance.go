@@ -39,7 +39,7 @@ func (in *instance) take() {
 	}
 }
 
-// start adds an instance and brings up its process.
+// start adds an instance and starts its process.
 func (f *Function) start() {
 	in := &instance{state: process.StateStarting, stopping: make(chan struct{}), gone: make(chan struct{})}
 	f.instances = append(f.instances, in)
@@ -59,7 +59,7 @@ func (f *Function) stop(in *instance) {
 	close(in.stopping)
 }
 
-// live is the life of an instance, from its start until its process is gone.
+// live runs an instance, from its start until its process has ended.
 func (f *Function) live(in *instance) {
 	defer close(in.gone)
 	err := f.launch(in)

@@ -9,8 +9,7 @@ import (
 	"github.com/vitistack/stack/knative/local/process"
 )
 
-// acquire returns a process with room for one more request, which must be released. It starts processes as needed,
-// and waits for room until ctx ends.
+// acquire returns a process with room for one more request, which must be released. It starts processes if necessary, and waits for room until ctx ends.
 func (f *Function) acquire(ctx context.Context) (*instance, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,7 +39,7 @@ func (f *Function) acquire(ctx context.Context) (*instance, error) {
 	}
 }
 
-// release releases what acquire returned.
+// release returns a process to the pool.
 func (f *Function) release(in *instance) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +50,7 @@ func (f *Function) release(in *instance) {
 	f.wake()
 }
 
-// free returns the ready process with the fewest requests, nil when all are full.
+// free returns the ready process with the fewest requests, or nil if all are full.
 func (f *Function) free() *instance {
 	var best *instance
 	for _, in := range f.instances {
@@ -68,8 +67,8 @@ func (f *Function) free() *instance {
 	return nil
 }
 
-// grow starts a process if the starting processes are too few for the waiting requests. It fails when none runs, and none
-// may be started yet because the last ones died.
+// grow starts a process if there are too few starting processes for the waiting requests. It returns an error if no process runs, and the next start is
+// delayed after crashes.
 func (f *Function) grow() error {
 	starting := 0
 	for _, in := range f.instances {
@@ -90,7 +89,7 @@ func (f *Function) grow() error {
 	return nil
 }
 
-// active counts the processes that get requests, or will.
+// active returns the number of processes that get requests, or will.
 func (f *Function) active() int {
 	n := 0
 	for _, in := range f.instances {
@@ -108,7 +107,7 @@ func (f *Function) capacity() int {
 	return defaultTarget
 }
 
-// rest is called when a process has no request: it is stopped now if it is retired, and otherwise after a while.
+// rest is called when a process has no request: it is stopped now if it is retired, and otherwise after the idle time.
 func (f *Function) rest(in *instance) {
 	if in.state != process.StateReady {
 		return
@@ -126,7 +125,8 @@ func (f *Function) rest(in *instance) {
 	})
 }
 
-// failed records that a process ended by itself, and delays the next start after two failures in a row.
+// failed records that a process ended by itself, and delays the next start after two failures in a
+// row.
 func (f *Function) failed(err error) {
 	if err == nil {
 		err = errors.New("exit status 0")
@@ -138,7 +138,7 @@ func (f *Function) failed(err error) {
 	}
 }
 
-// wake has all waiting requests check again.
+// wake makes all waiting requests check again.
 func (f *Function) wake() {
 	close(f.changed)
 	f.changed = make(chan struct{})

@@ -9,9 +9,8 @@ import (
 	"sync"
 )
 
-// RoundTrip implements http.RoundTripper. It sends the request to a process of the function, whatever host it names. It
-// fails only when the request's own context ends: that no process answers is a response too. The process is taken until
-// the response's body is closed.
+// RoundTrip implements http.RoundTripper. It sends the request to a process of the function, whatever its host. It returns an error only if the
+// request's own context ends: a missing process is a response too. The process is in use until the response's body is closed.
 func (f *Function) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), f.spec.Timeout)
 	in, err := f.acquire(ctx)
@@ -40,7 +39,7 @@ func (f *Function) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// heldBody is the body of a response from a process that is taken until it is closed.
+// heldBody is the body of a response from a process that is in use until it is closed.
 type heldBody struct {
 	io.ReadCloser
 	done func()
@@ -52,7 +51,7 @@ func (b *heldBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// refusal is the response for an error, or the error when it is that of the request's own context.
+// refusal returns the response for an error, or the error of the request's own context.
 func refusal(r *http.Request, err error) (*http.Response, error) {
 	if r.Context().Err() != nil {
 		return nil, err

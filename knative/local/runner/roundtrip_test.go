@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/stack/knative/local/process"
 )
 
-// TestBothWays asks over a connection and within the process, which makes no difference.
+// TestBothWays sends requests over a connection and within the process, with the same results.
 func TestBothWays(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -27,7 +27,7 @@ func TestBothWays(t *testing.T) {
 		text   string // that the body contains
 		header http.Header
 	}{
-		"Answered": {reason: "what the process answers", kind: "well", path: "/take", code: http.StatusAccepted},
+		"Answered": {reason: "the process answers", kind: "well", path: "/take", code: http.StatusAccepted},
 		"Dying":    {reason: "the process dies", kind: "well", path: "/die", code: http.StatusServiceUnavailable, text: "call function: ", header: refused},
 		"Slow":     {reason: "the function's own timeout", kind: "well", path: "/hold?until=never", change: func(s *Spec) { s.Timeout = time.Second }, code: http.StatusGatewayTimeout, text: "deadline exceeded\n", header: refused},
 		"Broken":   {reason: "no process stays up", kind: "broken", change: func(s *Spec) { s.Timeout = time.Minute }, code: http.StatusServiceUnavailable, text: "function does not stay up (", header: refused},
@@ -63,7 +63,7 @@ func TestBothWays(t *testing.T) {
 	}
 }
 
-// refused is the header of what a function answers in place of its process.
+// refused is the header of the function's own answers.
 var refused = http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "X-Content-Type-Options": {"nosniff"}}
 
 func TestRoundTripHoldsTheProcess(t *testing.T) {
@@ -93,7 +93,7 @@ func TestRoundTripHoldsTheProcess(t *testing.T) {
 	})
 	cancel()
 	if err := <-waited; !errors.Is(err, context.Canceled) {
-		t.Errorf("a request that its sender gives up: got %v, want his own error", err)
+		t.Errorf("a cancelled request: got %v, want the sender's own error", err)
 	}
 	if err := errors.Join(first.Body.Close(), first.Body.Close()); err != nil {
 		t.Error(err)
@@ -121,6 +121,6 @@ func TestRoundTripIsCancelled(t *testing.T) {
 		t.Errorf("got %v, want the sender's own error", err)
 	}
 	if s := f.Statuses()[0]; s.InFlight != 0 || s.State != process.StateReady {
-		t.Errorf("after a request that was given up: %+v", s)
+		t.Errorf("after a cancelled request: %+v", s)
 	}
 }

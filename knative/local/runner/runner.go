@@ -1,5 +1,5 @@
-// Package runner runs a function the way Knative Serving does, with processes instead of pods: none while there are no requests,
-// one started by the first request, more when all are full, and none again after a while without requests.
+// Package runner runs a function like Knative Serving, with processes instead of pods: none while there are no requests, one that the first request
+// starts, more when all are full, and none again after a while without requests.
 package runner
 
 import (
@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// defaultTarget is how many requests a process without containerConcurrency takes before another is
-	// started: Knative's container-concurrency-target-default.
+	// defaultTarget is the number of requests in a process without containerConcurrency at which
+	// another is started: Knative's container-concurrency-target-default.
 	defaultTarget = 100
-	// startTimeout is how long a process may take to become ready.
+	// startTimeout bounds the time until a process is ready.
 	startTimeout = 30 * time.Second
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 5 * time.Second
@@ -32,21 +32,22 @@ const (
 // Spec says how to run a function.
 type Spec struct {
 	Name string
-	// Command is asked before each start; the process shall listen on port.
+	// Command returns the command of each start. The process must listen on port.
 	Command func(ctx context.Context, port int) (process.Command, error)
-	// ReadyPath answers 2xx or 3xx when the process is ready. Empty means that any answer of /readyz below 500 does.
+	// ReadyPath answers 2xx or 3xx when the process is ready. Default: any answer of /readyz below 500.
 	ReadyPath string
-	// Concurrency is how many requests a process gets at once; more wait. 0 is no limit.
+	// Concurrency is the number of concurrent requests in a process. More requests wait. 0 is no
+	// limit.
 	Concurrency int
-	Processes   int           // the most that run at once
+	Processes   int           // the maximum number of running processes
 	Idle        time.Duration // a process without requests for this long is stopped
 	Grace       time.Duration // between SIGTERM and SIGKILL
 	Timeout     time.Duration // for one request, from its arrival; answered with 504
 }
 
-// Function passes each request to a process of the function and starts one if there is none. It takes them as an
-// http.Handler from others, and as an http.RoundTripper from this process, to which it answers the same.
-// A request that finds its process dying, or none that will start, is answered with 503, so that the broker tries again.
+// Function forwards each request to a process of the function and starts one if there is none. It is an http.Handler for other processes, and an
+// http.RoundTripper with the same answers for this process. A request whose process dies, or does not start, is answered with 503, so that the broker
+// retries.
 type Function struct {
 	spec      Spec
 	spawner   *process.Spawner
@@ -60,14 +61,14 @@ type Function struct {
 	changed   chan struct{} // closed and replaced whenever waiting requests have to check again
 	closed    bool
 
-	crashes   int       // processes that died in a row, without a request answered in between
+	crashes   int       // processes that died in a row, without an answered request in between
 	notBefore time.Time // of the next start
 	starts    int
 	lastStart time.Duration
 	lastErr   error
 }
 
-// New returns a function without processes, which print to log.
+// New returns a function without processes. Their output is written to log.
 func New(spawner *process.Spawner, log *process.Log, spec Spec) *Function {
 	f := &Function{
 		spec: spec, spawner: spawner, log: log, changed: make(chan struct{}),
@@ -87,7 +88,7 @@ func New(spawner *process.Spawner, log *process.Log, spec Spec) *Function {
 // ServeHTTP implements http.Handler.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.proxy.ServeHTTP(w, r) }
 
-// Statuses returns the state of each process, or one that says that there is none.
+// Statuses returns the status of each process, or one that reports that there is none.
 func (f *Function) Statuses() []process.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,7 +114,7 @@ func (f *Function) Statuses() []process.Status {
 	return statuses
 }
 
-// Signal sends a signal to every process of the function. It fails when there is none.
+// Signal sends a signal to every process of the function. It returns an error if there is none.
 func (f *Function) Signal(signal syscall.Signal) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,8 +132,8 @@ func (f *Function) Signal(signal syscall.Signal) error {
 	return errors.Join(errs...)
 }
 
-// Retire stops every process as soon as it has no request, and gives it no other. The next request starts a process
-// with the program and the configuration of then.
+// Retire stops every process as soon as it has no request, and sends it no other. The next request starts a process with the program and the
+// configuration of that time.
 func (f *Function) Retire() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,7 +145,7 @@ func (f *Function) Retire() {
 	}
 }
 
-// Close stops all processes and returns when they are gone. Later requests are answered with 503.
+// Close stops all processes and returns when they have ended. Later requests are answered with 503.
 func (f *Function) Close() {
 	f.mu.Lock()
 	f.closed = true
@@ -160,7 +161,7 @@ func (f *Function) Close() {
 	f.transport.CloseIdleConnections()
 }
 
-// answered notes that a process works.
+// answered records that a process works.
 func (f *Function) answered() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

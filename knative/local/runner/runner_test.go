@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve is the function under test: / answers the process id, /die ends the process without an answer, /hold answers
-// when the file named by the query exists, /take answers as to an event.
+// serve is the function under test: / answers the process ID, /die ends the process without an answer, /hold answers once the file in the query exists,
+// /take answers as to an event.
 func serve() {
 	if os.Getenv(behaviour) == "broken" {
 		fmt.Println("cannot start: no such thing")
@@ -61,7 +61,7 @@ func serve() {
 	fmt.Println(http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), mux))
 }
 
-// newFunction returns a function and the URL that it is served at.
+// newFunction returns a function and its URL.
 func newFunction(t testing.TB, kind string, change func(*Spec)) (*Function, string) {
 	t.Helper()
 	log, err := process.OpenLog(filepath.Join(t.TempDir(), "function.log"), 1<<20)
@@ -144,7 +144,7 @@ func TestStartsOnDemandAndStopsWhenIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("process %d is still there: %v", pid, err)
+		t.Errorf("process %d still exists: %v", pid, err)
 	}
 	if second := get(t, url); second.code != http.StatusOK || second.body == first.body {
 		t.Errorf("a request after the stop: got %+v, want another process than %s", second, first.body)
@@ -170,7 +170,7 @@ func TestOneProcessServesAll(t *testing.T) {
 	}
 	wg.Wait()
 	if len(pids) != 1 {
-		t.Errorf("20 requests met the processes %v, want one", pids)
+		t.Errorf("20 requests were sent to the processes %v, want one", pids)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestConcurrencyStartsMoreProcesses(t *testing.T) {
 		pids[(<-answers).body]++
 	}
 	if len(pids) != 2 {
-		t.Errorf("three requests with two processes of one request each met %v", pids)
+		t.Errorf("three requests with two processes of one request each were sent to %v", pids)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestDyingProcess(t *testing.T) {
 	t.Parallel()
 	f, url := newFunction(t, "well", nil)
 	if a := get(t, url+"/die"); a.code != http.StatusServiceUnavailable {
-		t.Errorf("a request that hits a dying process: got %+v, want 503", a)
+		t.Errorf("a request to a dying process: got %+v, want 503", a)
 	}
 	eventually(t, "the death is noticed", func() bool { return cmp.Equal(states(f), []string{process.StateStopped}) })
 	before := get(t, url)
@@ -280,7 +280,7 @@ func TestCommandFails(t *testing.T) {
 			return process.Command{}, errors.New("no configuration")
 		}
 	})
-	eventually(t, "the reason is told", func() bool {
+	eventually(t, "the status has the reason", func() bool {
 		a := get(t, url)
 		return a.code == http.StatusServiceUnavailable && strings.Contains(a.body, "no configuration")
 	})

@@ -1,5 +1,5 @@
-// Command generate writes Knative's CRDs into the package crds, from the module of knative.dev/eventing that go.mod
-// names and the one of knative.dev/serving of the same release. Run it with go generate in that package.
+// Command generate writes Knative's CRDs into the package crds, from the module knative.dev/eventing in go.mod and the module knative.dev/serving of the
+// same release. Run it with go generate in that package.
 package main
 
 import (
@@ -19,7 +19,7 @@ const (
 	serving  = "knative.dev/serving"
 )
 
-// sources are the files to take, by module and path.
+// sources are the source files, by module and path.
 var sources = []struct{ module, path string }{
 	{eventing, "config/core/resources/apiserversource.yaml"},
 	{eventing, "config/core/resources/broker.yaml"},
@@ -76,7 +76,7 @@ func query(args ...string) (module, error) {
 	return m, nil
 }
 
-// slim removes descriptions, the conversion webhook and what is not for installing, and returns the CRD's name.
+// slim removes descriptions, the conversion webhook and metadata that is not installed, and returns the CRD's name.
 func slim(text []byte) (string, []byte, error) {
 	var crd map[string]any
 	if err := yaml.Unmarshal(text, &crd); err != nil {

@@ -1,5 +1,5 @@
-// Command function is what the tests of the engine run as a function and as a gateway. It writes down each event that
-// it gets, with what its ServiceAccount may do, and paints widgets: it sets their phase and replies with an event.
+// Command function is the function and the gateway in tests of the engine. It records each event, with the rights of its ServiceAccount, and paints
+// widgets: it sets their phase and replies with an event.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 
 var widgets = schema.GroupVersionResource{Group: "test.vitistack.io", Version: "v1", Resource: "widgets"}
 
-// record is one line of the file that RECORD names.
+// record is one line of the file in RECORD.
 type record struct {
 	Type, Subject, Path, Data, User, ListSecrets string
 	Env                                          map[string]string
@@ -57,7 +57,7 @@ func main() {
 	}
 }
 
-// listen takes events at PORT, or at BROKER_PORT alone where that is set, until ctx ends.
+// listen accepts events at PORT, or only at BROKER_PORT if it is set, until ctx ends.
 func listen(ctx context.Context, f *function) error {
 	probes, all := http.NewServeMux(), http.NewServeMux()
 	probes.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
@@ -73,7 +73,7 @@ func listen(ctx context.Context, f *function) error {
 		go func() {
 			err := server.ListenAndServe()
 			if errors.Is(err, http.ErrServerClosed) {
-				return // the shutdown tells how it went
+				return // Shutdown returns the error
 			}
 			done <- err
 		}()
@@ -128,7 +128,7 @@ func (f *function) handle(ctx context.Context, path string, e cloudevents.Event)
 	return reply, write(line)
 }
 
-// paint sets the phase of the widget that the event is about.
+// paint sets the phase of the widget in the event.
 func (f *function) paint(ctx context.Context, e cloudevents.Event) (*cloudevents.Event, error) {
 	namespace, _ := e.Extensions()["namespace"].(string)
 	client := f.dynamic.Resource(widgets).Namespace(namespace)
