@@ -16,11 +16,11 @@ func TestAge(t *testing.T) {
 		arrived      any
 		want         time.Duration
 	}{
-		{"InProcess", "an event of the own process has a time", now.Add(-time.Minute), time.Minute},
-		{"ByHTTP", "a header is text", "2026-11-23T11:59:30.5Z", 29500 * time.Millisecond},
+		{"InProcess", "an event in the process has a time value", now.Add(-time.Minute), time.Minute},
+		{"ByHTTP", "a header is a text", "2026-11-23T11:59:30.5Z", 29500 * time.Millisecond},
 		{"Ahead", "the Broker's clock may be ahead", now.Add(time.Second), -time.Second},
-		{"NoTime", "what is no time is not believed", "yesterday", math.MaxInt64},
-		{"Absent", "not every Broker says it", nil, math.MaxInt64},
+		{"NoTime", "an invalid time is ignored", "yesterday", math.MaxInt64},
+		{"Absent", "some Brokers send no time", nil, math.MaxInt64},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

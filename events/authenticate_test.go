@@ -24,7 +24,7 @@ import (
 	"github.com/vitistack/stack/events/oidc"
 )
 
-// newIssuer returns a verifier with an API server of its own, a token that it verifies, and what puts the API server out.
+// newIssuer returns a verifier with an API server, a token that it accepts, and a function that stops the API server.
 func newIssuer(t *testing.T) (v *oidc.Verifier, token string, out *atomic.Bool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -62,7 +62,7 @@ func newIssuer(t *testing.T) (v *oidc.Verifier, token string, out *atomic.Bool) 
 	return v, signed + "." + encode(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)), out
 }
 
-// TestServeAuthenticates has a sender that is not the Trigger refused before its event is read.
+// TestServeAuthenticates rejects a sender that is not the Trigger before its event is read.
 func TestServeAuthenticates(t *testing.T) {
 	t.Parallel()
 	v, token, _ := newIssuer(t)
@@ -74,7 +74,7 @@ func TestServeAuthenticates(t *testing.T) {
 	forged := token[:len(token)-4] + "AAAA"
 	for name, tc := range map[string]struct{ reason, authorization, says string }{
 		"None":   {"every pod can post", "", "set authentication-oidc to enabled"},
-		"Forged": {"the signature is of something else", "Bearer " + forged, "signature of the token is wrong"},
+		"Forged": {"the signature belongs to another token", "Bearer " + forged, "signature of the token is wrong"},
 	} {
 		headers := map[string]string{"Authorization": tc.authorization}
 		for key, value := range binaryHeaders {
@@ -83,7 +83,7 @@ func TestServeAuthenticates(t *testing.T) {
 		if tc.authorization == "" {
 			delete(headers, "Authorization")
 		}
-		body, unwritten := io.Pipe() // is never there to be read
+		body, unwritten := io.Pipe() // the server must not read it
 		res := post(t, url, headers, body)
 		_ = unwritten.Close()
 		text, err := io.ReadAll(res.Body)
@@ -92,7 +92,7 @@ func TestServeAuthenticates(t *testing.T) {
 		}
 	}
 	if handled != 0 {
-		t.Errorf("%d refused events were handled", handled)
+		t.Errorf("%d rejected events were handled", handled)
 	}
 	headers := map[string]string{"Authorization": "Bearer " + token}
 	for key, value := range binaryHeaders {
@@ -102,7 +102,7 @@ func TestServeAuthenticates(t *testing.T) {
 		t.Errorf("the Trigger's delivery: %s, handled %d times", res.Status, handled)
 	}
 	if strings.Contains(log.String(), strings.Split(token, ".")[1]) {
-		t.Errorf("the log has a token:\n%s", log)
+		t.Errorf("the log contains a token:\n%s", log)
 	}
 	for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ok", "/metrics": `vitistack_function_deliveries_total{function="test-function",outcome="unauthenticated"}`} {
 		res, err := http.Get(url + path)
@@ -117,7 +117,8 @@ func TestServeAuthenticates(t *testing.T) {
 	}
 }
 
-// TestServeWaitsForKeys has the Broker deliver again while the API server cannot say whose a token is.
+// TestServeWaitsForKeys answers 503 while the API server cannot verify tokens, so that the Broker
+// retries.
 func TestServeWaitsForKeys(t *testing.T) {
 	t.Parallel()
 	v, token, out := newIssuer(t)
@@ -125,6 +126,6 @@ func TestServeWaitsForKeys(t *testing.T) {
 	url, _, _ := serve(t, func(context.Context, event.Event) (*event.Event, error) { return nil, nil }, events.WithVerifier(v))
 	headers := map[string]string{"Authorization": "Bearer " + token}
 	if res := post(t, url, headers, strings.NewReader("{}")); res.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("%s, want 503, which Knative tries again", res.Status)
+		t.Errorf("%s, want 503, which Knative retries", res.Status)
 	}
 }

@@ -18,7 +18,7 @@ func TestTypesOfChanges(t *testing.T) {
 		events.TypeUpdate:    {change: true},
 		events.TypeDelete:    {change: true, deleted: true},
 		events.TypeResync:    {},
-		// Anybody may send it, and it must not become a label of a metric.
+		// Every pod may send such a type, which must not become a label of a metric.
 		"dev.knative.apiserver.other": {},
 	}
 	for eventType, want := range cases {
@@ -36,9 +36,9 @@ func TestCarried(t *testing.T) {
 		want                    bool
 	}{
 		"Update":    {reason: "Resource mode", eventType: events.TypeUpdate, data: object, want: true},
-		"Delete":    {reason: "its last state", eventType: events.TypeDelete, data: object, want: true},
+		"Delete":    {reason: "it has the last state of the object", eventType: events.TypeDelete, data: object, want: true},
 		"Reference": {reason: "a reference looks like an object without a status", eventType: events.TypeRefUpdate, data: object},
-		"Resync":    {reason: "it asks for a look at the object as it is now", eventType: events.TypeResync, data: object},
+		"Resync":    {reason: "a resync is about the live object", eventType: events.TypeResync, data: object},
 		"Broken":    {reason: "the object is read instead", eventType: events.TypeUpdate, data: `{"metadata":`},
 		"OtherForm": {reason: "the object is read instead", eventType: events.TypeUpdate, data: `{"metadata":{"generation":"two"}}`},
 		"Empty":     {reason: "the object is read instead", eventType: events.TypeUpdate},

@@ -17,8 +17,8 @@ import (
 	"github.com/vitistack/stack/events"
 )
 
-// raw sends bytes as they are, and returns the statuses of the answers until the
-// server closes the connection.
+// raw sends bytes unchanged, and returns the statuses of the answers until the server closes the
+// connection.
 func raw(t *testing.T, url, request string) (statuses []int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
@@ -45,8 +45,8 @@ func raw(t *testing.T, url, request string) (statuses []int) {
 
 const binaryHead = "POST / HTTP/1.1\r\nHost: f\r\nCe-Specversion: 1.0\r\nCe-Type: t\r\nCe-Source: /s\r\nCe-Id: 1\r\nCe-Kind: Machine\r\nCe-Name: vm\r\n"
 
-// TestHeaderSmuggling sends events that a proxy and the function could read
-// differently. The function sees none of them.
+// TestHeaderSmuggling sends events that a proxy and the function could interpret differently. The
+// function handles none of them.
 func TestHeaderSmuggling(t *testing.T) {
 	t.Parallel()
 	var handled atomic.Int32
@@ -59,18 +59,18 @@ func TestHeaderSmuggling(t *testing.T) {
 		reason, request string
 		want            int
 	}{
-		"Twice":        {reason: "which of two names counts", request: binaryHead + "Ce-Name: other\r\nContent-Length: 0\r\n\r\n", want: 400},
-		"TwiceInCases": {reason: "the same in other letters", request: binaryHead + "ce-name: other\r\nContent-Length: 0\r\n\r\n", want: 400},
-		"NoName":       {reason: "a header that names nothing", request: binaryHead + "Ce-: x\r\nContent-Length: 0\r\n\r\n", want: 400},
-		"OddName":      {reason: "no name of an attribute", request: binaryHead + "Ce-Na_me: x\r\nContent-Length: 0\r\n\r\n", want: 400},
-		"BareCR":       {reason: "a line within a value", request: binaryHead + "Ce-Subject: a\rCe-Name: other\r\nContent-Length: 0\r\n\r\n", want: 400},
+		"Twice":        {reason: "the event has two names", request: binaryHead + "Ce-Name: other\r\nContent-Length: 0\r\n\r\n", want: 400},
+		"TwiceInCases": {reason: "the event has two names in different cases", request: binaryHead + "ce-name: other\r\nContent-Length: 0\r\n\r\n", want: 400},
+		"NoName":       {reason: "a header without an attribute name", request: binaryHead + "Ce-: x\r\nContent-Length: 0\r\n\r\n", want: 400},
+		"OddName":      {reason: "an invalid attribute name", request: binaryHead + "Ce-Na_me: x\r\nContent-Length: 0\r\n\r\n", want: 400},
+		"BareCR":       {reason: "a line break within a value", request: binaryHead + "Ce-Subject: a\rCe-Name: other\r\nContent-Length: 0\r\n\r\n", want: 400},
 		"Space":        {reason: "a space before the colon", request: binaryHead + "Ce-Subject : a\r\nContent-Length: 0\r\n\r\n", want: 400},
-		"Null":         {reason: "a byte that no text has", request: binaryHead + "Ce-Subject: a\x00b\r\nContent-Length: 0\r\n\r\n", want: 400},
-		"TwoLengths":   {reason: "which length counts", request: binaryHead + "Content-Length: 0\r\nContent-Length: 30\r\n\r\n" + another, want: 400},
-		"TwoEncodings": {reason: "an encoding that nobody knows", request: binaryHead + "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", want: 501},
-		"Contradiction": {reason: "the head says another type than the body", want: 400,
+		"Null":         {reason: "a null byte in a value", request: binaryHead + "Ce-Subject: a\x00b\r\nContent-Length: 0\r\n\r\n", want: 400},
+		"TwoLengths":   {reason: "the request has two lengths", request: binaryHead + "Content-Length: 0\r\nContent-Length: 30\r\n\r\n" + another, want: 400},
+		"TwoEncodings": {reason: "an unknown transfer encoding", request: binaryHead + "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", want: 501},
+		"Contradiction": {reason: "header and body have different types", want: 400,
 			request: binaryHead + "Content-Type: application/cloudevents+json\r\nContent-Length: 64\r\n\r\n" + `{"specversion":"1.0","type":"other","source":"/s","id":"1"}     `},
-		"ControlInBody": {reason: "a line within an attribute", want: 400,
+		"ControlInBody": {reason: "a line break within an attribute", want: 400,
 			request: another + "Content-Type: application/cloudevents+json\r\nContent-Length: 84\r\n\r\n" + `{"specversion":"1.0","type":"t","source":"/s","id":"1","name":"a\nlevel=error"}     `},
 	}
 	for name, tc := range cases {
@@ -83,17 +83,17 @@ func TestHeaderSmuggling(t *testing.T) {
 	if n := handled.Load(); n != 0 {
 		t.Errorf("%d of them were handled", n)
 	}
-	// What both agree on is no contradiction.
+	// Equal values in header and body are no contradiction.
 	body := `{"specversion":"1.0","type":"t","source":"/s","id":"1","kind":"Machine","name":"vm","n":1}`
 	headers := map[string]string{"Content-Type": "application/cloudevents+json", "Ce-Type": "t", "Ce-Name": "vm", "Ce-N": "1", "Ce-Time": "2026-01-01T00:00:00+00:00"}
 	if got := post(t, url, headers, strings.NewReader(body)).StatusCode; got != http.StatusAccepted {
-		t.Errorf("headers that say the same as the body: %d", got)
+		t.Errorf("headers that equal the body: %d", got)
 	}
 }
 
-// TestTransferEncoding has a request with both ways to tell its length. It counts as
-// chunked, as RFC 9112, 6.3, has it, and as with everybody on Knative's way to a
-// function, all of whom read HTTP by the same library: a chunk is never data.
+// TestTransferEncoding has a request with a length and a chunked encoding. It counts as chunked (RFC
+// 9112, section 6.3). Everything on Knative's path to a function parses HTTP with the same library, so
+// a chunk is never data.
 func TestTransferEncoding(t *testing.T) {
 	t.Parallel()
 	var data atomic.Pointer[string]
@@ -108,7 +108,7 @@ func TestTransferEncoding(t *testing.T) {
 	}
 }
 
-// TestOversizedEvents sends more than a function reads, said and unsaid.
+// TestOversizedEvents sends more than a function reads, with and without a length.
 func TestOversizedEvents(t *testing.T) {
 	t.Parallel()
 	url, _, _ := serve(t, func(context.Context, event.Event) (*event.Event, error) { return nil, nil })
@@ -124,11 +124,11 @@ func TestOversizedEvents(t *testing.T) {
 		t.Errorf("nested deeply: %d", got)
 	}
 	if got := raw(t, url, binaryHead+"Ce-Subject: "+strings.Repeat("x", 128<<10)+"\r\n\r\n"); len(got) != 1 || got[0] != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("a head that is too large: %v", got)
+		t.Errorf("a header that is too large: %v", got)
 	}
 }
 
-// TestLogInjection has an error and an attribute try to write lines of their own.
+// TestLogInjection has an error and an attribute that contain line breaks.
 func TestLogInjection(t *testing.T) {
 	t.Parallel()
 	url, log, stop := serve(t, func(ctx context.Context, _ event.Event) (*event.Event, error) {
@@ -171,7 +171,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		if e.Validate() != nil || events.CheckText(*e) != nil {
-			t.Errorf("an event that is not valid: %s", e)
+			t.Errorf("an invalid event: %s", e)
 		}
 		if ref, err := events.RefOf(*e); err == nil && strings.ContainsAny(ref.Path(), "\r\n\x00") {
 			t.Errorf("path %q", ref.Path())

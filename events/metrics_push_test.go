@@ -20,7 +20,7 @@ import (
 const one = `{"specversion":"1.0","type":"io.vitistack.resync","source":"/functions/resync","id":"one",
 	"kind":"Machine","namespace":"default","name":"vm","apiversion":"vitistack.io/v1alpha1","datacontenttype":"application/json","data":{}}`
 
-// collector takes what is pushed, as the gateway does.
+// collector receives pushed metrics, as the gateway does.
 type collector struct {
 	url    string
 	status atomic.Int32
@@ -43,14 +43,14 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// next is the next push, and idle tells that there is none.
+// next returns the next push, and idle fails if there is one.
 func (c *collector) next(t *testing.T) pushed {
 	t.Helper()
 	select {
 	case p := <-c.pushes:
 		return p
 	case <-time.After(time.Minute):
-		t.Fatal("nothing is pushed")
+		t.Fatal("no metrics are pushed")
 		return pushed{}
 	}
 }
@@ -59,19 +59,19 @@ func (c *collector) idle(t *testing.T) {
 	t.Helper()
 	select {
 	case p := <-c.pushes:
-		t.Errorf("pushed without anything new: %v", p)
+		t.Errorf("metrics were pushed without a change: %v", p)
 	default:
 	}
 }
 
-// counting is a function that pushes.
+// counting is a function that pushes metrics.
 type counting struct {
 	url  string
 	log  *bytes.Buffer
 	stop func() error
 }
 
-// count starts a function; its log is to be read after its stop.
+// count starts a function. Its log may be read after its stop.
 func count(t *testing.T, name, to string, pause time.Duration) *counting {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -105,8 +105,8 @@ func (f *counting) deliver(t *testing.T) {
 	_ = res.Body.Close()
 }
 
-// told is the line of a function's deliveries, without the instance.
-func (p pushed) told(t *testing.T, name string) (instance, value string) {
+// deliveries returns the line with a function's deliveries, without the instance.
+func (p pushed) deliveries(t *testing.T, name string) (instance, value string) {
 	t.Helper()
 	for line := range strings.Lines(p.text) {
 		rest, ok := strings.CutPrefix(line, `vitistack_function_deliveries_total{instance="`)
@@ -125,7 +125,7 @@ func TestPush(t *testing.T) {
 	f := count(t, "push", c.url, 10*time.Millisecond)
 	f.deliver(t)
 	first := c.next(t)
-	instance, value := first.told(t, "push")
+	instance, value := first.deliveries(t, "push")
 	if instance == "" || value != "1" || first.query != "POST " {
 		t.Errorf("%q counted %s, by %q", instance, value, first.query)
 	}
@@ -135,24 +135,24 @@ func TestPush(t *testing.T) {
 		}
 	}
 	if lacks := strings.Count(first.text, "\n") - strings.Count(first.text, "\n#") - 1 - strings.Count(first.text, `{instance="`+instance+`"`); lacks != 0 {
-		t.Errorf("%d lines do not say who has counted:\n%s", lacks, first.text)
+		t.Errorf("%d lines lack the instance:\n%s", lacks, first.text)
 	}
 	for _, not := range []string{"hunter2", "process_", "go_"} {
 		if strings.Contains(first.text, not) {
-			t.Errorf("the push tells of %s", not)
+			t.Errorf("the push contains %s", not)
 		}
 	}
 	c.idle(t)
 	f.deliver(t)
-	if again, value := c.next(t).told(t, "push"); again != instance || value != "2" {
+	if again, value := c.next(t).deliveries(t, "push"); again != instance || value != "2" {
 		t.Errorf("%s has counted %s, want 2 since its start, of %s", again, value, instance)
 	}
 	if err := f.stop(); err != nil {
 		t.Fatal(err)
 	}
 	last := c.next(t)
-	if _, value := last.told(t, "push"); value != "2" || last.query != "POST ended=true" {
-		t.Errorf("the last push counts %s, by %q", value, last.query)
+	if _, value := last.deliveries(t, "push"); value != "2" || last.query != "POST ended=true" {
+		t.Errorf("the last push counts %s, with query %q", value, last.query)
 	}
 	c.idle(t)
 }
@@ -168,8 +168,8 @@ func TestPushesAtTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := c.next(t)
-	if _, value := last.told(t, "push-end"); value != "2" || last.query != "POST x=y&ended=true" {
-		t.Errorf("the last push counts %s, by %q", value, last.query)
+	if _, value := last.deliveries(t, "push-end"); value != "2" || last.query != "POST x=y&ended=true" {
+		t.Errorf("the last push counts %s, with query %q", value, last.query)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestNothingToPush(t *testing.T) {
 	c.idle(t)
 }
 
-// TestPushFails has a gateway that refuses, and then takes all there is to tell.
+// TestPushFails has a gateway that rejects pushes, and then accepts one with all counts.
 func TestPushFails(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)
@@ -199,13 +199,13 @@ func TestPushFails(t *testing.T) {
 	}
 	c.status.Store(http.StatusNoContent)
 	f.deliver(t)
-	if _, value := c.next(t).told(t, "push-fails"); value != "4" {
+	if _, value := c.next(t).deliveries(t, "push-fails"); value != "4" {
 		t.Errorf("%s are counted after three failures, want all 4", value)
 	}
 	if err := f.stop(); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(f.log.String(), "Cannot push metrics"); n != 1 {
-		t.Errorf("%d lines are logged of a series of failures:\n%s", n, f.log)
+		t.Errorf("%d log lines about a series of failures, want one:\n%s", n, f.log)
 	}
 }

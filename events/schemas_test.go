@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/stack/events"
 )
 
-// schema compiles the schema of a type, with formats checked.
+// schema returns the compiled schema of a type, with format checks.
 func schema(t *testing.T, eventType string) *jsonschema.Schema {
 	t.Helper()
 	file, err := events.Schemas.ReadFile("schemas/" + eventType + ".json")
@@ -37,7 +37,7 @@ func schema(t *testing.T, eventType string) *jsonschema.Schema {
 	return s
 }
 
-// TestExamples holds schema, example and Go type against each other.
+// TestExamples compares schema, example and Go type of each event type.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	files, err := fs.Glob(events.Examples, "examples/*.json")
@@ -66,7 +66,7 @@ func TestExamples(t *testing.T) {
 			decoder := json.NewDecoder(bytes.NewReader(e.Data()))
 			decoder.DisallowUnknownFields()
 			if err := decoder.Decode(data); err != nil {
-				t.Fatalf("the Go type does not hold the example: %v", err)
+				t.Fatalf("the Go type cannot decode the example: %v", err)
 			}
 			encoded, err := json.Marshal(data)
 			if err != nil {
@@ -80,7 +80,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("the Go type changes the example (-want +got):\n%s", diff)
 			}
 			if err := schema(t, eventType).Validate(got); err != nil {
-				t.Errorf("the schema refuses the example: %v", err)
+				t.Errorf("the schema rejects the example: %v", err)
 			}
 		})
 	}
@@ -97,12 +97,12 @@ func TestSchemasRefuse(t *testing.T) {
 		eventType string
 		data      string
 	}{
-		"NoUID":      {reason: "an answer must say what it answers", eventType: events.TypeNetworkProvisioned, data: `{"ipv4Prefix":"10.0.0.0/24"}`},
-		"NoPrefix":   {reason: "a segment has a prefix", eventType: events.TypeNetworkProvisioned, data: `{"uid":"u"}`},
+		"NoUID":      {reason: "an answer requires the UID of its request", eventType: events.TypeNetworkProvisioned, data: `{"ipv4Prefix":"10.0.0.0/24"}`},
+		"NoPrefix":   {reason: "a segment requires a prefix", eventType: events.TypeNetworkProvisioned, data: `{"uid":"u"}`},
 		"VLAN":       {reason: "4095 is reserved", eventType: events.TypeNetworkProvisioned, data: `{"uid":"u","ipv4Prefix":"10.0.0.0/24","vlanId":4095}`},
 		"Gateway":    {reason: "a gateway is an address", eventType: events.TypeNetworkProvisioned, data: `{"uid":"u","ipv4Prefix":"10.0.0.0/24","ipv4Gateway":"gw"}`},
-		"Unknown":    {reason: "a misspelt field must not pass unseen", eventType: events.TypeNetworkProvisioned, data: `{"uid":"u","ipv4Prefix":"10.0.0.0/24","vlan":7}`},
-		"Generation": {reason: "an approval is for one generation", eventType: events.TypeWorkorderApproved, data: `{"uid":"u","by":"me"}`},
+		"Unknown":    {reason: "a misspelt field must be an error", eventType: events.TypeNetworkProvisioned, data: `{"uid":"u","ipv4Prefix":"10.0.0.0/24","vlan":7}`},
+		"Generation": {reason: "an approval requires a generation", eventType: events.TypeWorkorderApproved, data: `{"uid":"u","by":"me"}`},
 		"Reason":     {reason: "a reason is one word", eventType: events.TypeNetworkFailed, data: `{"uid":"u","reason":"no free","message":"m"}`},
 	}
 	for name, tc := range cases {

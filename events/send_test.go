@@ -38,7 +38,7 @@ func TestSendFails(t *testing.T) {
 	t.Setenv("K_SINK", refusing.URL)
 	sender := events.NewSender(nil)
 	if err := sender.Send(t.Context(), events.NewReconcileRequest("/s", events.Ref{Kind: "K", Name: "n"}, "u", "c")); err == nil {
-		t.Error("a sink that refuses must be an error")
+		t.Error("a rejection by the sink must be an error")
 	}
 }
 
@@ -67,7 +67,7 @@ func TestSinkIsFound(t *testing.T) {
 	}{
 		{reason: "the Broker has no address yet", status: http.StatusServiceUnavailable},
 		{reason: "the Broker has an address now", address: broker.URL, status: http.StatusAccepted, handled: 1, arrived: 1},
-		{reason: "the address that was found is kept", status: http.StatusAccepted, handled: 2, arrived: 2},
+		{reason: "the address is kept", status: http.StatusAccepted, handled: 2, arrived: 2},
 	} {
 		address = step.address
 		if status := postChange(t, url, ref); status != step.status || handled != step.handled || arrived != step.arrived {
@@ -76,14 +76,14 @@ func TestSinkIsFound(t *testing.T) {
 	}
 	broker.Close()
 	if status := postChange(t, url, ref); status != http.StatusServiceUnavailable {
-		t.Errorf("a Broker that is away: got %d", status)
+		t.Errorf("a Broker that is down: got %d", status)
 	}
 	if before := asked; postChange(t, url, ref) != http.StatusServiceUnavailable || asked != before+1 {
-		t.Errorf("after a failure the address is not looked up again: asked %d times, then %d", before, asked)
+		t.Errorf("a failed delivery must not look up the address again: %d requests, then %d", before, asked)
 	}
 }
 
-// postChange posts a change of an object, and returns what the function answers.
+// postChange posts a change of an object, and returns the function's status.
 func postChange(t *testing.T, url string, ref events.Ref) int {
 	t.Helper()
 	e := events.NewReconcileRequest("/functions/resync", ref, "uid-1", "1")

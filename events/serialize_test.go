@@ -10,7 +10,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 )
 
-// usersOf is how many deliveries are at an object.
+// usersOf returns the number of deliveries of an object.
 func (t *serializer) usersOf(object string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -20,7 +20,8 @@ func (t *serializer) usersOf(object string) int {
 	return 0
 }
 
-// busy has an object handled until end is called, after which all are waited for.
+// busy starts a delivery of an object that lasts until end is called, and then waits for all
+// deliveries.
 func busy(t *testing.T, object string) (q *serializer, group *sync.WaitGroup, end func()) {
 	t.Helper()
 	q, group = &serializer{objects: map[string]*objectQueue{}}, &sync.WaitGroup{}
@@ -32,7 +33,7 @@ func busy(t *testing.T, object string) (q *serializer, group *sync.WaitGroup, en
 	return q, group, func() { close(stop); group.Wait() }
 }
 
-// until waits for a number of deliveries at an object.
+// until waits for a number of deliveries of an object.
 func until(q *serializer, object string, n int) {
 	for q.usersOf(object) != n {
 		runtime.Gosched()
@@ -50,7 +51,7 @@ func TestTurnsMergeWhatWaits(t *testing.T) {
 		group.Go(func() {
 			left, err := q.take(t.Context(), "a", "update", func() error { mu.Lock(); defer mu.Unlock(); calls++; return failure })
 			if !errors.Is(err, failure) {
-				t.Errorf("who is merged gets the outcome of the call, got %v", err)
+				t.Errorf("a merged delivery gets the outcome of the call, got %v", err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -62,7 +63,7 @@ func TestTurnsMergeWhatWaits(t *testing.T) {
 	until(q, "a", 1+later)
 	end()
 	if calls != 1 || merged != later-1 {
-		t.Errorf("%d calls and %d merged for %d that came during a call, want 1 and %d", calls, merged, later, later-1)
+		t.Errorf("%d calls and %d merged for %d deliveries during a call, want 1 and %d", calls, merged, later, later-1)
 	}
 	if len(q.objects) != 0 {
 		t.Errorf("left behind: %v", q.objects)
@@ -73,7 +74,7 @@ func TestTurnsKeepApart(t *testing.T) {
 	t.Parallel()
 	q, group, end := busy(t, "a")
 	if merged, err := q.take(t.Context(), "b", "update", func() error { return nil }); merged || err != nil {
-		t.Errorf("another object does not wait: got %t, %v", merged, err)
+		t.Errorf("a delivery of another object must not wait: got %t, %v", merged, err)
 	}
 	var mu sync.Mutex
 	var calls []string
@@ -85,7 +86,7 @@ func TestTurnsKeepApart(t *testing.T) {
 	until(q, "a", 3)
 	end()
 	if len(calls) != 2 {
-		t.Errorf("events that say different things are handled both: got %v", calls)
+		t.Errorf("events with different content must both be handled: got %v", calls)
 	}
 }
 
@@ -96,7 +97,7 @@ func TestTurnsEndWithTheDelivery(t *testing.T) {
 	cancel()
 	called := false
 	if _, err := q.take(ctx, "a", "update", func() error { called = true; return ctx.Err() }); !called || err == nil {
-		t.Errorf("nobody waits for longer than the delivery lasts: called %t, error %v", called, err)
+		t.Errorf("a delivery must not wait beyond its deadline: called %t, error %v", called, err)
 	}
 	end()
 }
@@ -115,10 +116,10 @@ func TestSaying(t *testing.T) {
 		return e
 	}
 	if _, one := contentOf(carrying("1")); one != "1" {
-		t.Errorf("a duplicate says the same: got %q", one)
+		t.Errorf("a duplicate has the same key: got %q", one)
 	}
 	if _, other := contentOf(carrying("2")); other != "2" {
-		t.Errorf("another may carry a state for which there is something to do: got %q", other)
+		t.Errorf("another state may require work: got %q", other)
 	}
 	object, text := contentOf(about("Machine", TypeRefUpdate))
 	for name, tc := range map[string]struct {
@@ -126,11 +127,11 @@ func TestSaying(t *testing.T) {
 		in         event.Event
 		same, wait bool
 	}{
-		"Same":     {reason: "both say that it has changed", in: about("Machine", TypeRefUpdate), same: true, wait: true},
-		"Type":     {reason: "a function may look closer at a resync", in: about("Machine", TypeResync), wait: true},
-		"Kind":     {reason: "a virtual machine and its Machine have one name", in: about("VirtualMachine", TypeRefUpdate), wait: true},
-		"Answer":   {reason: "it carries data of its own", in: about("NetworkNamespace", TypeNetworkProvisioned)},
-		"Nameless": {reason: "the handler has to refuse it", in: about("", TypeRefUpdate)},
+		"Same":     {reason: "both events report a change of one object", in: about("Machine", TypeRefUpdate), same: true, wait: true},
+		"Type":     {reason: "a resync may require more work", in: about("Machine", TypeResync), wait: true},
+		"Kind":     {reason: "a virtual machine and its Machine have the same name", in: about("VirtualMachine", TypeRefUpdate), wait: true},
+		"Answer":   {reason: "the event has data", in: about("NetworkNamespace", TypeNetworkProvisioned)},
+		"Nameless": {reason: "the handler has to reject it", in: about("", TypeRefUpdate)},
 	} {
 		o, s := contentOf(tc.in)
 		if (o == object) != tc.wait || (o == object && s == text) != tc.same {

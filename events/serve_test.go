@@ -20,7 +20,7 @@ import (
 	"github.com/vitistack/stack/events"
 )
 
-// serve runs handle on a free port, and returns its URL, its log, and what ends it.
+// serve runs handle on a free port, and returns its URL, its log, and a function that stops it.
 func serve(t *testing.T, handle events.Handler, options ...events.Option) (url string, log *lockedBuffer, stop func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -104,11 +104,11 @@ func TestServeAnswers(t *testing.T) {
 	}{
 		"Binary":     {reason: "the mode of the ApiServerSource", headers: binaryHeaders, body: "{}", want: http.StatusAccepted},
 		"Structured": {reason: "the mode of many external systems", headers: map[string]string{"Content-Type": "application/cloudevents+json"}, body: structured, want: http.StatusAccepted},
-		"Transient":  {reason: "the broker has to deliver again", headers: binaryHeaders, err: errors.New("not yet"), want: http.StatusServiceUnavailable},
-		"Permanent":  {reason: "the broker has to give up", headers: binaryHeaders, err: events.Permanent(errors.New("never")), want: http.StatusUnprocessableEntity},
-		"Panic":      {reason: "a fault of the code is not mended by a redelivery", headers: binaryHeaders, panics: true, want: http.StatusUnprocessableEntity},
-		"NoEvent":    {reason: "the sender has to be told what to send", headers: map[string]string{"Content-Type": "text/plain"}, body: "hello", want: http.StatusUnsupportedMediaType},
-		"NoType": {reason: "an event without a type is none", headers: map[string]string{"Content-Type": "application/cloudevents+json"},
+		"Transient":  {reason: "the broker has to retry", headers: binaryHeaders, err: errors.New("not yet"), want: http.StatusServiceUnavailable},
+		"Permanent":  {reason: "the broker must not retry", headers: binaryHeaders, err: events.Permanent(errors.New("never")), want: http.StatusUnprocessableEntity},
+		"Panic":      {reason: "a retry does not fix a programming error", headers: binaryHeaders, panics: true, want: http.StatusUnprocessableEntity},
+		"NoEvent":    {reason: "the answer tells the sender what to send", headers: map[string]string{"Content-Type": "text/plain"}, body: "hello", want: http.StatusUnsupportedMediaType},
+		"NoType": {reason: "an event requires a type", headers: map[string]string{"Content-Type": "application/cloudevents+json"},
 			body: `{"specversion":"1.0","id":"1","source":"s"}`, want: http.StatusBadRequest},
 		"TooLarge": {reason: "memory is bounded", headers: map[string]string{"Content-Type": "application/cloudevents+json"},
 			body: `{"data":"` + strings.Repeat("x", 1<<20), want: http.StatusRequestEntityTooLarge},
@@ -136,7 +136,7 @@ func TestServeAnswersBriefly(t *testing.T) {
 	})
 	body, err := io.ReadAll(post(t, url, binaryHeaders, nil).Body)
 	if err != nil || len(body) > 768 {
-		t.Errorf("an answer of %d bytes would be the end of Knative's dispatcher: %v", len(body), err)
+		t.Errorf("an answer of %d bytes would crash Knative's dispatcher: %v", len(body), err)
 	}
 	if !utf8.Valid(body) {
 		t.Errorf("the answer ends within a character: %q", body[len(body)-5:])
@@ -212,12 +212,12 @@ func TestServeDrains(t *testing.T) {
 	go func() { stopped <- stop() }()
 	select {
 	case err := <-stopped:
-		t.Fatalf("stopped with a delivery under way: %v", err)
+		t.Fatalf("stopped during a delivery: %v", err)
 	case <-time.After(5 * 20 * time.Millisecond):
 	}
 	close(release)
 	if got := <-status; got != http.StatusAccepted {
-		t.Errorf("delivery under way: got %d, want 202", got)
+		t.Errorf("delivery during the stop: got %d, want 202", got)
 	}
 	if err := <-stopped; err != nil {
 		t.Errorf("stop: %v", err)
@@ -257,6 +257,6 @@ func TestRefOf(t *testing.T) {
 		t.Errorf("subject: got %s", e.Subject())
 	}
 	if _, err := events.RefOf(event.New()); !events.IsPermanent(err) {
-		t.Errorf("an event that names no object: got %v, want a permanent error", err)
+		t.Errorf("an event without an object: got %v, want a permanent error", err)
 	}
 }

@@ -39,7 +39,7 @@ func localURL(getenv func(string) string) string {
 }
 
 func getFrom(ctx context.Context, transport http.RoundTripper, url string, out io.Writer) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil) // #nosec G704 -- whoever runs the command names the URL
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil) // #nosec G704 -- the URL is an argument of the command
 	if err != nil {
 		return err
 	}

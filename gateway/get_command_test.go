@@ -22,11 +22,11 @@ func TestGet(t *testing.T) {
 		reason, server, target string
 		fails                  bool
 	}{
-		"URL":       {"another gateway is asked by its URL", plain.URL, plain.URL + "/health", false},
-		"Path":      {"a path is one of the gateway beside", plain.URL, "/health", false},
-		"TLS":       {"which may listen with a certificate for its own name", secure.URL, "/health", false},
-		"Untrusted": {"somebody else's certificate is checked", secure.URL, secure.URL + "/health", true},
-		"Sick":      {"any answer but 200 is an error", plain.URL, "/ready", true},
+		"URL":       {"a URL selects another gateway", plain.URL, plain.URL + "/health", false},
+		"Path":      {"a path selects the local gateway", plain.URL, "/health", false},
+		"TLS":       {"the local gateway may have a certificate for its own name", secure.URL, "/health", false},
+		"Untrusted": {"the certificate of another gateway is verified", secure.URL, secure.URL + "/health", true},
+		"Sick":      {"any status except 200 is an error", plain.URL, "/ready", true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -40,9 +40,9 @@ func TestGet(t *testing.T) {
 	}
 	env := map[string]string{"TLS_ENABLED": "true", "PORT": "9443"}
 	if got := localURL(func(name string) string { return env[name] }); got != "https://127.0.0.1:9443" {
-		t.Errorf("the gateway beside is asked at %s", got)
+		t.Errorf("the local gateway has the address %s", got)
 	}
 	if err := get(t.Context(), nil, "", nil); err == nil {
-		t.Error("without a path there must be an error that says what to write")
+		t.Error("without a path there must be an error that names the argument")
 	}
 }

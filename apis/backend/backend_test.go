@@ -22,7 +22,7 @@ func names(kinds []backend.Kind) (all []string) {
 	return all
 }
 
-// TestKinds holds each entry against what the others rely on.
+// TestKinds checks that each entry is complete.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	name := regexp.MustCompile(`^[a-z]+$`)
@@ -50,8 +50,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestEnumerations holds the places that have to repeat names, because they are files, against
-// the registry.
+// TestEnumerations compares the names in CRDs and schemas with the registry.
 func TestEnumerations(t *testing.T) {
 	t.Parallel()
 	t.Run("MachineProvider", func(t *testing.T) {
@@ -70,7 +69,7 @@ func TestEnumerations(t *testing.T) {
 	})
 }
 
-// TestPage holds the names that the status page shows against the registry.
+// TestPage compares the names on the status page with the registry.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	for file, tc := range map[string]struct {
@@ -102,7 +101,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestOpenAPI holds the hypervisors and operators in the description of the REST API against the registry.
+// TestOpenAPI compares the hypervisors and operators in the description of the REST API with the
+// registry.
 func TestOpenAPI(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../gateway/internal/openapi/openapi.yaml")
@@ -119,7 +119,7 @@ func TestOpenAPI(t *testing.T) {
 			got := strings.Split(strings.ReplaceAll(string(line[1]), "'", ""), ", ")
 			slices.Sort(got)
 			if slices.Contains(got, "kubernetes") || !slices.Contains(got, string(v1alpha1.ProviderKubeVirt)) {
-				continue // types of clusters, or of something else
+				continue // another type, such as that of clusters
 			}
 			if found++; !slices.Equal(got, want) {
 				t.Errorf("%s admits %q, the registry has %q", property, got, want)
@@ -131,7 +131,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// enumeration reads the sorted strings at a place in a file of YAML or JSON.
+// enumeration returns the sorted strings at a path of a file in YAML or JSON.
 func enumeration(t *testing.T, file string, place ...string) (values []string) {
 	t.Helper()
 	raw, err := os.ReadFile(file)

@@ -19,17 +19,17 @@ func TestDecide(t *testing.T) {
 		reason, kind, doc string
 		want              bool
 	}{
-		"Ready":    {reason: "nothing is left to do", doc: `{"metadata":{"generation":1},"status":{` + ready + `}}`},
-		"New":      {reason: "no function has observed it", doc: `{"metadata":{"generation":1}}`, want: true},
-		"Changed":  {reason: "the event of the change was lost", doc: `{"metadata":{"generation":2},"status":{` + ready + `}}`, want: true},
-		"Deleting": {reason: "a finalizer waits", doc: `{"metadata":{"generation":1,"deletionTimestamp":"2026-01-02T03:04:00Z"},"status":{` + ready + `}}`, want: true},
-		"Due":      {reason: "its time has come", doc: `{"metadata":{"generation":1},"status":{"nextCheckTime":"2026-01-02T03:04:05Z",` + ready + `}}`, want: true},
-		"NotDue":   {reason: "its time has not come", doc: `{"metadata":{"generation":1},"status":{"nextCheckTime":"2026-01-02T03:04:06Z",` + ready + `}}`},
-		"Waiting":  {reason: "what it waits for may be there", doc: `{"metadata":{"generation":1},"status":{"phase":"Pending","observedGeneration":1,"conditions":[{"type":"Ready","status":"False"}]}}`, want: true},
-		"Resting":  {reason: "its owner wants it off", kind: "Machine", doc: `{"metadata":{"generation":1},"status":{"phase":"Stopped","observedGeneration":1,"conditions":[{"type":"Ready","status":"False","reason":"Stopped"}]}}`},
-		"Hindered": {reason: "it is off, but wanted on, and what it lacks may be there", kind: "Machine", doc: `{"metadata":{"generation":1},"status":{"phase":"Stopped","observedGeneration":1,"conditions":[{"type":"Ready","status":"False","reason":"StorageClassNotFound"}]}}`, want: true},
-		"Backoff":  {reason: "it says when to look again", doc: `{"metadata":{"generation":1},"status":{"nextCheckTime":"2026-01-02T03:04:06Z","observedGeneration":1,"conditions":[{"type":"Ready","status":"False"}]}}`},
-		"Asked":    {reason: "the annotation asks for a reconcile", doc: `{"metadata":{"generation":1,"annotations":{"vitistack.io/reconcile":"now"}},"status":{` + ready + `}}`, want: true},
+		"Ready":     {reason: "it is Ready and up to date", doc: `{"metadata":{"generation":1},"status":{` + ready + `}}`},
+		"New":       {reason: "no function has observed it", doc: `{"metadata":{"generation":1}}`, want: true},
+		"Changed":   {reason: "the event of the change was lost", doc: `{"metadata":{"generation":2},"status":{` + ready + `}}`, want: true},
+		"Deleting":  {reason: "a finalizer waits", doc: `{"metadata":{"generation":1,"deletionTimestamp":"2026-01-02T03:04:00Z"},"status":{` + ready + `}}`, want: true},
+		"Due":       {reason: "its next check is due", doc: `{"metadata":{"generation":1},"status":{"nextCheckTime":"2026-01-02T03:04:05Z",` + ready + `}}`, want: true},
+		"NotDue":    {reason: "its next check is not due", doc: `{"metadata":{"generation":1},"status":{"nextCheckTime":"2026-01-02T03:04:06Z",` + ready + `}}`},
+		"Waiting":   {reason: "what it waits for may exist now", doc: `{"metadata":{"generation":1},"status":{"phase":"Pending","observedGeneration":1,"conditions":[{"type":"Ready","status":"False"}]}}`, want: true},
+		"Resting":   {reason: "spec.powerState is Stopped", kind: "Machine", doc: `{"metadata":{"generation":1},"status":{"phase":"Stopped","observedGeneration":1,"conditions":[{"type":"Ready","status":"False","reason":"Stopped"}]}}`},
+		"Hindered":  {reason: "it is off against its spec, and what it waits for may exist now", kind: "Machine", doc: `{"metadata":{"generation":1},"status":{"phase":"Stopped","observedGeneration":1,"conditions":[{"type":"Ready","status":"False","reason":"StorageClassNotFound"}]}}`, want: true},
+		"Backoff":   {reason: "it has a next check", doc: `{"metadata":{"generation":1},"status":{"nextCheckTime":"2026-01-02T03:04:06Z","observedGeneration":1,"conditions":[{"type":"Ready","status":"False"}]}}`},
+		"Requested": {reason: "the annotation asks for a reconcile", doc: `{"metadata":{"generation":1,"annotations":{"vitistack.io/reconcile":"now"}},"status":{` + ready + `}}`, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

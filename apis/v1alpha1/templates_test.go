@@ -24,7 +24,7 @@ func TestMachineTemplates(t *testing.T) {
 			}
 		}
 		if !strings.Contains(err.Error(), template.Name) {
-			t.Errorf("%q does not name %s", err, template.Name)
+			t.Errorf("the error %q does not name %s", err, template.Name)
 		}
 	}
 	for _, role := range []string{v1alpha1.RoleControlPlane, v1alpha1.RoleWorker} {

@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// TestTokensOfTheAPIServer has a real API server issue tokens, and a function without any rights of its own verify
-// them: that every ServiceAccount may read the keys is a default of Kubernetes.
+// TestTokensOfTheAPIServer verifies tokens of a real API server in a function without rights of its own: Kubernetes permits every ServiceAccount to read
+// the keys.
 func TestTokensOfTheAPIServer(t *testing.T) {
 	t.Parallel()
 	server := apiserver.Start(t)
@@ -32,8 +32,8 @@ func TestTokensOfTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct{ reason, token, want string }{
-		"Trigger":  {"as Knative asks for it", token(trigger, settings.Audience), ""},
-		"Audience": {"another function passes its token on", token(trigger, "vitistack-system/allocate-ip"), "the audience"},
+		"Trigger":  {"the token that Knative requests", token(trigger, settings.Audience), ""},
+		"Audience": {"another function forwards its token", token(trigger, "vitistack-system/allocate-ip"), "the audience"},
 		"API":      {"a token for the API server itself", token(trigger), "the audience"},
 		"Pod":      {"another ServiceAccount of the namespace", token("create-vm", settings.Audience), "OIDC_SUBJECTS"},
 	} {
@@ -42,11 +42,11 @@ func TestTokensOfTheAPIServer(t *testing.T) {
 			t.Errorf("%s: %v, want %q: %s", name, err, tc.want, tc.reason)
 		}
 	}
-	nobody, err := oidc.New(settings, func() (*rest.Config, error) { return rest.AnonymousClientConfig(server.Config()), nil })
+	anonymous, err := oidc.New(settings, func() (*rest.Config, error) { return rest.AnonymousClientConfig(server.Config()), nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := nobody.Verify(t.Context(), []string{"Bearer " + token(trigger, settings.Audience)}); !errors.Is(err, oidc.ErrUnavailable) {
+	if err := anonymous.Verify(t.Context(), []string{"Bearer " + token(trigger, settings.Audience)}); !errors.Is(err, oidc.ErrUnavailable) {
 		t.Errorf("a verifier without a ServiceAccount: %v, want %v", err, oidc.ErrUnavailable)
 	}
 }

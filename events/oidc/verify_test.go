@@ -61,7 +61,7 @@ func issue(t *testing.T, key crypto.Signer, head, body map[string]any) string {
 		size := (k.Curve.Params().BitSize + 7) / 8
 		return signed + "." + encode(append(r.FillBytes(make([]byte, size)), s.FillBytes(make([]byte, size))...))
 	}
-	t.Fatalf("no key signs like %T", key)
+	t.Fatalf("no algorithm for %T", key)
 	return ""
 }
 
@@ -78,7 +78,7 @@ func unsigned(t *testing.T, head, body map[string]any) string {
 	return strings.Join(parts, ".")
 }
 
-// with returns a copy of a map with more in it, and without what is nil.
+// with returns a copy of a map with additions, without nil values.
 func with(all, more map[string]any) map[string]any {
 	all = maps.Clone(all)
 	maps.Copy(all, more)
@@ -104,7 +104,7 @@ func newECDSA(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
 	return key
 }
 
-// webKey is a public key as the API server publishes it.
+// webKey returns a public key as the API server publishes it.
 func webKey(id string, key crypto.PublicKey) map[string]any {
 	name, _ := algorithm(key)
 	out := map[string]any{"use": "sig", "kid": id, "alg": name}
@@ -119,7 +119,7 @@ func webKey(id string, key crypto.PublicKey) map[string]any {
 	return out
 }
 
-// server is the part of an API server that says how to verify tokens.
+// server is the part of an API server that publishes the keys of tokens.
 type server struct {
 	mu       sync.Mutex
 	keys     []map[string]any
@@ -134,7 +134,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body any
 	switch r.URL.Path {
 	case "/.well-known/openid-configuration":
-		// The address of the keys is where others read them.
+		// The address of the keys, from the point of view of other clients.
 		body = map[string]any{"issuer": issuer, "jwks_uri": "https://attacker.example/jwks"}
 	case "/openid/v1/jwks":
 		s.requests++
@@ -192,57 +192,57 @@ func TestVerify(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		headers []string
-		want    string // empty if it is verified
+		want    string // empty if it is accepted
 	}{
-		"RS256":        {"what most API servers sign with", []string{good}, ""},
+		"RS256":        {"the algorithm of most API servers", []string{good}, ""},
 		"ES256":        {"an API server with a key of this curve", []string{"Bearer " + issue(t, p256, map[string]any{"alg": "ES256", "kid": "p256"}, body)}, ""},
 		"ES384":        {"an API server with a key of this curve", []string{"Bearer " + issue(t, p384, map[string]any{"alg": "ES384", "kid": "p384"}, body)}, ""},
 		"ES512":        {"an API server with a key of this curve", []string{"Bearer " + issue(t, p521, map[string]any{"alg": "ES512", "kid": "p521"}, body)}, ""},
-		"Lowercase":    {"names of schemes have no case", []string{"bearer " + good[7:]}, ""},
-		"OneAudience":  {"one audience need not be a list", []string{claim("aud", settings.Audience)}, ""},
-		"Audiences":    {"a token may be for several", []string{claim("aud", []string{"x", settings.Audience})}, ""},
-		"Wildcard":     {"any ServiceAccount of a namespace is expected", []string{claim("sub", "system:serviceaccount:team:any")}, ""},
-		"Skew":         {"clocks differ a little", []string{token(head, with(body, map[string]any{"exp": now.Add(-leeway / 2).Unix(), "nbf": now.Add(leeway / 2).Unix()}))}, ""},
+		"Lowercase":    {"the scheme is case-insensitive", []string{"bearer " + good[7:]}, ""},
+		"OneAudience":  {"one audience may be a string", []string{claim("aud", settings.Audience)}, ""},
+		"Audiences":    {"a token may have several audiences", []string{claim("aud", []string{"x", settings.Audience})}, ""},
+		"Wildcard":     {"every ServiceAccount of a namespace is expected", []string{claim("sub", "system:serviceaccount:team:any")}, ""},
+		"Skew":         {"clocks may differ a little", []string{token(head, with(body, map[string]any{"exp": now.Add(-leeway / 2).Unix(), "nbf": now.Add(leeway / 2).Unix()}))}, ""},
 		"NoNotBefore":  {"the claim is optional", []string{claim("nbf", nil)}, ""},
 		"None":         {"every pod can post", nil, "has no token: set authentication-oidc to enabled"},
-		"Two":          {"a proxy may have judged the other one", []string{good, good}, "2 Authorization headers"},
+		"Two":          {"a proxy may have verified the other token", []string{good, good}, "2 Authorization headers"},
 		"Basic":        {"another scheme", []string{"Basic " + good[7:]}, "no bearer token"},
-		"Empty":        {"nothing follows the scheme", []string{"Bearer "}, "no bearer token"},
-		"Expired":      {"it may have been stolen since", []string{claim("exp", now.Add(-leeway-2*time.Second).Unix())}, "expired at"},
-		"NoExpiry":     {"it would be valid forever", []string{claim("exp", nil)}, "expired at"},
-		"Early":        {"it is not valid yet", []string{claim("nbf", now.Add(leeway+2*time.Second).Unix())}, "not valid before"},
-		"Audience":     {"another function could pass its token on", []string{claim("aud", []string{"vitistack-system/allocate-ip"})}, `set spec.subscriber.audience of the Trigger to "vitistack-system/create-vm"`},
-		"NoAudience":   {"a token for everybody", []string{claim("aud", nil)}, "the audience"},
-		"Subject":      {"a pod can have a token with any audience where it may create tokens", []string{claim("sub", "system:serviceaccount:vitistack-system:default")}, "add the Trigger to OIDC_SUBJECTS"},
-		"Prefix":       {"a name that begins like the expected one", []string{claim("sub", trigger+"s")}, "OIDC_SUBJECTS"},
-		"Namespace":    {"a namespace that begins like the expected one", []string{claim("sub", "system:serviceaccount:teams:any")}, "OIDC_SUBJECTS"},
-		"NoSubject":    {"a token of nobody", []string{claim("sub", nil)}, "OIDC_SUBJECTS"},
+		"Empty":        {"the scheme has no token", []string{"Bearer "}, "no bearer token"},
+		"Expired":      {"an expired token may have been stolen", []string{claim("exp", now.Add(-leeway-2*time.Second).Unix())}, "expired at"},
+		"NoExpiry":     {"the token would be valid forever", []string{claim("exp", nil)}, "expired at"},
+		"Early":        {"the token is not valid yet", []string{claim("nbf", now.Add(leeway+2*time.Second).Unix())}, "not valid before"},
+		"Audience":     {"another function could forward its token", []string{claim("aud", []string{"vitistack-system/allocate-ip"})}, `set spec.subscriber.audience of the Trigger to "vitistack-system/create-vm"`},
+		"NoAudience":   {"a token without an audience", []string{claim("aud", nil)}, "the audience"},
+		"Subject":      {"a pod with the right to create tokens can choose any audience", []string{claim("sub", "system:serviceaccount:vitistack-system:default")}, "add the Trigger to OIDC_SUBJECTS"},
+		"Prefix":       {"a name with the expected one as its prefix", []string{claim("sub", trigger+"s")}, "OIDC_SUBJECTS"},
+		"Namespace":    {"a namespace with the expected one as its prefix", []string{claim("sub", "system:serviceaccount:teams:any")}, "OIDC_SUBJECTS"},
+		"NoSubject":    {"a token without a subject", []string{claim("sub", nil)}, "OIDC_SUBJECTS"},
 		"Issuer":       {"a token of another cluster", []string{claim("iss", "https://other.example")}, `issued by "https://other.example"`},
 		"AlgNone":      {"a token without a signature", []string{"Bearer " + unsigned(t, map[string]any{"alg": "none", "kid": "r"}, body) + "."}, `signed by "none"`},
-		"NoAlg":        {"a token that names no algorithm", []string{"Bearer " + unsigned(t, map[string]any{"kid": "r"}, body) + "."}, `signed by ""`},
-		"HS256":        {"the public key is no secret", []string{symmetric(public)}, `signed by "HS256"`},
-		"HS256PEM":     {"the public key is no secret in any form", []string{symmetric(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))}, `signed by "HS256"`},
-		"RS384":        {"the API server does not sign so", []string{token(with(head, map[string]any{"alg": "RS384"}), body)}, `signed by "RS384"`},
-		"OtherKind":    {"the algorithm of another key", []string{"Bearer " + issue(t, p256, map[string]any{"alg": "ES256", "kid": "r"}, body)}, `signed by "ES256"`},
-		"UnknownKey":   {"a key of somebody else", []string{"Bearer " + issue(t, other, with(head, map[string]any{"kid": "mine"}), body)}, `no key "mine"`},
-		"NoKey":        {"a token that names no key", []string{"Bearer " + issue(t, key, map[string]any{"alg": "RS256"}, body)}, `no key ""`},
-		"OddKey":       {"a key that signs no tokens of Kubernetes", []string{"Bearer " + issue(t, key, with(head, map[string]any{"kid": "odd"}), body)}, `no key "odd"`},
-		"OffCurve":     {"a key that is none", []string{"Bearer " + issue(t, key, with(head, map[string]any{"kid": "off"}), body)}, `no key "off"`},
-		"WrongKey":     {"a key of somebody else under a known name", []string{"Bearer " + issue(t, other, head, body)}, "signature of the token is wrong"},
+		"NoAlg":        {"a token without an algorithm", []string{"Bearer " + unsigned(t, map[string]any{"kid": "r"}, body) + "."}, `signed by ""`},
+		"HS256":        {"a public key is no secret", []string{symmetric(public)}, `signed by "HS256"`},
+		"HS256PEM":     {"a public key is no secret in any form", []string{symmetric(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))}, `signed by "HS256"`},
+		"RS384":        {"the API server does not use this algorithm", []string{token(with(head, map[string]any{"alg": "RS384"}), body)}, `signed by "RS384"`},
+		"OtherKind":    {"the algorithm of another kind of key", []string{"Bearer " + issue(t, p256, map[string]any{"alg": "ES256", "kid": "r"}, body)}, `signed by "ES256"`},
+		"UnknownKey":   {"an unknown key", []string{"Bearer " + issue(t, other, with(head, map[string]any{"kid": "mine"}), body)}, `no key "mine"`},
+		"NoKey":        {"a token without a key ID", []string{"Bearer " + issue(t, key, map[string]any{"alg": "RS256"}, body)}, `no key ""`},
+		"OddKey":       {"a kind of key that Kubernetes does not use", []string{"Bearer " + issue(t, key, with(head, map[string]any{"kid": "odd"}), body)}, `no key "odd"`},
+		"OffCurve":     {"an invalid key", []string{"Bearer " + issue(t, key, with(head, map[string]any{"kid": "off"}), body)}, `no key "off"`},
+		"WrongKey":     {"another key with a known ID", []string{"Bearer " + issue(t, other, head, body)}, "signature of the token is wrong"},
 		"Payload":      {"claims of one token with the signature of another", []string{parts[0] + "." + strings.Split(claim("exp", now.Add(24*time.Hour).Unix()), ".")[1] + "." + parts[2]}, "signature of the token is wrong"},
 		"Header":       {"the header is signed as well", []string{"Bearer " + unsigned(t, with(head, map[string]any{"typ": "JWT"}), body) + "." + parts[2]}, "signature of the token is wrong"},
-		"Swapped":      {"the expected claims with a signature of other ones", []string{parts[0] + "." + parts[1] + "." + swapped[2]}, "signature of the token is wrong"},
+		"Swapped":      {"the expected claims with the signature of others", []string{parts[0] + "." + parts[1] + "." + swapped[2]}, "signature of the token is wrong"},
 		"NoSignature":  {"an empty signature", []string{parts[0] + "." + parts[1] + "."}, "signature of the token is wrong"},
 		"ShortECDSA":   {"an empty signature of the other kind", []string{"Bearer " + unsigned(t, map[string]any{"alg": "ES256", "kid": "p256"}, body) + "."}, "signature of the token is wrong"},
-		"ZeroECDSA":    {"zeros satisfied faulty verifiers", []string{"Bearer " + unsigned(t, map[string]any{"alg": "ES256", "kid": "p256"}, body) + "." + encode(make([]byte, 64))}, "signature of the token is wrong"},
-		"Critical":     {"what it demands is not known here", []string{token(with(head, map[string]any{"crit": []string{"x"}}), body)}, "critical extensions"},
+		"ZeroECDSA":    {"a signature of zeros, which faulty verifiers accept", []string{"Bearer " + unsigned(t, map[string]any{"alg": "ES256", "kid": "p256"}, body) + "." + encode(make([]byte, 64))}, "signature of the token is wrong"},
+		"Critical":     {"an unknown critical extension", []string{token(with(head, map[string]any{"crit": []string{"x"}}), body)}, "critical extensions"},
 		"Rubbish":      {"no token", []string{"Bearer rubbish"}, "not a JSON Web Token"},
 		"NotBase64":    {"no token", []string{"Bearer a.b.!"}, "not a JSON Web Token"},
 		"NotJSON":      {"no token", []string{"Bearer " + encode([]byte("{")) + "." + encode([]byte("{}")) + "."}, "not a JSON Web Token"},
-		"Number":       {"a subject that is no text", []string{claim("sub", 7)}, "not a JSON Web Token"},
+		"Number":       {"a subject that is no string", []string{claim("sub", 7)}, "not a JSON Web Token"},
 		"FourParts":    {"no token", []string{good + ".x"}, "not a JSON Web Token"},
-		"Serialised":   {"the JSON form of a token", []string{`Bearer {"payload":"","signatures":[]}`}, "not a JSON Web Token"},
-		"LongAudience": {"what a sender writes is cut", []string{claim("aud", strings.Repeat("x", 5000))}, "the audience"},
+		"Serialised":   {"the JSON serialization of a token", []string{`Bearer {"payload":"","signatures":[]}`}, "not a JSON Web Token"},
+		"LongAudience": {"a long value from the sender is truncated", []string{claim("aud", strings.Repeat("x", 5000))}, "the audience"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -251,7 +251,7 @@ func TestVerify(t *testing.T) {
 				t.Fatalf("%s: %v, want %q", tc.reason, err, tc.want)
 			}
 			if err != nil && (len(err.Error()) > 512 || strings.Contains(err.Error(), parts[2]) || strings.Contains(err.Error(), parts[1])) {
-				t.Errorf("the error is long or has the token: %v", err)
+				t.Errorf("the error is long or contains the token: %v", err)
 			}
 		})
 	}
@@ -291,33 +291,33 @@ func TestKeysAreReadRarely(t *testing.T) {
 			})
 		}
 		at.Wait()
-		see("fifty at once share one request", token(key, "a"), "", 1)
-		see("a token that is refused anyway asks for nothing", nil, "no token", 1)
+		see("fifty concurrent verifications share one request", token(key, "a"), "", 1)
+		see("a malformed token causes no request", nil, "no token", 1)
 		see("the keys were read a moment ago", token(next, "b"), `no key "b"`, 1)
 		time.Sleep(fetchPause)
 		see("the API server may have a new key", token(next, "b"), `no key "b"`, 2)
 		for range 1000 {
 			see("hostile tokens", token(next, rand.Text()), "no key", 2)
 		}
-		see("hostile tokens keep nobody out", token(key, "a"), "", 2)
+		see("hostile tokens do not affect valid ones", token(key, "a"), "", 2)
 		published["b"] = next.Public()
 		time.Sleep(fetchPause)
 		see("a key was added", token(next, "b"), "", 3)
 		delete(published, "a")
-		see("known keys are not asked for", token(key, "a"), "", 3)
+		see("a known key causes no request", token(key, "a"), "", 3)
 		time.Sleep(keysLast + time.Second)
 		see("a key was revoked", token(key, "a"), `no key "a"`, 4)
 		time.Sleep(keysLast + time.Second)
 		fault = ErrUnavailable
-		see("nobody knows whether the key is revoked", token(next, "b"), ErrUnavailable.Error(), 5)
-		see("a fault is not asked for again at once", token(next, "b"), ErrUnavailable.Error(), 5)
+		see("the key may be revoked", token(next, "b"), ErrUnavailable.Error(), 5)
+		see("a failed request is not repeated at once", token(next, "b"), ErrUnavailable.Error(), 5)
 		time.Sleep(fetchPause)
 		fault = nil
 		see("the API server answers again", token(next, "b"), "", 6)
 	})
 }
 
-// TestFetchFails has an API server that does not give its keys: the delivery has to come again.
+// TestFetchFails has an API server that returns no keys: the delivery has to be retried.
 func TestFetchFails(t *testing.T) {
 	t.Parallel()
 	key := newECDSA(t, elliptic.P256())
@@ -351,19 +351,19 @@ func TestSettings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason, enabled, audience, subjects, want string
 	}{
-		"Off":         {"as it was", "", "", "", ""},
-		"Prepared":    {"the manifests say who sends, and not that it is verified", "", "a", trigger, ""},
-		"False":       {"it is switched off", "false", "", "", ""},
-		"On":          {"all is there", "true", "a", trigger + ", system:serviceaccount:team:*", ""},
-		"Word":        {"a word that means nothing must not switch it off", "yes please", "a", trigger, `OIDC_ENABLED: "yes please" is neither true nor false`},
-		"NoAudience":  {"any token would do", "true", "", trigger, "set it to spec.subscriber.audience"},
-		"NoSubjects":  {"any ServiceAccount would do", "true", "a", " , ", "set it to system:serviceaccount:NAMESPACE:"},
-		"Everybody":   {"every ServiceAccount is no check", "true", "a", "*", `OIDC_SUBJECTS has "*"`},
-		"AnyPlace":    {"every namespace is no check", "true", "a", "system:serviceaccount:*", "write system:serviceaccount:NAMESPACE:NAME"},
-		"Namespaces":  {"a namespace is named whole", "true", "a", "system:serviceaccount:te*:x", "NAMESPACE:NAME"},
-		"Middle":      {"only the end may vary", "true", "a", "system:serviceaccount:team:x*y", "may end in *"},
-		"User":        {"Triggers are ServiceAccounts", "true", "a", "alice", "system:serviceaccount:"},
-		"NoNamespace": {"a name alone is in any namespace", "true", "a", "system:serviceaccount:x", "NAMESPACE:NAME"},
+		"Off":         {"nothing is configured", "", "", "", ""},
+		"Prepared":    {"the manifests name the sender, but verification is off", "", "a", trigger, ""},
+		"False":       {"verification is switched off", "false", "", "", ""},
+		"On":          {"everything is configured", "true", "a", trigger + ", system:serviceaccount:team:*", ""},
+		"Word":        {"an unknown word must not switch verification off", "yes please", "a", trigger, `OIDC_ENABLED: "yes please" is neither true nor false`},
+		"NoAudience":  {"any token would be accepted", "true", "", trigger, "set it to spec.subscriber.audience"},
+		"NoSubjects":  {"any ServiceAccount would be accepted", "true", "a", " , ", "set it to system:serviceaccount:NAMESPACE:"},
+		"Everybody":   {"every subject is no restriction", "true", "a", "*", `OIDC_SUBJECTS has "*"`},
+		"AnyPlace":    {"every namespace is no restriction", "true", "a", "system:serviceaccount:*", "write system:serviceaccount:NAMESPACE:NAME"},
+		"Namespaces":  {"a namespace has no wildcard", "true", "a", "system:serviceaccount:te*:x", "NAMESPACE:NAME"},
+		"Middle":      {"only the end may be a wildcard", "true", "a", "system:serviceaccount:team:x*y", "may end in *"},
+		"User":        {"Triggers use ServiceAccounts", "true", "a", "alice", "system:serviceaccount:"},
+		"NoNamespace": {"a name without a namespace is ambiguous", "true", "a", "system:serviceaccount:x", "NAMESPACE:NAME"},
 	} {
 		env := map[string]string{"OIDC_ENABLED": tc.enabled, "OIDC_AUDIENCE": tc.audience, "OIDC_SUBJECTS": tc.subjects}
 		s, err := FromEnvironment(func(name string) string { return env[name] })
@@ -380,7 +380,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// FuzzVerify has no text verified that is not the one token, and none that ends the process.
+// FuzzVerify checks that only the valid token is accepted, and that no text causes a panic.
 func FuzzVerify(f *testing.F) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), bytes.NewReader(make([]byte, 1024)))
 	if err != nil {

@@ -16,22 +16,22 @@ func TestAllows(t *testing.T) {
 		reason, list, address string
 		named, want           bool
 	}{
-		"Anybody":      {reason: "without a list, backends may be anywhere", address: "192.0.2.7", want: true},
-		"Metadata":     {reason: "clouds hand out credentials there", address: "169.254.169.254"},
-		"Mapped":       {reason: "the same, in the clothes of IPv6", address: "::ffff:169.254.169.254"},
-		"NAT64":        {reason: "the same, by a translator", address: "64:ff9b::a9fe:a9fe"},
-		"LinkLocal":    {reason: "whatever the zone", address: "fe80::1%eth0"},
-		"AWSv6":        {reason: "credentials by IPv6", address: "fd00:ec2::254"},
-		"Unspecified":  {reason: "it means this machine", address: "0.0.0.0"},
-		"Listed":       {reason: "a CIDR of the list", list: "10.0.0.0/8", address: "10.1.2.3", want: true},
-		"HostBits":     {reason: "a CIDR with host bits means its network", list: "10.1.2.3/8", address: "10.9.9.9", want: true},
-		"NotListed":    {reason: "any list leaves out the others", list: "10.0.0.0/8", address: "192.0.2.7"},
-		"Named":        {reason: "found by a name of the list", list: "s3.example.com", address: "192.0.2.7", named: true, want: true},
-		"NamedAtMeta":  {reason: "who owns the name does not own the metadata", list: "s3.example.com", address: "169.254.169.254", named: true},
-		"MetaListed":   {reason: "who lists the address means it", list: "169.254.169.254", address: "169.254.169.254", want: true},
-		"Broken":       {reason: "a mistake must not open anything", list: "10.0.0.0/33", address: "10.1.2.3"},
-		"BrokenByName": {reason: "a mistake must not open anything", list: "http://s3.example.com", address: "192.0.2.7", named: true},
-		"BrokenDigits": {reason: "an address with a slip is no name", list: "10.0.0", address: "192.0.2.7", named: true},
+		"Anybody":      {reason: "without a list any backend is allowed", address: "192.0.2.7", want: true},
+		"Metadata":     {reason: "the cloud's metadata service has credentials", address: "169.254.169.254"},
+		"Mapped":       {reason: "the metadata service as an IPv4-mapped address", address: "::ffff:169.254.169.254"},
+		"NAT64":        {reason: "the metadata service through NAT64", address: "64:ff9b::a9fe:a9fe"},
+		"LinkLocal":    {reason: "a link-local address with a zone", address: "fe80::1%eth0"},
+		"AWSv6":        {reason: "the metadata service over IPv6", address: "fd00:ec2::254"},
+		"Unspecified":  {reason: "the unspecified address is this machine", address: "0.0.0.0"},
+		"Listed":       {reason: "the address is in a listed prefix", list: "10.0.0.0/8", address: "10.1.2.3", want: true},
+		"HostBits":     {reason: "a listed prefix with host bits is its network", list: "10.1.2.3/8", address: "10.9.9.9", want: true},
+		"NotListed":    {reason: "a list excludes all other addresses", list: "10.0.0.0/8", address: "192.0.2.7"},
+		"Named":        {reason: "the address belongs to a listed name", list: "s3.example.com", address: "192.0.2.7", named: true, want: true},
+		"NamedAtMeta":  {reason: "a listed name must not lead to the metadata service", list: "s3.example.com", address: "169.254.169.254", named: true},
+		"MetaListed":   {reason: "an explicitly listed address is allowed", list: "169.254.169.254", address: "169.254.169.254", want: true},
+		"Broken":       {reason: "an invalid entry must not allow anything", list: "10.0.0.0/33", address: "10.1.2.3"},
+		"BrokenByName": {reason: "an invalid entry must not allow anything", list: "http://s3.example.com", address: "192.0.2.7", named: true},
+		"BrokenDigits": {reason: "a malformed address is no name", list: "10.0.0", address: "192.0.2.7", named: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -56,8 +56,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestSSRF has requests go out through the rules: those that are not allowed reach
-// nobody, by whichever way they are led there.
+// TestSSRF sends requests through the rules. A forbidden request reaches no server, whatever its path.
 func TestSSRF(t *testing.T) {
 	t.Parallel()
 	reached := make(chan string, 10)
@@ -65,13 +64,13 @@ func TestSSRF(t *testing.T) {
 	t.Cleanup(server.Close)
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
 	cases := map[string]struct{ reason, list, url, says string }{
-		"Listed":    {reason: "the backend of this installation", list: "127.0.0.0/8", url: server.URL},
-		"ByName":    {reason: "the same by its name", list: "localhost", url: "http://localhost:" + port},
-		"Other":     {reason: "nobody lists it", list: "10.0.0.0/8", url: server.URL, says: "connections to 127.0.0.1 are not allowed here"},
-		"Rebinding": {reason: "a name leads to an address that is not listed", list: "10.0.0.0/8,s3.example.com", url: "http://localhost:" + port, says: "connections to localhost are not allowed here"},
-		"Metadata":  {reason: "nothing is listed", url: "http://169.254.169.254/latest/meta-data", says: "connections to 169.254.169.254 are not allowed here"},
+		"Listed":    {reason: "a listed backend", list: "127.0.0.0/8", url: server.URL},
+		"ByName":    {reason: "a listed backend by its name", list: "localhost", url: "http://localhost:" + port},
+		"Other":     {reason: "the server is not listed", list: "10.0.0.0/8", url: server.URL, says: "connections to 127.0.0.1 are not allowed here"},
+		"Rebinding": {reason: "a name resolves to an address that is not listed", list: "10.0.0.0/8,s3.example.com", url: "http://localhost:" + port, says: "connections to localhost are not allowed here"},
+		"Metadata":  {reason: "no address is listed", url: "http://169.254.169.254/latest/meta-data", says: "connections to 169.254.169.254 are not allowed here"},
 		"Hex":       {reason: "the unspecified address", url: "http://[::]:" + port, says: "not allowed"},
-		"Mistake":   {reason: "the list cannot be read", list: "127.0.0.1/99", url: server.URL, says: `read ALLOWED_ENDPOINTS: "127.0.0.1/99" is no host name`},
+		"Mistake":   {reason: "the list is invalid", list: "127.0.0.1/99", url: server.URL, says: `read ALLOWED_ENDPOINTS: "127.0.0.1/99" is no host name`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +96,7 @@ func TestSSRF(t *testing.T) {
 		})
 	}
 	if _, err := (Rules{}).DialContext(t.Context(), "unix", "/var/run/docker.sock"); err == nil {
-		t.Error("a socket of the machine is no backend")
+		t.Error("a unix socket is no backend")
 	}
 }
 
@@ -107,12 +106,12 @@ func TestCheckURL(t *testing.T) {
 		reason, list, url string
 		denied            bool
 	}{
-		"Anybody":   {reason: "images come from anywhere without a list", url: "https://images.example.com/a.qcow2"},
-		"Metadata":  {reason: "the hypervisor would fetch its own credentials", url: "http://169.254.169.254/a.raw", denied: true},
-		"Decimal":   {reason: "2852039166 is 169.254.169.254 for many clients", url: "http://2852039166/a.raw", denied: true},
-		"Hex":       {reason: "so is this", url: "http://0xa9fea9fe/a.raw", denied: true},
+		"Anybody":   {reason: "without a list images may be anywhere", url: "https://images.example.com/a.qcow2"},
+		"Metadata":  {reason: "the hypervisor would download its own credentials", url: "http://169.254.169.254/a.raw", denied: true},
+		"Decimal":   {reason: "many clients read 2852039166 as 169.254.169.254", url: "http://2852039166/a.raw", denied: true},
+		"Hex":       {reason: "many clients read the hexadecimal form as 169.254.169.254", url: "http://0xa9fea9fe/a.raw", denied: true},
 		"Octal":     {reason: "and this", url: "http://0251.0376.0251.0376/a.raw", denied: true},
-		"Listed":    {reason: "a name of the list", list: "*.example.com", url: "https://images.example.com/a.qcow2"},
+		"Listed":    {reason: "the name is listed", list: "*.example.com", url: "https://images.example.com/a.qcow2"},
 		"NotListed": {reason: "another", list: "*.example.com", url: "https://example.net/a.qcow2", denied: true},
 		"Template":  {reason: "no URL", list: "*.example.com", url: "9000"},
 	}
@@ -137,10 +136,10 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if strings.Trim(list, ", \t\n.") != "" && len(r.prefixes) == 0 && r.allows(a, false) {
-			t.Errorf("%q lists no address, and allows %s", list, a)
+			t.Errorf("%q lists no address, but allows %s", list, a)
 		}
 		if link := netip.MustParseAddr("169.254.169.254"); len(r.prefixes) == 0 && r.allows(link, true) {
-			t.Errorf("%q allows %s by a name", list, link)
+			t.Errorf("%q allows %s because of a name", list, link)
 		}
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestProxy connects through a proxy that notes what it is asked for.
+// TestProxy connects through a proxy that records the requested addresses.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 1)
@@ -24,9 +24,9 @@ func TestProxy(t *testing.T) {
 	}{
 		"Proxied":  {reason: "a node in a network behind the proxy", proxy: "socks5://" + address, target: "192.168.10.20:50000", want: "192.168.10.20"},
 		"Direct":   {reason: "NO_PROXY has the target", proxy: "socks5://" + address, direct: "127.0.0.0/8", target: server.Addr().String()},
-		"Denied":   {reason: "the list leaves the target out", list: "10.0.0.0/8", proxy: "socks5://" + address, target: "192.168.10.20:50000", denied: true},
-		"Metadata": {reason: "a proxy gives no credentials of a cloud away", proxy: "socks5://" + address, target: "169.254.169.254:80", denied: true},
-		"Mistake":  {reason: "a URL that cannot be used allows nobody", proxy: address, target: "192.168.10.20:50000", denied: true},
+		"Denied":   {reason: "the list excludes the target", list: "10.0.0.0/8", proxy: "socks5://" + address, target: "192.168.10.20:50000", denied: true},
+		"Metadata": {reason: "the metadata service is forbidden through a proxy too", proxy: "socks5://" + address, target: "169.254.169.254:80", denied: true},
+		"Mistake":  {reason: "an invalid proxy URL allows no connection", proxy: address, target: "192.168.10.20:50000", denied: true},
 	} {
 		conn, err := Parse(tc.list).through(tc.proxy, tc.direct).DialContext(t.Context(), "tcp", tc.target)
 		var denied *Denied
@@ -47,7 +47,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// socks accepts each connection to an IPv4 address, as RFC 1928 says.
+// socks accepts each request for a connection to an IPv4 address (RFC 1928).
 func socks(t *testing.T, asked chan<- string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

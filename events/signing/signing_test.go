@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/stack/events"
 )
 
-// TestDigest compares with test vector 5 of the specification, the one of which it gives the bytes of the data.
+// TestDigest compares with test vector 5 of the specification, whose data is given in bytes.
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	e := event.New()
@@ -58,7 +58,7 @@ func approval(t *testing.T) event.Event {
 	return e
 }
 
-// TestVerify changes a signed event in every way that could matter.
+// TestVerify changes a signed event in every relevant way.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	key, other := newKey(t), newKey(t)
@@ -80,29 +80,29 @@ func TestVerify(t *testing.T) {
 		name, reason string
 		edit         func(*event.Event)
 		keys         []ed25519.PublicKey
-		want         string // empty if it is verified
+		want         string // empty if it is accepted
 	}{
-		{"Signed", "nothing has changed", nil, nil, ""},
+		{"Signed", "the event is unchanged", nil, nil, ""},
 		{"Rotated", "an older key is still accepted", nil, []ed25519.PublicKey{publicOf(other), publicOf(key)}, ""},
 		{"Traced", "Brokers add extensions", func(e *event.Event) { e.SetExtension("knativearrivaltime", time.Now()) }, nil, ""},
-		{"Zone", "some transports carry no time zone", func(e *event.Event) { e.SetTime(e.Time().In(time.FixedZone("", 7200))) }, nil, ""},
-		{"Rounded", "some transports carry seconds", func(e *event.Event) { e.SetTime(e.Time().Truncate(time.Second)) }, nil, ""},
+		{"Zone", "some transports lose the time zone", func(e *event.Event) { e.SetTime(e.Time().In(time.FixedZone("", 7200))) }, nil, ""},
+		{"Rounded", "some transports lose fractions of seconds", func(e *event.Event) { e.SetTime(e.Time().Truncate(time.Second)) }, nil, ""},
 		{"Revoked", "the key is no longer accepted", nil, []ed25519.PublicKey{publicOf(other)}, "by no key"},
-		{"NoKeys", "no key is accepted before there is one", nil, []ed25519.PublicKey{}, "by no key"},
-		{"Unsigned", "anybody can send an event", func(e *event.Event) { e.SetExtension(Extension, nil) }, nil, ErrUnsigned.Error()},
+		{"NoKeys", "without keys nothing is accepted", nil, []ed25519.PublicKey{}, "by no key"},
+		{"Unsigned", "an unauthenticated sender can send an event", func(e *event.Event) { e.SetExtension(Extension, nil) }, nil, ErrUnsigned.Error()},
 		{"Data", "another decision", func(e *event.Event) { e.DataEncoded = []byte(`{"uid":"v"}`) }, nil, "changed"},
-		{"Type", "a rejection made an approval", func(e *event.Event) { e.SetType(events.TypeWorkorderRejected) }, nil, "changed"},
-		{"Subject", "of another cluster", func(e *event.Event) { e.SetSubject("/x") }, nil, "changed"},
-		{"Source", "of another system", func(e *event.Event) { e.SetSource("/x") }, nil, "changed"},
-		{"ID", "a duplicate made a new event", func(e *event.Event) { e.SetID("4712") }, nil, "changed"},
-		{"Time", "an old event made a new one", func(e *event.Event) { e.SetTime(e.Time().Add(time.Second)) }, nil, "changed"},
-		{"NoTime", "a time taken away", func(e *event.Event) { e.SetTime(time.Time{}) }, nil, "changed"},
+		{"Type", "a rejection is changed into an approval", func(e *event.Event) { e.SetType(events.TypeWorkorderRejected) }, nil, "changed"},
+		{"Subject", "the subject is another cluster", func(e *event.Event) { e.SetSubject("/x") }, nil, "changed"},
+		{"Source", "the source is another system", func(e *event.Event) { e.SetSource("/x") }, nil, "changed"},
+		{"ID", "a duplicate gets another ID", func(e *event.Event) { e.SetID("4712") }, nil, "changed"},
+		{"Time", "an old event gets another time", func(e *event.Event) { e.SetTime(e.Time().Add(time.Second)) }, nil, "changed"},
+		{"NoTime", "the time is removed", func(e *event.Event) { e.SetTime(time.Time{}) }, nil, "changed"},
 		{"NotBase64", "rubbish", func(e *event.Event) { e.SetExtension(Extension, "!") }, nil, "base64"},
 		{"NotJSON", "rubbish", func(e *event.Event) { e.SetExtension(Extension, []byte("{")) }, nil, "envelope"},
-		{"PayloadType", "something else that the key has signed", edited(func(v *envelope) { v.PayloadType = "application/json" }), nil, "payload type"},
-		{"Payload", "the digest of another event", edited(func(v *envelope) { v.Payload = []byte(`{"core":"AA=="}`) }), nil, "by no key"},
+		{"PayloadType", "the key has signed something else", edited(func(v *envelope) { v.PayloadType = "application/json" }), nil, "payload type"},
+		{"Payload", "the digest belongs to another event", edited(func(v *envelope) { v.Payload = []byte(`{"core":"AA=="}`) }), nil, "by no key"},
 		{"NoSignature", "an envelope without signatures", edited(func(v *envelope) { v.Signatures = nil }), nil, "by no key"},
-		{"KeyID", "the identifier of another key", edited(func(v *envelope) { v.Signatures[0].KeyID = KeyID(publicOf(other)) }), []ed25519.PublicKey{publicOf(key), publicOf(other)}, "by no key"},
+		{"KeyID", "the key ID belongs to another key", edited(func(v *envelope) { v.Signatures[0].KeyID = KeyID(publicOf(other)) }), []ed25519.PublicKey{publicOf(key), publicOf(other)}, "by no key"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -128,7 +128,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestTransport verifies an event that went through HTTP in binary mode, which keeps the data byte by byte.
+// TestTransport verifies an event after HTTP in binary mode, which keeps the bytes of the data.
 func TestTransport(t *testing.T) {
 	t.Parallel()
 	key, e := newKey(t), approval(t)
@@ -159,21 +159,21 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := ParsePrivate(private); err != nil || !got.Equal(key) {
-		t.Errorf("the private key is not the same: %v", err)
+		t.Errorf("the private key changed: %v", err)
 	}
 	public, err := FormatPublic(publicOf(key))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := ParsePublic(public); err != nil || !got.Equal(publicOf(key)) {
-		t.Errorf("the public key is not the same: %v", err)
+		t.Errorf("the public key changed: %v", err)
 	}
 	for _, text := range []string{"", "x", string(public)} {
 		if _, err := ParsePrivate([]byte(text)); err == nil || strings.Contains(err.Error(), "MC") {
-			t.Errorf("%q is a private key: %v", text, err)
+			t.Errorf("%q is accepted as a private key: %v", text, err)
 		}
 	}
 	if _, err := ParsePublic(private); err == nil {
-		t.Error("a private key is a public one")
+		t.Error("a private key is accepted as a public one")
 	}
 }

@@ -18,15 +18,15 @@ func TestSignatures(t *testing.T) {
 		reason, id, timestamp, signature string
 		ok                               bool
 	}{
-		"Good":      {reason: "what was signed", id: "msg", timestamp: "1700000000", signature: good, ok: true},
-		"Several":   {reason: "one of several, while a secret is exchanged", id: "msg", timestamp: "1700000000", signature: "v1,AAAA v2,x " + good, ok: true},
+		"Good":      {reason: "the message is unchanged", id: "msg", timestamp: "1700000000", signature: good, ok: true},
+		"Several":   {reason: "one of several signatures during a rotation is valid", id: "msg", timestamp: "1700000000", signature: "v1,AAAA v2,x " + good, ok: true},
 		"OtherID":   {reason: "another message", id: "other", timestamp: "1700000000", signature: good},
 		"OtherTime": {reason: "another time", id: "msg", timestamp: "1700000001", signature: good},
-		"Old":       {reason: "a message that is played again", id: "msg", timestamp: "1699999000", signature: secret.Sign("msg", time.Unix(1_699_999_000, 0), body)},
-		"Future":    {reason: "a clock that is ahead", id: "msg", timestamp: "1700001000", signature: secret.Sign("msg", time.Unix(1_700_001_000, 0), body)},
+		"Old":       {reason: "a replayed message is too old", id: "msg", timestamp: "1699999000", signature: secret.Sign("msg", time.Unix(1_699_999_000, 0), body)},
+		"Future":    {reason: "the sender's clock is ahead", id: "msg", timestamp: "1700001000", signature: secret.Sign("msg", time.Unix(1_700_001_000, 0), body)},
 		"None":      {reason: "no signature", id: "msg", timestamp: "1700000000"},
 		"NoTime":    {reason: "no time", id: "msg", signature: good},
-		"Version":   {reason: "a version that we don't know", id: "msg", timestamp: "1700000000", signature: "v2" + good[2:]},
+		"Version":   {reason: "an unknown version", id: "msg", timestamp: "1700000000", signature: "v2" + good[2:]},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

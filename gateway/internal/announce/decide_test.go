@@ -43,27 +43,27 @@ func TestDecide(t *testing.T) {
 		forget  bool
 		want    []draft
 	}{
-		"Unknown":          {reason: "nothing is there and nothing was", kind: inventory.KindMachine},
-		"MachineWaits":     {reason: "a machine that does not run yet is only recorded", kind: inventory.KindMachine, now: machineItem("Pending"), changed: true},
-		"MachineRuns":      {reason: "its first run is recorded", kind: inventory.KindMachine, now: machineItem("Running"), known: `{"created":false}`, changed: true, want: []draft{created}},
-		"MachineFound":     {reason: "one that was made while nobody watched is recorded", kind: inventory.KindMachine, now: machineItem("Running"), changed: true, want: []draft{created}},
-		"MachineOld":       {reason: "one that is older than the history is no news", kind: inventory.KindMachine, now: machineItem("Running"), old: true, changed: true},
-		"MachineOldRuns":   {reason: "but if it had not run yet, its run is", kind: inventory.KindMachine, now: machineItem("Running"), old: true, known: `{"created":false}`, changed: true, want: []draft{created}},
-		"MachineSame":      {reason: "the second look changes nothing", kind: inventory.KindMachine, now: machineItem("Running"), known: `{"created":true,"cluster":"shop","labels":{"a":"b"}}`},
-		"MachineRestarts":  {reason: "a second run is not recorded", kind: inventory.KindMachine, now: machineItem("Running"), known: `{"created":true,"cluster":"shop"}`, changed: true},
-		"MachineGone":      {reason: "its end is recorded with what was known", kind: inventory.KindMachine, known: `{"created":true,"cluster":"shop","labels":{"a":"b"}}`, changed: true, forget: true, want: []draft{{events.TypeMachineDeleted, "deleted", events.MachineDeleted{Object: object, Cluster: "shop", Labels: map[string]string{"a": "b"}}}}},
-		"MachineNeverRan":  {reason: "what never ran does not end", kind: inventory.KindMachine, known: `{"created":false}`, changed: true, forget: true},
-		"ClusterNew":       {reason: "a new cluster is recorded whole", kind: inventory.KindCluster, now: clusterItem("Pending", `{"v":1}`), changed: true, want: []draft{{events.TypeClusterUpdated, "updated.7", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/phase", To: "Pending"}, {Path: "/spec", To: map[string]any{"v": json.Number("1")}}}}}}},
+		"Unknown":          {reason: "nothing is known, before and now", kind: inventory.KindMachine},
+		"MachineWaits":     {reason: "a machine that does not run yet is only stored", kind: inventory.KindMachine, now: machineItem("Pending"), changed: true},
+		"MachineRuns":      {reason: "the first run of a machine is an event", kind: inventory.KindMachine, now: machineItem("Running"), known: `{"created":false}`, changed: true, want: []draft{created}},
+		"MachineFound":     {reason: "a machine that was created while the gateway was down is an event", kind: inventory.KindMachine, now: machineItem("Running"), changed: true, want: []draft{created}},
+		"MachineOld":       {reason: "a machine that is older than the history is no event", kind: inventory.KindMachine, now: machineItem("Running"), old: true, changed: true},
+		"MachineOldRuns":   {reason: "the first run of an older machine is an event", kind: inventory.KindMachine, now: machineItem("Running"), old: true, known: `{"created":false}`, changed: true, want: []draft{created}},
+		"MachineSame":      {reason: "an unchanged machine is no event", kind: inventory.KindMachine, now: machineItem("Running"), known: `{"created":true,"cluster":"shop","labels":{"a":"b"}}`},
+		"MachineRestarts":  {reason: "a second run is no event", kind: inventory.KindMachine, now: machineItem("Running"), known: `{"created":true,"cluster":"shop"}`, changed: true},
+		"MachineGone":      {reason: "the deletion is an event with the last known values", kind: inventory.KindMachine, known: `{"created":true,"cluster":"shop","labels":{"a":"b"}}`, changed: true, forget: true, want: []draft{{events.TypeMachineDeleted, "deleted", events.MachineDeleted{Object: object, Cluster: "shop", Labels: map[string]string{"a": "b"}}}}},
+		"MachineNeverRan":  {reason: "the deletion of a machine that never ran is no event", kind: inventory.KindMachine, known: `{"created":false}`, changed: true, forget: true},
+		"ClusterNew":       {reason: "a new cluster is an event with its spec", kind: inventory.KindCluster, now: clusterItem("Pending", `{"v":1}`), changed: true, want: []draft{{events.TypeClusterUpdated, "updated.7", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/phase", To: "Pending"}, {Path: "/spec", To: map[string]any{"v": json.Number("1")}}}}}}},
 		"ClusterScaled":    {reason: "a change is recorded by its innermost field", kind: inventory.KindCluster, now: clusterItem("Running", `{"workers":[{"replicas":3}]}`), known: `{"phase":"Running","spec":{"workers":[{"replicas":2}]}}`, changed: true, want: []draft{{events.TypeClusterUpdated, "updated.7", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/spec/workers/0/replicas", From: json.Number("2"), To: json.Number("3")}}}}}},
 		"ClusterSame":      {reason: "another order of fields is no change", kind: inventory.KindCluster, now: clusterItem("Running", `{"a":1,"b":2}`), known: `{"spec":{"b":2,"a":1},"phase":"Running"}`},
-		"ClusterOld":       {reason: "one that is older than the history is no news", kind: inventory.KindCluster, now: clusterItem("Running", `{}`), old: true, changed: true},
-		"ClusterGone":      {reason: "its end is recorded", kind: inventory.KindCluster, known: `{"phase":"Deleting","spec":{}}`, changed: true, forget: true, want: []draft{{events.TypeClusterUpdated, "deleted", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/phase", From: "Deleting"}, {Path: "/spec", From: map[string]any{}}}}}}},
+		"ClusterOld":       {reason: "a cluster that is older than the history is no event", kind: inventory.KindCluster, now: clusterItem("Running", `{}`), old: true, changed: true},
+		"ClusterGone":      {reason: "the deletion is an event", kind: inventory.KindCluster, known: `{"phase":"Deleting","spec":{}}`, changed: true, forget: true, want: []draft{{events.TypeClusterUpdated, "deleted", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/phase", From: "Deleting"}, {Path: "/spec", From: map[string]any{}}}}}}},
 		"AddressWaits":     {reason: "an interface without an address is not configured", kind: inventory.KindAddress, now: addressItem(complete, inventory.Interface{Name: "eth1"}), changed: true},
-		"AddressComplete":  {reason: "the last address makes it configured", kind: inventory.KindAddress, now: addressItem(complete), known: `{"interfaces":null}`, changed: true, want: []draft{{events.TypeNetworkConfigured, "configured.7", events.NetworkConfigured{Object: object, NetworkNamespace: "net", Interfaces: []events.NetworkInterface{{Name: "eth0", MACAddress: "02:00", Addresses: []string{"10.0.0.5"}}}}}}},
-		"AddressSame":      {reason: "it is recorded once", kind: inventory.KindAddress, now: addressItem(complete), known: `{"interfaces":[{"name":"eth0","macAddress":"02:00","addresses":["10.0.0.5"]}]}`},
-		"AddressForAWhile": {reason: "losing an address is not yet another configuration", kind: inventory.KindAddress, now: addressItem(inventory.Interface{Name: "eth0"}), known: `{"interfaces":[{"name":"eth0","macAddress":"02:00","addresses":["10.0.0.5"]}]}`},
-		"AddressGone":      {reason: "it is forgotten", kind: inventory.KindAddress, known: `{"interfaces":null}`, changed: true, forget: true},
-		"OtherKinds":       {reason: "are not recorded of", kind: inventory.KindNetwork, now: machineItem("Running")},
+		"AddressComplete":  {reason: "an interface is configured with its last address", kind: inventory.KindAddress, now: addressItem(complete), known: `{"interfaces":null}`, changed: true, want: []draft{{events.TypeNetworkConfigured, "configured.7", events.NetworkConfigured{Object: object, NetworkNamespace: "net", Interfaces: []events.NetworkInterface{{Name: "eth0", MACAddress: "02:00", Addresses: []string{"10.0.0.5"}}}}}}},
+		"AddressSame":      {reason: "the configuration is recorded once", kind: inventory.KindAddress, now: addressItem(complete), known: `{"interfaces":[{"name":"eth0","macAddress":"02:00","addresses":["10.0.0.5"]}]}`},
+		"AddressForAWhile": {reason: "a missing address is no new configuration", kind: inventory.KindAddress, now: addressItem(inventory.Interface{Name: "eth0"}), known: `{"interfaces":[{"name":"eth0","macAddress":"02:00","addresses":["10.0.0.5"]}]}`},
+		"AddressGone":      {reason: "a deleted interface is removed", kind: inventory.KindAddress, known: `{"interfaces":null}`, changed: true, forget: true},
+		"OtherKinds":       {reason: "other kinds have no events", kind: inventory.KindNetwork, now: machineItem("Running")},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestDecide(t *testing.T) {
 			}
 			o.known = document
 			if again, err := decide(tc.kind, o); err != nil || again.changed {
-				t.Errorf("%s: a second look finds a change again: %+v %v", tc.reason, again, err)
+				t.Errorf("%s: a second call finds a change again: %+v %v", tc.reason, again, err)
 			}
 		})
 	}
@@ -104,11 +104,11 @@ func TestDecideOperator(t *testing.T) {
 		changed            bool
 		events             int
 	}{
-		"First":     {reason: "being well is no news", now: "healthy", changed: true},
-		"FirstSick": {reason: "being sick is", now: "unreachable", changed: true, events: 1},
+		"First":     {reason: "a healthy operator at first is no event", now: "healthy", changed: true},
+		"FirstSick": {reason: "an unhealthy operator at first is an event", now: "unreachable", changed: true, events: 1},
 		"Same":      {reason: "no change", known: "degraded", now: "degraded"},
-		"Worse":     {reason: "a change for the worse", known: "healthy", now: "degraded", changed: true, events: 1},
-		"Better":    {reason: "a change for the better", known: "degraded", now: "healthy", changed: true, events: 1},
+		"Worse":     {reason: "the status gets worse", known: "healthy", now: "degraded", changed: true, events: 1},
+		"Better":    {reason: "the status gets better", known: "degraded", now: "healthy", changed: true, events: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -140,8 +140,8 @@ func TestDifference(t *testing.T) {
 		"Longer":  {reason: "a list that grows", from: `{"a":[1]}`, to: `{"a":[1,2]}`, want: []events.Change{{Path: "/a/1", To: json.Number("2")}}},
 		"Shorter": {reason: "a list that shrinks", from: `{"a":[1,2]}`, to: `{"a":[1]}`, want: []events.Change{{Path: "/a/1", From: json.Number("2")}}},
 		"Escapes": {reason: "names with a slash or a tilde", from: `{"a/b~c":1}`, to: `{"a/b~c":2}`, want: []events.Change{{Path: "/a~1b~0c", From: json.Number("1"), To: json.Number("2")}}},
-		"Sorted":  {reason: "paths are in order", from: `{"c":1,"a":1}`, to: `{"b":1}`, want: []events.Change{{Path: "/a", From: json.Number("1")}, {Path: "/b", To: json.Number("1")}, {Path: "/c", From: json.Number("1")}}},
-		"Large":   {reason: "large numbers stay exact", from: `{"a":9007199254740993}`, to: `{"a":9007199254740992}`, want: []events.Change{{Path: "/a", From: json.Number("9007199254740993"), To: json.Number("9007199254740992")}}},
+		"Sorted":  {reason: "paths are sorted", from: `{"c":1,"a":1}`, to: `{"b":1}`, want: []events.Change{{Path: "/a", From: json.Number("1")}, {Path: "/b", To: json.Number("1")}, {Path: "/c", From: json.Number("1")}}},
+		"Large":   {reason: "large numbers are exact", from: `{"a":9007199254740993}`, to: `{"a":9007199254740992}`, want: []events.Change{{Path: "/a", From: json.Number("9007199254740993"), To: json.Number("9007199254740992")}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

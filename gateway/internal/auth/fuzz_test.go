@@ -9,7 +9,7 @@ func FuzzKey(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if key, _, err := parseKey(text, 0); err == nil && key.scopes == 0 {
-			t.Errorf("the key of %q may do nothing", text)
+			t.Errorf("the key of %q has no scope", text)
 		}
 	})
 }

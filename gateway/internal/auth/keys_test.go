@@ -33,15 +33,15 @@ func TestKeysWithNamespaces(t *testing.T) {
 		scopes            Scopes
 		namespaces        []string
 	}{
-		"None":      {"a key of an older file sees everything", "n " + hash + " read", "", ScopeRead, nil},
-		"One":       {"after the scopes", "n " + hash + " read namespaces=team-a", "", ScopeRead, []string{"team-a"}},
-		"Several":   {"with + between them, as scopes have it", "n " + hash + " read+events namespaces=b+a+b", "", ScopeRead | ScopeEvents, []string{"a", "b"}},
-		"NoScopes":  {"scopes that are left out are read", "n " + hash + " namespaces=team-a", "", ScopeRead, []string{"team-a"}},
-		"Empty":     {"an empty list is a mistake, and no key for everything", "n " + hash + " read namespaces=", `"" is no name of a namespace`, 0, nil},
-		"Comma":     {"a comma begins the next key in auth.keys", "n " + hash + " read namespaces=a,b", `"a,b" is no name of a namespace`, 0, nil},
-		"Star":      {"a key for all has no list", "n " + hash + " read namespaces=*", `"*" is no name of a namespace`, 0, nil},
-		"Misspelt":  {"a word that is not understood limits nothing, so the key is refused", "n " + hash + " read namespace=team-a", `"namespace=team-a" is no list of namespaces`, 0, nil},
-		"WordFirst": {"the scopes come first", "n " + hash + " namespaces=a read", `"read" is no list of namespaces`, 0, nil},
+		"None":      {"a key without namespaces sees every namespace", "n " + hash + " read", "", ScopeRead, nil},
+		"One":       {"namespaces follow the scopes", "n " + hash + " read namespaces=team-a", "", ScopeRead, []string{"team-a"}},
+		"Several":   {"namespaces are separated by +, like scopes", "n " + hash + " read+events namespaces=b+a+b", "", ScopeRead | ScopeEvents, []string{"a", "b"}},
+		"NoScopes":  {"the default scope is read", "n " + hash + " namespaces=team-a", "", ScopeRead, []string{"team-a"}},
+		"Empty":     {"an empty list is an error, because it could mean every namespace", "n " + hash + " read namespaces=", `"" is no name of a namespace`, 0, nil},
+		"Comma":     {"a comma separates keys in auth.keys", "n " + hash + " read namespaces=a,b", `"a,b" is no name of a namespace`, 0, nil},
+		"Star":      {"a key for every namespace has no list", "n " + hash + " read namespaces=*", `"*" is no name of a namespace`, 0, nil},
+		"Misspelt":  {"a misspelt word would limit nothing, so it is an error", "n " + hash + " read namespace=team-a", `"namespace=team-a" is no list of namespaces`, 0, nil},
+		"WordFirst": {"scopes are first", "n " + hash + " namespaces=a read", `"read" is no list of namespaces`, 0, nil},
 	}
 	for name, tc := range tests {
 		key, _, err := parseKey(tc.line, 0)

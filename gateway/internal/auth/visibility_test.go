@@ -17,14 +17,14 @@ func TestVisibility(t *testing.T) {
 		sees    []string
 		not     []string
 	}{
-		"Unlimited":         {"a key without namespaces sees everything", Caller{Name: "key/x"}, nil, nil, []string{"", "team-a", "team-b"}, nil},
-		"Key":               {"a key with namespaces sees these, and nothing that is in none", Caller{Namespaces: []string{"team-a", "team-c"}}, nil, nil, []string{"team-a", "team-c"}, []string{"", "team-b", "team"}},
-		"KeyAsksForOther":   {"what a request names gives a key nothing", Caller{Namespaces: []string{"team-a"}}, []string{"team-b"}, map[string]bool{"team-b": true, "": true}, []string{"team-a"}, []string{"team-b", ""}},
-		"KeyOfNothing":      {"a list that is there and empty is a limit", Caller{Namespaces: []string{}}, nil, nil, nil, []string{"", "team-a"}},
-		"TokenAsks":         {"a token sees what the API server grants of what is asked", Caller{User: user}, []string{"team-a", "team-b"}, map[string]bool{"team-a": true}, []string{"team-a"}, []string{"team-b", ""}},
-		"TokenAsksNothing":  {"and nothing that was not asked", Caller{User: user}, nil, map[string]bool{"team-a": true}, nil, []string{"team-a", ""}},
-		"TokenOfAll":        {"a right in all namespaces is one in each", Caller{User: user}, nil, map[string]bool{"": true}, []string{"team-a", "team-b"}, nil},
-		"TokenAsksForEmpty": {"no namespace is none that can be asked for", Caller{User: user}, []string{""}, map[string]bool{"team-a": true}, nil, []string{"", "team-a"}},
+		"Unlimited":         {"a key without namespaces sees every namespace", Caller{Name: "key/x"}, nil, nil, []string{"", "team-a", "team-b"}, nil},
+		"Key":               {"a key with namespaces sees these, and no cluster-scoped objects", Caller{Namespaces: []string{"team-a", "team-c"}}, nil, nil, []string{"team-a", "team-c"}, []string{"", "team-b", "team"}},
+		"KeyAsksForOther":   {"the namespaces of a request give a key no access", Caller{Namespaces: []string{"team-a"}}, []string{"team-b"}, map[string]bool{"team-b": true, "": true}, []string{"team-a"}, []string{"team-b", ""}},
+		"KeyOfNothing":      {"an empty list is a limit", Caller{Namespaces: []string{}}, nil, nil, nil, []string{"", "team-a"}},
+		"TokenAsks":         {"a token sees the requested namespaces that the API server permits", Caller{User: user}, []string{"team-a", "team-b"}, map[string]bool{"team-a": true}, []string{"team-a"}, []string{"team-b", ""}},
+		"TokenAsksNothing":  {"a token sees no namespace without a request", Caller{User: user}, nil, map[string]bool{"team-a": true}, nil, []string{"team-a", ""}},
+		"TokenOfAll":        {"a right in all namespaces is a right in each", Caller{User: user}, nil, map[string]bool{"": true}, []string{"team-a", "team-b"}, nil},
+		"TokenAsksForEmpty": {"the empty namespace cannot be requested", Caller{User: user}, []string{""}, map[string]bool{"team-a": true}, nil, []string{"", "team-a"}},
 	}
 	for name, tc := range tests {
 		v := decideVisibility(tc.who, tc.asked, tc.granted)
@@ -35,7 +35,7 @@ func TestVisibility(t *testing.T) {
 		}
 		for _, namespace := range tc.not {
 			if v.Includes(namespace) {
-				t.Errorf("%s: namespace %q is seen: %s", name, namespace, tc.reason)
+				t.Errorf("%s: namespace %q is visible: %s", name, namespace, tc.reason)
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func withRedis(t *testing.T, address string) *Cache {
 	return open(t, config.Redis{Used: true, URL: address, MaxRetries: 3, PoolSize: 4})
 }
 
-// counts are the looks at each level.
+// counts returns the lookups at each level.
 type counts struct {
 	mu sync.Mutex
 	of map[string]int
@@ -78,11 +78,11 @@ func TestAnswersLapse(t *testing.T) {
 	c.now = func() time.Time { return now }
 	c.Set(t.Context(), "k", []byte("v"), time.Minute)
 	if _, ok := c.Get(t.Context(), "k"); !ok {
-		t.Error("the answer is not there")
+		t.Error("the answer is missing")
 	}
 	now = now.Add(time.Minute + 1)
 	if _, ok := c.Get(t.Context(), "k"); ok {
-		t.Error("the answer has not lapsed")
+		t.Error("the answer has not expired")
 	}
 	shared := withRedis(t, servers.Redis(t))
 	shared.Set(t.Context(), "k", []byte("v"), 50*time.Millisecond)
@@ -92,7 +92,7 @@ func TestAnswersLapse(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the answer in Redis does not lapse")
+			t.Fatal("the answer in Redis does not expire")
 		}
 	}
 }
@@ -107,14 +107,15 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("%d bytes in %d answers, %d in order", c.bytes, len(c.kept), c.order.Len())
 	}
 	if _, ok := c.Get(t.Context(), "99"); !ok {
-		t.Error("the newest answer is gone")
+		t.Error("the newest answer was removed")
 	}
 	if _, ok := c.Get(t.Context(), "0"); ok {
-		t.Error("the oldest answer is still there")
+		t.Error("the oldest answer still exists")
 	}
 }
 
-// TestRedisDown has a Redis that hangs up. It may not be tried for each call.
+// TestRedisDown has a Redis that closes connections. Calls during an outage must not each try to
+// connect.
 func TestRedisDown(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -137,22 +138,22 @@ func TestRedisDown(t *testing.T) {
 	for i := range 100 {
 		c.Set(t.Context(), strconv.Itoa(i), []byte("v"), time.Minute)
 		if _, ok := c.Get(t.Context(), strconv.Itoa(i)); !ok {
-			t.Fatal("memory does not stand in")
+			t.Fatal("memory does not replace Redis")
 		}
 		if c.Publish(t.Context(), []byte("x")) {
-			t.Fatal("nobody has taken what is published")
+			t.Fatal("the message is not published")
 		}
 	}
 	if n := calls.Load(); n == 0 || n > 100 {
-		t.Errorf("300 calls with a Redis that is down have tried it %d times", n)
+		t.Errorf("300 calls during an outage of Redis have tried to connect %d times", n)
 	}
 	if c.Ping(t.Context()) == nil {
 		t.Error("a Redis that is down answers")
 	}
 }
 
-// TestSubscribe has one replica hear another, and not somebody else who uses another
-// database of the same Redis.
+// TestSubscribe sends messages between replicas, and not to another program with another database of
+// the same Redis.
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	address := servers.Redis(t)
@@ -179,7 +180,7 @@ func TestSubscribe(t *testing.T) {
 			}
 			a.Publish(t.Context(), []byte("hello"))
 		case <-deadline:
-			t.Fatal("nothing is heard")
+			t.Fatal("no message arrives")
 		}
 	}
 	cancel()
@@ -201,9 +202,9 @@ func TestAddresses(t *testing.T) {
 		t.Errorf("by host and port: %v, mode %s", err, c.Mode())
 	}
 	if c := open(t, config.Redis{Host: "localhost", Port: 6379}); c.Mode() != Memory || c.Ping(t.Context()) != nil {
-		t.Error("a Redis that nobody asked for is used")
+		t.Error("Redis is used without a configuration")
 	}
 	if _, err := New(config.Redis{Used: true, URL: "http://x"}); err == nil {
-		t.Error("an address that is none was accepted")
+		t.Error("an invalid address was accepted")
 	}
 }

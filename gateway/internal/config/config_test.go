@@ -67,11 +67,11 @@ func TestPrecedence(t *testing.T) {
 		file   string
 		want   int
 	}{
-		"Default": {reason: "nothing is set", want: 9991},
-		"File":    {reason: "a file stands over the default", file: file, want: 1},
-		"Rule":    {reason: "every key has a variable by rule", file: file, env: map[string]string{"SERVER_PORT": "2"}, want: 2},
-		"Flat":    {reason: "PORT, which Knative sets, stands over it", file: file, env: map[string]string{"SERVER_PORT": "2", "PORT": "3"}, want: 3},
-		"Flag":    {reason: "a flag stands over everything", file: file, env: map[string]string{"PORT": "3"}, args: []string{"--server.port=4"}, want: 4},
+		"Default": {reason: "no value is set", want: 9991},
+		"File":    {reason: "a file overrides the default", file: file, want: 1},
+		"Rule":    {reason: "an environment variable overrides the file", file: file, env: map[string]string{"SERVER_PORT": "2"}, want: 2},
+		"Flat":    {reason: "PORT, which Knative sets, overrides the general variable", file: file, env: map[string]string{"SERVER_PORT": "2", "PORT": "3"}, want: 3},
+		"Flag":    {reason: "a flag overrides everything", file: file, env: map[string]string{"PORT": "3"}, args: []string{"--server.port=4"}, want: 4},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -96,16 +96,16 @@ func TestRefusals(t *testing.T) {
 		file   string
 		names  []string
 	}{
-		"UnknownKey":  {reason: "a key that nobody reads is a typing error", file: "server:\n  prot: 1\n", names: []string{"server.prot"}},
-		"WrongPlace":  {reason: "the right name in the wrong place is guessed", file: "maxAge: 1\n", names: []string{"maxAge", "cors.maxAge"}},
+		"UnknownKey":  {reason: "an unknown key is a typing error", file: "server:\n  prot: 1\n", names: []string{"server.prot"}},
+		"WrongPlace":  {reason: "the error suggests the place of a misplaced key", file: "maxAge: 1\n", names: []string{"maxAge", "cors.maxAge"}},
 		"BadNumber":   {reason: "a port is a number", file: "server:\n  port: many\n", names: []string{"server.port"}},
 		"List":        {reason: "one value is not a list", file: "server:\n  port: [1, 2]\n", names: []string{"server.port"}},
-		"BadEnv":      {reason: "the variable is named", env: map[string]string{"CORS_MAXAGE": "x"}, names: []string{"CORS_MAXAGE"}},
-		"BadLevel":    {reason: "the levels are named", env: map[string]string{"LOG_LEVEL": "loud"}, names: []string{"LOG_LEVEL", "debug"}},
+		"BadEnv":      {reason: "the error names the variable", env: map[string]string{"CORS_MAXAGE": "x"}, names: []string{"CORS_MAXAGE"}},
+		"BadLevel":    {reason: "the error names the levels", env: map[string]string{"LOG_LEVEL": "loud"}, names: []string{"LOG_LEVEL", "debug"}},
 		"BadSink":     {reason: "a sink is a URL", env: map[string]string{"K_SINK": "broker"}, names: []string{"K_SINK"}},
-		"UnknownFlag": {reason: "an unknown flag is named", args: []string{"--nothing=1"}, names: []string{"nothing"}},
-		"Argument":    {reason: "there are no arguments but flags", args: []string{"serve"}, names: []string{"serve"}},
-		"Duplicate":   {reason: "a key may be there once", file: "cors:\n  maxAge: 1\n  maxAge: 2\n", names: []string{"maxAge"}},
+		"UnknownFlag": {reason: "the error names the flag", args: []string{"--nothing=1"}, names: []string{"nothing"}},
+		"Argument":    {reason: "only flags are arguments", args: []string{"serve"}, names: []string{"serve"}},
+		"Duplicate":   {reason: "a key is unique", file: "cors:\n  maxAge: 1\n  maxAge: 2\n", names: []string{"maxAge"}},
 		"NoYAML":      {reason: "a file is YAML", file: "\t:", names: []string{"gateway.yaml"}},
 	}
 	for name, tc := range cases {

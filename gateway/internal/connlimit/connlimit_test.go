@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pipe is a connection from an address, without a network.
+// pipe returns a connection from an address, without a network.
 type pipe struct {
 	net.Conn
 	from net.Addr
@@ -35,7 +35,7 @@ func (s *script) Accept() (net.Conn, error) {
 	return pipe{Conn: near, from: address}, nil
 }
 
-// open tells whether a connection has not been closed.
+// open reports whether a connection is open.
 func open(c net.Conn) bool {
 	_ = c.SetReadDeadline(time.Now().Add(-time.Second))
 	_, err := c.Read(make([]byte, 1))
@@ -49,22 +49,22 @@ func TestBounds(t *testing.T) {
 		reason string
 		limits Limits
 		from   []string
-		// serving are the connections that a handler serves, from the moment they are there.
+		// serving returns the connections that a handler serves, once they exist.
 		serving   map[int]bool
 		want      []bool
 		displaced int
 	}{
 		"Unbounded":  {reason: "0 bounds nothing", from: []string{"10.0.0.1", "10.0.0.1"}, want: []bool{true, true}},
-		"Fits":       {reason: "there is room for all", limits: Limits{All: 2, PerAddress: 2}, from: []string{"10.0.0.1", "10.0.0.1"}, want: []bool{true, true}},
-		"All":        {reason: "the one that waits longest gives way", limits: Limits{All: 2}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, want: []bool{false, true, true}, displaced: 1},
-		"Address":    {reason: "an address gives way to itself", limits: Limits{All: 9, PerAddress: 1}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.2"}, want: []bool{true, false, true}, displaced: 1},
-		"AddressAll": {reason: "an address at its bound takes nobody else's place", limits: Limits{All: 2, PerAddress: 1}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.2"}, want: []bool{true, false, true}, displaced: 1},
-		"Served":     {reason: "one that is served stays", limits: Limits{All: 2}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, serving: map[int]bool{0: true}, want: []bool{true, false, true}, displaced: 1},
-		"AllServed":  {reason: "there is no room where all are served", limits: Limits{All: 1}, from: []string{"10.0.0.1", "10.0.0.2"}, serving: map[int]bool{0: true}, want: []bool{true}, displaced: 1},
-		"Site":       {reason: "an IPv6 customer has a /64", limits: Limits{All: 9, PerAddress: 1}, from: []string{"2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"}, want: []bool{false, true, true}, displaced: 1},
-		"Mapped":     {reason: "an IPv4 address is the same within IPv6", limits: Limits{All: 9, PerAddress: 1}, from: []string{"10.0.0.1", "::ffff:10.0.0.1", "::ffff:10.0.0.2"}, want: []bool{false, true, true}, displaced: 1},
-		"Exempt":     {reason: "many come through a proxy", limits: Limits{All: 9, PerAddress: 1, Exempt: exempt}, from: []string{"10.0.0.9", "10.0.0.9"}, want: []bool{true, true}},
-		"ExemptAll":  {reason: "a proxy counts in all", limits: Limits{All: 1, PerAddress: 1, Exempt: exempt}, from: []string{"10.0.0.9", "10.0.0.9"}, want: []bool{false, true}, displaced: 1},
+		"Fits":       {reason: "every connection has a place", limits: Limits{All: 2, PerAddress: 2}, from: []string{"10.0.0.1", "10.0.0.1"}, want: []bool{true, true}},
+		"All":        {reason: "the connection that waits longest is displaced", limits: Limits{All: 2}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, want: []bool{false, true, true}, displaced: 1},
+		"Address":    {reason: "an address displaces its own connection", limits: Limits{All: 9, PerAddress: 1}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.2"}, want: []bool{true, false, true}, displaced: 1},
+		"AddressAll": {reason: "an address at its limit displaces no other address", limits: Limits{All: 2, PerAddress: 1}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.2"}, want: []bool{true, false, true}, displaced: 1},
+		"Served":     {reason: "a connection with a running request stays", limits: Limits{All: 2}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, serving: map[int]bool{0: true}, want: []bool{true, false, true}, displaced: 1},
+		"AllServed":  {reason: "a new connection is closed if all others have running requests", limits: Limits{All: 1}, from: []string{"10.0.0.1", "10.0.0.2"}, serving: map[int]bool{0: true}, want: []bool{true}, displaced: 1},
+		"Site":       {reason: "a customer has an IPv6 /64", limits: Limits{All: 9, PerAddress: 1}, from: []string{"2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"}, want: []bool{false, true, true}, displaced: 1},
+		"Mapped":     {reason: "an IPv4-mapped address is the same address", limits: Limits{All: 9, PerAddress: 1}, from: []string{"10.0.0.1", "::ffff:10.0.0.1", "::ffff:10.0.0.2"}, want: []bool{false, true, true}, displaced: 1},
+		"Exempt":     {reason: "a proxy forwards many clients", limits: Limits{All: 9, PerAddress: 1, Exempt: exempt}, from: []string{"10.0.0.9", "10.0.0.9"}, want: []bool{true, true}},
+		"ExemptAll":  {reason: "the total limit includes proxies", limits: Limits{All: 1, PerAddress: 1, Exempt: exempt}, from: []string{"10.0.0.9", "10.0.0.9"}, want: []bool{false, true}, displaced: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -99,13 +99,13 @@ func TestBounds(t *testing.T) {
 				_ = c.Close()
 			}
 			if l.Held() != 0 || len(l.sources) != 0 || l.waiting.Len() != 0 {
-				t.Errorf("after the end of all: %d held, %d sources, %d waiting", l.Held(), len(l.sources), l.waiting.Len())
+				t.Errorf("after all have ended: %d held, %d sources, %d waiting", l.Held(), len(l.sources), l.waiting.Len())
 			}
 		})
 	}
 }
 
-// TestMarks has connections change what they count as, also below TLS.
+// TestMarks has connections change their state, also below TLS.
 func TestMarks(t *testing.T) {
 	t.Parallel()
 	l := New(&script{from: []string{"10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1"}}, Limits{All: 2, PerAddress: 2}, func() {})
@@ -119,25 +119,25 @@ func TestMarks(t *testing.T) {
 	stream, first := accept(), accept()
 	Release(tls.Server(stream, &tls.Config{MinVersion: tls.VersionTLS12}))
 	if l.Held() != 1 {
-		t.Errorf("%d are held, of which one is released", l.Held())
+		t.Errorf("%d are held, including the released one", l.Held())
 	}
 	if _, accepted := Release(stream).(pipe); !accepted {
 		t.Error("a released connection is not the one that was accepted")
 	}
 	Serving(stream)()
 	second := accept()
-	// The first one has just been served, so that the second waits longest.
+	// The first connection was just served, so the second waits longest.
 	Serving(first)()
 	third := accept()
 	for name, c := range map[string]net.Conn{"released": stream, "served since": first, "new": third} {
 		if !open(c) {
-			t.Errorf("the one that is %s is closed", name)
+			t.Errorf("the connection that is %s is closed", name)
 		}
 	}
 	if open(second) {
-		t.Error("the one that waits longest stays")
+		t.Error("the connection that waits longest stays")
 	}
 	if err := second.SetDeadline(time.Now()); err != nil {
-		t.Errorf("a deadline on one that was displaced: %v", err)
+		t.Errorf("a deadline of a displaced connection: %v", err)
 	}
 }

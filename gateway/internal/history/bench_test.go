@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// BenchmarkEvents is what events that come 8 at a time cost a history in an SQLite
-// file, each from the question what is known of its object to its delivery.
+// BenchmarkEvents measures the cost of events, 8 at a time, in a history in an SQLite file: each from
+// the lookup of its object to its delivery.
 func BenchmarkEvents(b *testing.B) {
 	s, stop := open(b, databases["SQLite"](b))
 	defer stop()
@@ -21,7 +21,7 @@ func BenchmarkEvents(b *testing.B) {
 		for range 8 {
 			n++
 			id := fmt.Sprintf("object-%d", n)
-			events.Go(func() { tellOf(b, s, id) })
+			events.Go(func() { recordEvent(b, s, id) })
 		}
 		events.Wait()
 		now := time.Now()
@@ -42,8 +42,8 @@ func BenchmarkEvents(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// tellOf records an event of an object that is new.
-func tellOf(b *testing.B, s *Store, id string) {
+// recordEvent records an event of a new object.
+func recordEvent(b *testing.B, s *Store, id string) {
 	known, err := s.Known(b.Context(), id)
 	if err == nil {
 		known.Kind, known.Document = "Machine", json.RawMessage(`{}`)
@@ -60,7 +60,7 @@ func tellOf(b *testing.B, s *Store, id string) {
 	}
 }
 
-// processCPU is what this process has used.
+// processCPU returns the CPU time of this process.
 func processCPU(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage

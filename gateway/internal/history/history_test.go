@@ -24,12 +24,12 @@ func TestEventsAreKeptOnce(t *testing.T) {
 		s, stop := open(t, url)
 		e := anEvent("e1")
 		if w := write(t, s, Record{Events: []Event{e}}); len(w.Events) != 1 {
-			t.Errorf("the first write kept %d events", len(w.Events))
+			t.Errorf("the first write stored %d events", len(w.Events))
 		}
 		again := e
 		again.Type = "another"
 		if w := write(t, s, Record{Events: []Event{again}}); len(w.Events) != 0 {
-			t.Error("a duplicate was kept")
+			t.Error("a duplicate was stored")
 		}
 		got, err := s.Events(t.Context(), Query{Limit: 10})
 		if err != nil {
@@ -51,16 +51,15 @@ func TestEventsAreKeptOnce(t *testing.T) {
 		}
 		s, _ = open(t, url)
 		if has, err := s.Has(t.Context(), "e1", "/gateway"); !has || err != nil {
-			t.Errorf("the event has not outlived the process: %v %v", has, err)
+			t.Errorf("the event was lost with the process: %v %v", has, err)
 		}
 		if !s.Baseline().Equal(baseline) {
-			t.Errorf("the history began at %s and now at %s", baseline, s.Baseline())
+			t.Errorf("the start of the history was %s and is now %s", baseline, s.Baseline())
 		}
 	})
 }
 
-// TestTimesThatNoJSONHas reads an event back that is of the year 10000, or of before
-// the year 0.
+// TestTimesThatNoJSONHas reads an event with a time in the year 10000 or before the year 0.
 func TestTimesThatNoJSONHas(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, url string) {
@@ -104,20 +103,20 @@ func TestQueries(t *testing.T) {
 			query  Query
 			want   []string
 		}{
-			"All":       {reason: "the newest come first", query: Query{}, want: []string{"e4", "e3", "e2", "e1", "e0"}},
-			"Limit":     {reason: "no more than asked for", query: Query{Limit: 2}, want: []string{"e4", "e3"}},
+			"All":       {reason: "the newest events are first", query: Query{}, want: []string{"e4", "e3", "e2", "e1", "e0"}},
+			"Limit":     {reason: "a limit", query: Query{Limit: 2}, want: []string{"e4", "e3"}},
 			"Before":    {reason: "the next page", query: Query{Before: newest[0].Sequence}, want: []string{"e3", "e2", "e1", "e0"}},
 			"Type":      {reason: "an exact type", query: Query{Types: []string{"infrastructure.machine.created"}}, want: []string{"e2", "e1", "e0"}},
 			"Prefix":    {reason: "a type's beginning", query: Query{Types: []string{"io.vitistack.*", "none"}}, want: []string{"e4", "e3"}},
-			"Wildcards": {reason: "what the database takes for wildcards is text", query: Query{Types: []string{"io%*", "io_vitistack*"}}},
+			"Wildcards": {reason: "wildcards of the database are plain text", query: Query{Types: []string{"io%*", "io_vitistack*"}}},
 			"Object":    {reason: "one object", query: Query{Namespace: "team-a", Name: "m1"}, want: []string{"e1"}},
-			"Cluster":   {reason: "what belongs to a cluster", query: Query{Cluster: "shop", Namespace: "team-a"}, want: []string{"e2", "e1", "e0"}},
-			"Time":      {reason: "since is included and until is not", query: Query{Since: noon.Add(time.Minute), Until: noon.Add(3 * time.Minute)}, want: []string{"e2", "e1"}},
+			"Cluster":   {reason: "the events of a cluster", query: Query{Cluster: "shop", Namespace: "team-a"}, want: []string{"e2", "e1", "e0"}},
+			"Time":      {reason: "since is inclusive and until is exclusive", query: Query{Since: noon.Add(time.Minute), Until: noon.Add(3 * time.Minute)}, want: []string{"e2", "e1"}},
 			"Visible":   {reason: "the namespaces of a caller", query: Query{Namespaces: []string{"team-b", "team-c"}}, want: []string{"e4", "e3"}},
-			"Narrowed":  {reason: "along with everything else", query: Query{Types: []string{"io.*", "infrastructure.*"}, Namespaces: []string{"team-a"}, Name: "m2"}, want: []string{"e2"}},
-			"Hidden":    {reason: "what a caller asks for gives it nothing", query: Query{Namespace: "team-a", Namespaces: []string{"team-b"}}},
-			"Nothing":   {reason: "a caller of no namespace sees nothing", query: Query{Namespaces: []string{}}},
-			"Injection": {reason: "a value is a value", query: Query{Name: "' OR '1'='1"}},
+			"Narrowed":  {reason: "combined with other filters", query: Query{Types: []string{"io.*", "infrastructure.*"}, Namespaces: []string{"team-a"}, Name: "m2"}, want: []string{"e2"}},
+			"Hidden":    {reason: "the namespaces of a request give a caller no access", query: Query{Namespace: "team-a", Namespaces: []string{"team-b"}}},
+			"Nothing":   {reason: "a caller without namespaces sees no events", query: Query{Namespaces: []string{}}},
+			"Injection": {reason: "a value is not part of the query", query: Query{Name: "' OR '1'='1"}},
 		}
 		for name, tc := range cases {
 			t.Run(name, func(t *testing.T) {
@@ -147,8 +146,8 @@ func TestQueries(t *testing.T) {
 	})
 }
 
-// TestOneRecordsAnObject lets many record the same object at the same time. One
-// of them has to win each round, and the others have to learn of it.
+// TestOneRecordsAnObject has concurrent writers record the same object. One of them wins each round,
+// and the others get an error.
 func TestOneRecordsAnObject(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, url string) {
@@ -187,7 +186,7 @@ func TestOneRecordsAnObject(t *testing.T) {
 			}
 		}
 		if n, err := s.Count(t.Context(), Query{}, 100); n != 3 || err != nil {
-			t.Errorf("%d events were kept for 3 rounds: %v", n, err)
+			t.Errorf("%d events were stored for 3 rounds: %v", n, err)
 		}
 		known, err := s.KnownNamed(t.Context(), Object{Kind: "Machine", Namespace: "team-a", Name: "m1"})
 		if err != nil || len(known) != 1 || string(known[0].Document) != `{"round":2}` {
@@ -195,7 +194,7 @@ func TestOneRecordsAnObject(t *testing.T) {
 		}
 		write(t, s, Record{Known: &known[0], Forget: true})
 		if _, err := s.Write(t.Context(), Record{Known: &known[0], Forget: true}); !errors.Is(err, ErrConflict) {
-			t.Errorf("forgetting what is forgotten: %v", err)
+			t.Errorf("a second deletion: %v", err)
 		}
 	})
 }
@@ -228,7 +227,7 @@ func TestMigrationsGoBothWays(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.Events(t.Context(), Query{Limit: 1}); err == nil {
-			t.Error("the schema is still there")
+			t.Error("the schema still exists")
 		}
 		if err := s.migrate(t.Context()); err != nil {
 			t.Fatal(err)
@@ -239,7 +238,7 @@ func TestMigrationsGoBothWays(t *testing.T) {
 	})
 }
 
-// TestNothingIsLostAtTheEnd ends the store while records wait for their batch.
+// TestNothingIsLostAtTheEnd closes the store while records wait for their batch.
 func TestNothingIsLostAtTheEnd(t *testing.T) {
 	t.Parallel()
 	url := "sqlite://" + filepath.Join(t.TempDir(), "h.db")
@@ -269,9 +268,8 @@ func TestNothingIsLostAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestOneBadRecordHarmsNobody writes a record that the database refuses along with
-// others.
-func TestOneBadRecordHarmsNobody(t *testing.T) {
+// TestOneBadRecordHarmsNoOther writes a record that the database rejects together with others.
+func TestOneBadRecordHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t, servers.Postgres(t), func(c *config.Database) { c.FlushInterval = time.Hour })
 	bad := anEvent("bad")
@@ -293,7 +291,7 @@ func TestOneBadRecordHarmsNobody(t *testing.T) {
 
 func TestDatabaseComesLater(t *testing.T) {
 	t.Parallel()
-	c := &config.Database{URL: "postgres://nobody@127.0.0.1:1/none?sslmode=disable&connect_timeout=1", BatchSize: 1, FlushInterval: time.Second, Retention: time.Hour}
+	c := &config.Database{URL: "postgres://user@127.0.0.1:1/none?sslmode=disable&connect_timeout=1", BatchSize: 1, FlushInterval: time.Second, Retention: time.Hour}
 	s, err := Open(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -319,11 +317,11 @@ func TestURLs(t *testing.T) {
 		"Postgres":  {reason: "a URL of PostgreSQL", url: "postgres://u:p@h/d", mode: "postgresql"},
 		"MySQL":     {reason: "a URL of MySQL", url: "mysql://u:p@h/d?tls=true", mode: "mysql"},
 		"SQLite":    {reason: "a file", url: "sqlite:///tmp/x.db", mode: "sqlite"},
-		"Default":   {reason: "nothing means a file", url: "", mode: "sqlite"},
-		"Unknown":   {reason: "other databases are refused", url: "mongodb://h/d"},
-		"NoName":    {reason: "a MySQL URL names its database", url: "mysql://u:p@h/"},
-		"Nonsense":  {reason: "no URL at all", url: "my database"},
-		"EmptyFile": {reason: "a file needs a name", url: "sqlite://"},
+		"Default":   {reason: "the default is a file", url: "", mode: "sqlite"},
+		"Unknown":   {reason: "other databases are not supported", url: "mongodb://h/d"},
+		"NoName":    {reason: "a MySQL URL requires a database", url: "mysql://u:p@h/"},
+		"Nonsense":  {reason: "the text is no URL", url: "my database"},
+		"EmptyFile": {reason: "a file requires a name", url: "sqlite://"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -22,11 +22,11 @@ func TestOutbox(t *testing.T) {
 			t.Fatalf("claimed: %v %v", first, err)
 		}
 		if second, err := s.Claim(t.Context(), "w", noon, noon.Add(time.Minute)); err != nil || len(second) != 0 {
-			t.Errorf("what is claimed was claimed again: %v %v", second, err)
+			t.Errorf("a claimed delivery was claimed again: %v %v", second, err)
 		}
 		after, err := s.Claim(t.Context(), "w", noon.Add(2*time.Minute), noon.Add(3*time.Minute))
 		if err != nil || len(after) != 1 {
-			t.Fatalf("a claim that nobody concluded: %v %v", after, err)
+			t.Fatalf("an abandoned claim: %v %v", after, err)
 		}
 		after[0].Attempts, after[0].Error, after[0].Due = 1, "refused", noon.Add(time.Hour)
 		if err := s.Retry(t.Context(), after[0]); err != nil {
@@ -54,12 +54,12 @@ func TestOutbox(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, ok, _ := s.NextDue(t.Context(), "w"); ok {
-			t.Error("an endpoint that is no more is still told")
+			t.Error("a removed endpoint still gets events")
 		}
 	})
 }
 
-// TestEachDeliveryIsClaimedOnce lets several claim at the same time.
+// TestEachDeliveryIsClaimedOnce has concurrent claims.
 func TestEachDeliveryIsClaimedOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, url string) {

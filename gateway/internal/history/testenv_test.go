@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servers.Run(m)) }
 
-// databases are all kinds of database, each with what makes an empty one.
+// databases are all kinds of databases, each with a function that creates an empty one.
 var databases = map[string]func(testing.TB) string{
 	"PostgreSQL": servers.Postgres,
 	"MariaDB":    servers.MariaDB,

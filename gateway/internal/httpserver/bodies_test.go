@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestBodyTakesPlace has a body take the place of the one that arrives longest.
+// TestBodyTakesPlace has a new body displace the slowest one.
 func TestBodyTakesPlace(t *testing.T) {
 	t.Parallel()
 	b := NewBodies(2)
@@ -25,7 +25,7 @@ func TestBodyTakesPlace(t *testing.T) {
 		}()
 	}
 	if err := <-reads[0]; !os.IsTimeout(err) {
-		t.Errorf("the body that does not come ends with %v, want the end of its time", err)
+		t.Errorf("the slow body ends with %v, want a timeout", err)
 	}
 	for i, read := range reads[1:] {
 		select {
@@ -38,6 +38,6 @@ func TestBodyTakesPlace(t *testing.T) {
 		leave()
 	}
 	if n := b.arriving.Len(); n != 0 {
-		t.Errorf("%d places are still taken", n)
+		t.Errorf("%d places are still in use", n)
 	}
 }

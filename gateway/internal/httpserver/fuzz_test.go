@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzRequestID reads any identifier of a request.
+// FuzzRequestID parses any request ID.
 func FuzzRequestID(f *testing.F) {
 	for _, text := range []string{"req-1\r\nSet-Cookie: a", "req-1", "\xff"} {
 		f.Add(text)

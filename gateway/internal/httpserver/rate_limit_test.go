@@ -24,7 +24,7 @@ func TestLimiter(t *testing.T) {
 		t.Error("a second later there is no token")
 	}
 	if _, _, ok := l.take("a", now.Add(time.Second)); ok {
-		t.Error("a second later there are two")
+		t.Error("a second later there are two tokens")
 	}
 	if left, _, _ := l.take("a", now.Add(time.Hour)); left != 9 {
 		t.Errorf("an hour later %d are left", left)
@@ -37,6 +37,6 @@ func TestLimiter(t *testing.T) {
 		known += len(l.shards[i].full)
 	}
 	if known > len(l.shards)*maxCallers {
-		t.Errorf("%d callers are known", known)
+		t.Errorf("%d callers are stored", known)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzCheck reads any body as a batch of events. Each error that Check finds names a field and has a text.
+// FuzzCheck parses any body as a batch of events. Each error names a field and has a text.
 func FuzzCheck(f *testing.F) {
 	for _, body := range []string{
 		"[]", "[{}]", `[{"specversion":"1.0","id":"1","source":"/ipam","type":"io.vitistack.network.failed","data":{}}]`,

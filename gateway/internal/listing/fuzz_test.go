@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/problem"
 )
 
-// listed is an entry of a list of the fuzz tests.
+// listed is an entry of a list in the fuzz tests.
 type listed int
 
 func (l listed) Attribute(name string) string { return name + strconv.Itoa(int(l)%3) }
@@ -36,7 +36,7 @@ func FuzzQuery(f *testing.F) {
 			q, err := Parse(raw, v, 4)
 			if err != nil {
 				if p := problem.From(err); p.Status != 400 || p.Detail == "" {
-					t.Fatalf("%q is refused with %d %q", raw, p.Status, p.Detail)
+					t.Fatalf("%q is rejected with %d %q", raw, p.Status, p.Detail)
 				}
 				return
 			}

@@ -24,15 +24,15 @@ func TestObserve(t *testing.T) {
 		answers, ready bool
 		want           bool
 	}{
-		"First":     {reason: "nothing has changed", answers: true},
+		"First":     {reason: "the node answers as before", answers: true},
 		"Unknown":   {reason: "the gateway may have no route to the node", ready: true},
 		"Once":      {reason: "one packet may be lost", before: history{answered: true}, ready: true},
 		"Twice":     {reason: "the node has stopped", before: history{answered: true, failures: 1}, ready: true, want: true},
-		"Paused":    {reason: "the function has just looked", before: silent(2, firstPause, time.Second), ready: true},
-		"StillSaid": {reason: "Kubernetes had not called the node NotReady yet", before: silent(2, firstPause, 0), ready: true, want: true},
-		"Reported":  {reason: "the cluster says so itself, and resync has its turn", before: silent(2, firstPause, 0)},
+		"Paused":    {reason: "the function was requested a moment ago", before: silent(2, firstPause, time.Second), ready: true},
+		"StillSaid": {reason: "the cluster had not reported the node as NotReady yet", before: silent(2, firstPause, 0), ready: true, want: true},
+		"Reported":  {reason: "the cluster itself reports it, and resync reconciles it", before: silent(2, firstPause, 0)},
 		"Back":      {reason: "the node has started again", before: silent(2, firstPause, time.Minute), answers: true, want: true},
-		"Hiccup":    {reason: "nothing was reported", before: history{answered: true, failures: 1}, answers: true},
+		"Hiccup":    {reason: "no failure was reported", before: history{answered: true, failures: 1}, answers: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -43,7 +43,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestSilentNodeCostsLess observes a node that stays silent in a cluster that stays Ready.
+// TestSilentNodeCostsLess probes a node that remains silent while its cluster remains Ready.
 func TestSilentNodeCostsLess(t *testing.T) {
 	t.Parallel()
 	h := history{answered: true}
@@ -75,18 +75,18 @@ func TestRound(t *testing.T) {
 	}
 	round("all answer")
 	_ = down.Close()
-	round("one has failed once")
-	round("one is silent", "b")
-	round("it was reported")
+	round("a node has failed once")
+	round("a node is silent", "b")
+	round("the silence was reported")
 	clusters = clusters[:1]
-	round("the cluster is gone")
+	round("the cluster is deleted")
 	if len(p.targets) != 1 {
-		t.Errorf("%d addresses are remembered", len(p.targets))
+		t.Errorf("%d addresses are stored", len(p.targets))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if due := p.Round(ctx, start, clusters); len(due) > 0 || p.targets[target{"a", up.Addr().String()}].failures > 0 {
-		t.Errorf("a gateway that stops takes its nodes for silent: %v", due)
+		t.Errorf("a stopping gateway reports its nodes as silent: %v", due)
 	}
 }
 

@@ -15,6 +15,6 @@ func TestPageIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(want, openapi.HTML()) {
-		t.Error("docs.html is not what openapi.yaml says: run go generate ./gateway/internal/openapi")
+		t.Error("docs.html differs from openapi.yaml: run go generate ./gateway/internal/openapi")
 	}
 }

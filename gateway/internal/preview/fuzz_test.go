@@ -8,7 +8,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
-// TestMaliciousManifests previews what would become large, or is deep.
+// TestMaliciousManifests previews manifests that expand to large documents or are deeply nested.
 func TestMaliciousManifests(t *testing.T) {
 	t.Parallel()
 	nothing, _ := inventory.NewStore("e").Commit(time.Now())

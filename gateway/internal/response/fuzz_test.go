@@ -2,7 +2,7 @@ package response
 
 import "testing"
 
-// FuzzHeaders reads headers that callers write as they like.
+// FuzzHeaders parses any headers.
 func FuzzHeaders(f *testing.F) {
 	for _, text := range []string{"gzip;q=0.5, zstd", "*;q=0", `W/"a", "b"`, "\xff"} {
 		f.Add(text)

@@ -18,10 +18,10 @@ func TestSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, _ := Seal(key, hash, now); again == token {
-		t.Error("two sessions of one key are the same")
+		t.Error("two sessions of one key have the same token")
 	}
 	if sealed, _ := base64.RawURLEncoding.DecodeString(token); bytes.Contains(sealed, hash[:]) {
-		t.Error("the token shows the hash of the key")
+		t.Error("the token contains the hash of the key")
 	}
 	changed := func(i int) string {
 		sealed, _ := base64.RawURLEncoding.DecodeString(token)
@@ -35,24 +35,24 @@ func TestSession(t *testing.T) {
 		after        time.Duration
 		valid        bool
 	}{
-		{"Fresh", "it has just begun", key, token, 0, true},
-		{"Late", "it lasts for a working day", key, token, Lifetime - time.Second, true},
-		{"Over", "it ends by itself", key, token, Lifetime, false},
-		{"Rotated", "the gateway's key is another", other, token, 0, false},
-		{"Empty", "there is none", key, "", 0, false},
-		{"APIKey", "an API key is no session", key, "secret", 0, false},
-		{"Short", "a part of one", key, token[:10], 0, false},
-		{"Long", "more than one", key, token + token, 0, false},
-		{"Nonce", "changed at its beginning", key, changed(0), 0, false},
-		{"Hash", "made another caller's", key, changed(20), 0, false},
-		{"Tag", "changed at its end", key, changed(67), 0, false},
-		{"Alphabet", "not of our alphabet", key, strings.Repeat("!", 80), 0, false},
+		{"Fresh", "the session has just begun", key, token, 0, true},
+		{"Late", "a session lasts for a working day", key, token, Lifetime - time.Second, true},
+		{"Over", "a session expires", key, token, Lifetime, false},
+		{"Rotated", "the gateway's key was rotated", other, token, 0, false},
+		{"Empty", "there is no token", key, "", 0, false},
+		{"APIKey", "an API key is no session token", key, "secret", 0, false},
+		{"Short", "the token is truncated", key, token[:10], 0, false},
+		{"Long", "the token is too long", key, token + token, 0, false},
+		{"Nonce", "the nonce is changed", key, changed(0), 0, false},
+		{"Hash", "the hash of another caller", key, changed(20), 0, false},
+		{"Tag", "the authentication tag is changed", key, changed(67), 0, false},
+		{"Alphabet", "the text is no base64", key, strings.Repeat("!", 80), 0, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := Open(tc.key, tc.token, now.Add(tc.after))
 			if (err == nil) != tc.valid || (tc.valid && got != hash) {
-				t.Errorf("%s: %v, want it to be valid: %t", tc.reason, err, tc.valid)
+				t.Errorf("%s: %v, want valid %t", tc.reason, err, tc.valid)
 			}
 		})
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/vitistack/stack/events/signing"
 )
 
-// memory keeps entries as the API server does: a write with an old version is refused.
+// memory stores entries as the API server does: a write with an old resource version is a conflict.
 type memory struct {
 	mu                sync.Mutex
 	secret, configMap Entries
-	// late is called between a read and the write that follows it.
+	// late is called between a read and the following write.
 	late func()
 	err  error
 }
@@ -112,7 +112,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestReplicas has two gateways make the first key at the same time: both use one.
+// TestReplicas has two gateways create the first key concurrently: both use the same key.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -122,7 +122,7 @@ func TestReplicas(t *testing.T) {
 	m.late = func() { signed(t, other) }
 	e := signed(t, one)
 	if names := slices.Collect(maps.Keys(m.secret.Data)); len(names) != 1 || len(m.configMap.Data) != 1 || !m.accepted(t, e) {
-		t.Errorf("two gateways have made the keys %v, of which %d are accepted", names, len(m.configMap.Data))
+		t.Errorf("two gateways have created the keys %v, and %d are accepted", names, len(m.configMap.Data))
 	}
 }
 
@@ -146,12 +146,12 @@ func TestChanges(t *testing.T) {
 		use          string
 		add, remove  []string
 	}{
-		{"First", "nothing is accepted yet", nil, current, []string{current}, nil},
+		{"First", "no key is accepted yet", nil, current, []string{current}, nil},
 		{"Same", "nothing has changed", []string{current}, current, nil, nil},
-		{"New", "the one before stays for an hour", []string{current}, at(0), []string{at(0)}, nil},
-		{"Over", "its hour is over", []string{at(3 * time.Hour), current}, current, nil, []string{at(3 * time.Hour)}},
-		{"Restored", "a Secret from a backup has an older key: the newer one goes when its hour is over", []string{current, at(time.Minute)}, current, nil, nil},
-		{"Foreign", "what is no key", []string{"rubbish", current}, current, nil, nil},
+		{"New", "the earlier key is accepted for an hour", []string{current}, at(0), []string{at(0)}, nil},
+		{"Over", "the hour of the earlier key has passed", []string{at(3 * time.Hour), current}, current, nil, []string{at(3 * time.Hour)}},
+		{"Restored", "a Secret from a backup has an older key: the newer one is removed after its hour", []string{current, at(time.Minute)}, current, nil, nil},
+		{"Foreign", "an invalid key is removed", []string{"rubbish", current}, current, nil, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"github.com/vitistack/stack/gateway/internal/stream"
 )
 
-// TestSlowClient stops reading for longer than the hub keeps frames for it. It
-// has to end with the truth nevertheless.
+// TestSlowClient stops reading for longer than the hub buffers frames. The client must have the
+// present state in the end.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, stream.Limits{})
@@ -35,15 +35,14 @@ func (w *world) fallBehind() {
 	w.t.Helper()
 	for n := 0; w.hub.Stats().Lagging == 0; n++ {
 		if n > 200_000 {
-			w.t.Fatal("the client never fell behind")
+			w.t.Fatal("the client never lagged")
 		}
 		w.set("team-a", fmt.Sprintf("m%d", n%50), fmt.Sprintf("Phase%d", n))
 	}
 }
 
-// TestCountsComeWithTheSnapshot reads everything as a new client and as one that has
-// fallen behind. What is not of a topic comes within the snapshots, so that it is not
-// taken for a change of what they replace.
+// TestCountsComeWithTheSnapshot reads the stream of a new client and of one that has lagged. Values
+// without a topic are within the snapshots, so that they are not taken for changes.
 func TestCountsComeWithTheSnapshot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, stream.Limits{})
@@ -66,6 +65,6 @@ func TestCountsComeWithTheSnapshot(t *testing.T) {
 	}
 	w.fallBehind()
 	if diff := cmp.Diff(want, all()); diff != "" {
-		t.Errorf("one that was behind (-want +got):\n%s", diff)
+		t.Errorf("a client that has lagged (-want +got):\n%s", diff)
 	}
 }

@@ -43,7 +43,7 @@ func newWorld(t *testing.T, limits stream.Limits) *world {
 	return w
 }
 
-// set gives a machine a phase and publishes that.
+// set sets the phase of a machine and publishes it.
 func (w *world) set(namespace, name, phase string) {
 	w.t.Helper()
 	w.version++
@@ -59,13 +59,13 @@ func (w *world) set(namespace, name, phase string) {
 	w.hub.Publish(w.store.Commit(time.Unix(0, 0)))
 }
 
-// reader is a client's side of the stream.
+// reader is a client of the stream.
 type reader struct {
 	t    *testing.T
 	conn net.Conn
 	scan *bufio.Scanner
 	done chan struct{}
-	// phases is what the client knows by now.
+	// phases has the phases that the client knows.
 	phases map[string]string
 	lastID string
 }
@@ -75,8 +75,7 @@ func (w *world) connect(lastID string, filter stream.Filter) *reader {
 	return w.connectWhile(func() bool { return true }, lastID, filter)
 }
 
-// connectWhile is connect for a client that may see something for as long as allowed
-// says so.
+// connectWhile connects a client that has access as long as allowed returns true.
 func (w *world) connectWhile(allowed func() bool, lastID string, filter stream.Filter) *reader {
 	w.t.Helper()
 	c, err := w.hub.Subscribe("10.0.0.1", lastID, filter)
@@ -108,7 +107,7 @@ func (w *world) connectWhile(allowed func() bool, lastID string, filter stream.F
 	return r
 }
 
-// next reads one event and heeds it.
+// next reads one event and applies it.
 func (r *reader) next() (event string, data map[string]any) {
 	r.t.Helper()
 	for r.scan.Scan() {
@@ -123,7 +122,7 @@ func (r *reader) next() (event string, data map[string]any) {
 				r.t.Fatalf("data of %s: %v", event, err)
 			}
 		case line == "" && event != "":
-			r.heed(event, data)
+			r.apply(event, data)
 			return event, data
 		}
 	}
@@ -131,7 +130,7 @@ func (r *reader) next() (event string, data map[string]any) {
 	return "", nil
 }
 
-func (r *reader) heed(event string, data map[string]any) {
+func (r *reader) apply(event string, data map[string]any) {
 	upserts, _ := data["upserts"].([]any)
 	if event == "snapshot" && data["topic"] == "machines" {
 		if data["part"] == 0.0 {
@@ -200,11 +199,11 @@ func TestResume(t *testing.T) {
 		lastID  string
 		resumes bool
 	}{
-		"Gap":     {reason: "what was missed is known", lastID: first.lastID, resumes: true},
-		"Epoch":   {reason: "another process knows nothing of it", lastID: "other-1"},
-		"Future":  {reason: "a number that was never given is not ours", lastID: "epoch-99999"},
-		"Garbage": {reason: "nonsense is no position", lastID: "<script>"},
-		"None":    {reason: "a new client has nothing", lastID: ""},
+		"Gap":     {reason: "the missed changes are buffered", lastID: first.lastID, resumes: true},
+		"Epoch":   {reason: "another process has no buffer for it", lastID: "other-1"},
+		"Future":  {reason: "the position was never sent", lastID: "epoch-99999"},
+		"Garbage": {reason: "the text is no position", lastID: "<script>"},
+		"None":    {reason: "a new client has no position", lastID: ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -245,7 +244,7 @@ func TestFilters(t *testing.T) {
 	w.set("team-a", "a1", "Running")
 	w.hub.Announce("team-a", []byte(`{"name":"a"}`))
 	if event := r.until("event"); event["name"] != "a" {
-		t.Errorf("an event of another namespace came: %v", event)
+		t.Errorf("an event of another namespace arrived: %v", event)
 	}
 	if len(r.phases) != 1 || r.phases["a1"] != "Running" {
 		t.Errorf("the client of team-a has %v", r.phases)
@@ -268,7 +267,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("a client of another address: %v", err)
 	}
 	if _, err := w.hub.Subscribe("c", "", stream.Filter{}); !errors.Is(err, stream.ErrFull) {
-		t.Errorf("a client too many: %v", err)
+		t.Errorf("a client above the limit: %v", err)
 	}
 }
 
@@ -281,7 +280,7 @@ func TestLeaversAreNoticed(t *testing.T) {
 	select {
 	case <-r.done:
 	case <-time.After(3 * time.Minute):
-		t.Fatal("the client has left, and the hub writes on")
+		t.Fatal("the client has disconnected, but the hub writes to it")
 	}
 	if n := w.hub.Stats().Clients; n != 0 {
 		t.Errorf("%d clients are left", n)
@@ -297,7 +296,7 @@ func TestHeartbeatAndShutdown(t *testing.T) {
 	r.until("heartbeat")
 	r.until("heartbeat")
 	if r.lastID != "epoch-2" {
-		t.Errorf("a heartbeat moves the position on to %s, want epoch-2", r.lastID)
+		t.Errorf("after a heartbeat the position is %s, want epoch-2", r.lastID)
 	}
 	w.hub.Close()
 	r.until("shutdown")
@@ -307,8 +306,8 @@ func TestHeartbeatAndShutdown(t *testing.T) {
 	}
 }
 
-// TestEndOfPermission takes the permission of a client away while it hears something
-// all the time, and is never idle.
+// TestEndOfPermission revokes the permission of a client that gets events all the time and is never
+// idle.
 func TestEndOfPermission(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, stream.Limits{Heartbeat: 20 * time.Millisecond})
@@ -327,14 +326,14 @@ func TestEndOfPermission(t *testing.T) {
 		case <-r.done:
 			return
 		case <-deadline:
-			t.Fatal("the client is told of everything still")
+			t.Fatal("the client still gets every event")
 		default:
 		}
 	}
 }
 
-// TestDeliveries tells how functions get on: to those who are there, once, and to
-// those who come later.
+// TestDeliveries sends the delivery counters of functions: once to connected clients, and to later
+// ones at their start.
 func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, stream.Limits{})
@@ -351,7 +350,7 @@ func TestDeliveries(t *testing.T) {
 	}
 	early := w.connect("", stream.Filter{})
 	if got := told(early, "synced"); got != nil {
-		t.Errorf("before anything was counted: %v", got)
+		t.Errorf("before the first count: %v", got)
 	}
 	for range 2 {
 		w.hub.Deliver(map[string]map[string]uint64{"create-vm": {"done": 3, "retry": 1}})
@@ -359,9 +358,9 @@ func TestDeliveries(t *testing.T) {
 	w.set("a", "m", "Running")
 	want := []any{map[string]any{"done": 3.0, "retry": 1.0}}
 	if diff := cmp.Diff(want, told(early, "patch")); diff != "" {
-		t.Errorf("who is there is told (-want +got):\n%s", diff)
+		t.Errorf("a connected client (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(want, told(w.connect("", stream.Filter{}), "synced")); diff != "" {
-		t.Errorf("who comes later is told (-want +got):\n%s", diff)
+		t.Errorf("a later client (-want +got):\n%s", diff)
 	}
 }

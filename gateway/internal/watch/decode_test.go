@@ -23,7 +23,7 @@ const (
 	aStatus  = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}`
 )
 
-// serializers are the one of client-go and the one that knows that it reads Machines.
+// serializers has client-go's serializer and the one that decodes Machines.
 func serializers(t testing.TB) (general, machines runtime.NegotiatedSerializer) {
 	t.Helper()
 	scheme, err := newScheme()
@@ -34,7 +34,7 @@ func serializers(t testing.TB) (general, machines runtime.NegotiatedSerializer) 
 	return general, oneKind{general, scheme, v1alpha1.GroupVersion.WithKind("Machine")}
 }
 
-// decoder reads a watch as client-go does.
+// decoder decodes a watch as client-go does.
 func decoder(t testing.TB, s runtime.NegotiatedSerializer, body io.Reader) *restwatch.Decoder {
 	t.Helper()
 	objects, events, framer, err := runtime.NewClientNegotiator(s, v1alpha1.GroupVersion).StreamDecoder(runtime.ContentTypeJSON, nil)
@@ -44,7 +44,7 @@ func decoder(t testing.TB, s runtime.NegotiatedSerializer, body io.Reader) *rest
 	return restwatch.NewDecoder(streaming.NewDecoder(framer.NewFrameReader(io.NopCloser(body)), events), objects)
 }
 
-// TestDecodeAsClientGoDoes compares what both serializers read of the same events.
+// TestDecodeAsClientGoDoes decodes the same events with both serializers, and compares the results.
 func TestDecodeAsClientGoDoes(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
@@ -81,7 +81,7 @@ func TestDecodeAsClientGoDoes(t *testing.T) {
 	}
 }
 
-// BenchmarkDecode reads a change of a machine with its managed fields.
+// BenchmarkDecode decodes a change of a machine with its managed fields.
 func BenchmarkDecode(b *testing.B) {
 	m := &v1alpha1.Machine{TypeMeta: metav1.TypeMeta{APIVersion: "vitistack.io/v1alpha1", Kind: "Machine"}}
 	m.Name, m.Namespace, m.UID = "shop-control-plane-1", "team-a", "0bfa0f5e-7f04-4b1a-a3d3-6cd2b5a2b6e1"
@@ -117,7 +117,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// endless is the same event again and again.
+// endless repeats the same event.
 type endless struct {
 	event []byte
 	left  bytes.Reader

@@ -60,12 +60,12 @@ func eventually(t *testing.T, what string, condition func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("waited too long: %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
 
-// phase is what the store has of a machine.
+// phase returns the phase of a machine in the store.
 func phase(s *inventory.Store, name string) string {
 	snapshot, _ := s.Commit(time.Unix(0, 0))
 	if i := snapshot.Collection(inventory.TopicMachines).Find(name); i != nil {
@@ -117,10 +117,10 @@ func TestAPIServerFails(t *testing.T) {
 	api.Put(t, "machines", machine("m2", "Pending"))
 	api.Fail(503)
 	store, w := begin(t, api)
-	eventually(t, "trouble to be known", func() bool { return w.Progress()[inventory.KindMachine].State == watch.Failing })
+	eventually(t, "the failure to be reported", func() bool { return w.Progress()[inventory.KindMachine].State == watch.Failing })
 	select {
 	case <-w.Synced():
-		t.Fatal("the watches have settled while the API server fails")
+		t.Fatal("the watches are complete while the API server fails")
 	default:
 	}
 	api.Fail(0)
@@ -128,19 +128,19 @@ func TestAPIServerFails(t *testing.T) {
 	eventually(t, "the machine", func() bool { return phase(store, "m1") == "Pending" })
 
 	api.Fail(503)
-	eventually(t, "trouble to be known", func() bool { return w.Progress()[inventory.KindMachine].State == watch.Failing })
+	eventually(t, "the failure to be reported", func() bool { return w.Progress()[inventory.KindMachine].State == watch.Failing })
 	if phase(store, "m1") != "Pending" {
-		t.Error("what is known was forgotten because the API server fails")
+		t.Error("known objects were removed because the API server fails")
 	}
 	api.Fail(0)
 	api.Put(t, "machines", machine("m1", "Running"))
 	api.Delete("machines", "team-a", "m2")
 	api.Forget()
 	eventually(t, "the list after the gap", func() bool { return phase(store, "m1") == "Running" && phase(store, "m2") == "" })
-	eventually(t, "the recovery to be known", func() bool { return w.Progress()[inventory.KindMachine].State == watch.Synced })
+	eventually(t, "the recovery to be reported", func() bool { return w.Progress()[inventory.KindMachine].State == watch.Synced })
 }
 
-// TestForbiddenKindsDoNotBlock lets KubeVirt's API answer with errors only.
+// TestForbiddenKindsDoNotBlock makes KubeVirt's API answer with errors only.
 func TestForbiddenKindsDoNotBlock(t *testing.T) {
 	t.Parallel()
 	api := fakeapi.Start(t)

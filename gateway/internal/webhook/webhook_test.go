@@ -25,7 +25,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/webhook"
 )
 
-// receiver is an endpoint that answers as it is told, and then with 204.
+// receiver is an endpoint that answers with planned statuses, and then with 204.
 type receiver struct {
 	*httptest.Server
 	secret standardwebhooks.Secret
@@ -122,7 +122,7 @@ func startWithin(t *testing.T, rules outbound.Rules, url string, endpoints ...we
 	return s
 }
 
-// announce records an event with what is to be delivered of it.
+// announce records an event with its deliveries.
 func (s *env) announce(id, eventType, namespace string) {
 	s.t.Helper()
 	e := event.New()
@@ -148,7 +148,7 @@ func (s *env) expect(outcomes ...string) {
 				s.t.Fatalf("got %q, want %q", got, want)
 			}
 		case <-time.After(3 * time.Minute):
-			s.t.Fatalf("waited too long for %q", want)
+			s.t.Fatalf("timed out waiting for %q", want)
 		}
 	}
 }
@@ -164,7 +164,7 @@ func signingKey(t *testing.T) *webhook.SigningKey {
 	return key
 }
 
-// TestSigningKey replaces the secret of an endpoint, first by one that is none.
+// TestSigningKey replaces the secret of an endpoint, first by an invalid one.
 func TestSigningKey(t *testing.T) {
 	t.Parallel()
 	key, now := signingKey(t), time.Now()
@@ -185,13 +185,13 @@ func TestDeliveries(t *testing.T) {
 		retries int
 		want    []string
 	}{
-		"AtOnce":    {reason: "an endpoint that works is told once", want: []string{"w delivered"}},
-		"Later":     {reason: "a failure is tried again", answers: []int{500, 503}, retries: 3, want: []string{"w retried", "w retried", "w delivered"}},
-		"Throttled": {reason: "429, 408 and 425 get better", answers: []int{429, 408, 425}, retries: 3, want: []string{"w retried", "w retried", "w retried", "w delivered"}},
-		"TooOften":  {reason: "retries come to an end", answers: []int{500, 500, 500}, retries: 2, want: []string{"w retried", "w retried", "w dead"}},
-		"Refused":   {reason: "what the endpoint refuses is not tried again", answers: []int{410}, retries: 3, want: []string{"w dead"}},
-		"Redirect":  {reason: "an endpoint does not send us elsewhere", answers: []int{302}, retries: 3, want: []string{"w dead"}},
-		"ForEver":   {reason: "the broker is told until it listens", answers: []int{404, 410, 500}, retries: -1, want: []string{"w retried", "w retried", "w retried", "w delivered"}},
+		"AtOnce":    {reason: "a successful delivery is made once", want: []string{"w delivered"}},
+		"Later":     {reason: "a failed delivery is retried", answers: []int{500, 503}, retries: 3, want: []string{"w retried", "w retried", "w delivered"}},
+		"Throttled": {reason: "429, 408 and 425 are temporary", answers: []int{429, 408, 425}, retries: 3, want: []string{"w retried", "w retried", "w retried", "w delivered"}},
+		"TooOften":  {reason: "the number of retries is limited", answers: []int{500, 500, 500}, retries: 2, want: []string{"w retried", "w retried", "w dead"}},
+		"Refused":   {reason: "a rejected delivery is not retried", answers: []int{410}, retries: 3, want: []string{"w dead"}},
+		"Redirect":  {reason: "a redirect is not followed", answers: []int{302}, retries: 3, want: []string{"w dead"}},
+		"ForEver":   {reason: "a delivery to the broker is retried until it succeeds", answers: []int{404, 410, 500}, retries: -1, want: []string{"w retried", "w retried", "w retried", "w delivered"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestDeliveries(t *testing.T) {
 	}
 }
 
-// TestRestart ends the gateway between a failure and the next try.
+// TestRestart ends the gateway between a failure and the next attempt.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil, 500)
@@ -264,8 +264,8 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestSSRF has webhooks lead to where a cloud keeps credentials, and to who is not
-// listed: nothing is sent there, and the dead letter says why.
+// TestSSRF has webhooks to the cloud's metadata service and to endpoints that are not listed: no
+// request is sent, and the dead letter has the reason.
 func TestSSRF(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
@@ -302,8 +302,8 @@ func TestSSRF(t *testing.T) {
 	}
 }
 
-// TestHangingEndpointHoldsUpNobody has one endpoint that never answers.
-func TestHangingEndpointHoldsUpNobody(t *testing.T) {
+// TestHangingEndpointHoldsUpNoOther has one endpoint that never answers.
+func TestHangingEndpointHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))

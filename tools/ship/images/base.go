@@ -19,9 +19,9 @@ import (
 // nonroot is the user of distroless images.
 const nonroot = "65532:65532"
 
-// newBase is what a static program needs beside itself: a user that is not root, the
-// authorities that browsers trust, and a place for temporary files. The authorities
-// are those of Mozilla, at the version that go.mod names.
+// newBase returns what a static program needs in its image: a user other than root, the certificate
+// authorities of browsers, and a folder for temporary files. The authorities are those of Mozilla, in
+// the version in go.mod.
 func newBase(platforms []string) (v1.ImageIndex, error) {
 	layer, err := baseLayer()
 	if err != nil {
@@ -56,7 +56,7 @@ func baseLayer() (v1.Layer, error) {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint != nil {
-			continue // the file has no way to say for what it is to be trusted
+			continue // the file format has no place for the purposes of trust
 		}
 		if err := pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}); err != nil {
 			return nil, err

@@ -1,6 +1,6 @@
-// Command images builds an image of every program that the manifests name: small,
-// static, for several platforms, the same bytes from the same source. It needs no
-// registry: the images go into a folder in the OCI layout, and with -push to one.
+// Command images builds an image of every program in the manifests: small, static, for several
+// platforms, and reproducible. It needs no registry: it writes the images into a folder in the OCI
+// layout, and with -push to a registry.
 package main
 
 import (
@@ -98,7 +98,7 @@ func run(ctx context.Context, o options) error {
 
 var image = regexp.MustCompile(`image: (ko://\S+)`)
 
-// programs are the import paths that the manifests name as images.
+// programs returns the import paths of the images in the manifests.
 func programs(root string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(root, "knative", "*.yaml"))
 	if err != nil {
@@ -121,7 +121,7 @@ func programs(root string) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// target is where images go.
+// target is the destination of images.
 type target struct {
 	layout   layout.Path
 	registry publish.Interface
@@ -147,7 +147,7 @@ func newTarget(o options) (*target, error) {
 
 func short(program string) string { return path.Base(program) }
 
-// put writes an image, and returns which one it is.
+// put writes an image, and returns its digest.
 func (t *target) put(ctx context.Context, program string, image build.Result) (v1.Hash, error) {
 	index, ok := image.(v1.ImageIndex)
 	if !ok {

@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// smallStack is a module with the manifests of the repository and, in the places of
-// its programs, ones that do nothing, so that the way to a registry is what is tested.
+// smallStack creates a module with the manifests of the repository and with empty programs, so that
+// only the push is tested.
 func smallStack(t *testing.T) (root string, names []string) {
 	t.Helper()
 	repository, err := filepath.Abs("../../..")
@@ -51,8 +51,8 @@ func smallStack(t *testing.T) (root string, names []string) {
 	return root, names
 }
 
-// TestPush pushes the images to a registry, and finds there under the names that the
-// chart makes of repository and tag what is in the layout: an index of both platforms.
+// TestPush pushes the images to a registry, and compares them with the layout under the names that the
+// chart derives from repository and tag: an index of both platforms.
 func TestPush(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
@@ -91,7 +91,7 @@ func TestPush(t *testing.T) {
 			continue
 		}
 		if !strings.Contains(digests.String(), program+"@"+entry.Digest.String()+"\n") {
-			t.Errorf("the digest of %s is not told", program)
+			t.Errorf("the digest of %s is not printed", program)
 		}
 		if digest, err := index.Digest(); err != nil || digest != entry.Digest {
 			t.Errorf("%s: the registry has %s, the layout %s (%v)", program, digest, entry.Digest, err)
@@ -110,8 +110,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestPushRefused has a registry refuse one image: those before it are told, and none
-// that is not there.
+// TestPushRefused has a registry reject one image: earlier images are printed, and no other.
 func TestPushRefused(t *testing.T) {
 	t.Parallel()
 	root, names := smallStack(t)
@@ -128,9 +127,9 @@ func TestPushRefused(t *testing.T) {
 	err := run(t.Context(), options{root: root, out: filepath.Join(t.TempDir(), "images"), push: strings.TrimPrefix(server.URL, "http://") + "/vitistack:v1.2.3",
 		version: "v1.2.3", platforms: []string{"linux/amd64", "linux/arm64"}, digests: &digests})
 	if err == nil || !strings.Contains(err.Error(), names[1]) {
-		t.Errorf("the error does not tell of %s: %v", names[1], err)
+		t.Errorf("the error does not name %s: %v", names[1], err)
 	}
 	if got := digests.String(); !strings.HasPrefix(got, names[0]+"@sha256:") || strings.Count(got, "\n") != 1 {
-		t.Errorf("told are\n%swant %s alone", got, names[0])
+		t.Errorf("printed were\n%swant %s alone", got, names[0])
 	}
 }

@@ -1,5 +1,5 @@
-// Command readme writes the README.md of a chart from the comments in its values.yaml:
-// readme CHART. What stands before the heading Values stays.
+// Command readme writes the README.md of a chart from the comments in its values.yaml: readme CHART.
+// It keeps everything before the heading Values.
 package main
 
 import (
@@ -51,15 +51,15 @@ func write(chart string) error {
 	return os.WriteFile(path, append([]byte(before), table.Bytes()...), 0o644)
 }
 
-// rows writes a line for each value below a mapping that has a comment. One without
-// any is an error, unless it holds others or repeats them.
+// rows writes a line for each value with a comment below a mapping. A value without a comment is an
+// error, unless it has nested values or repeats others.
 func rows(out *bytes.Buffer, prefix string, mapping *yaml.Node) error {
 	for i := 0; i < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
 		name := prefix + key.Value
 		comment := strings.ReplaceAll(strings.TrimPrefix(key.HeadComment, "# "), "\n# ", " ")
 		switch _, last, ok := strings.Cut(comment, "\n\n"); {
-		case ok: // what is set off by an empty line is about the file
+		case ok: // a comment before an empty line is about the file
 			comment = strings.TrimPrefix(last, "# ")
 		}
 		switch {
@@ -82,7 +82,7 @@ func rows(out *bytes.Buffer, prefix string, mapping *yaml.Node) error {
 	return nil
 }
 
-// flow is a value on one line.
+// flow formats a value on one line.
 func flow(value *yaml.Node) (string, error) {
 	if value.Kind == yaml.ScalarNode && value.Value == "" {
 		return `""`, nil
