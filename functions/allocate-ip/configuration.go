@@ -82,9 +82,9 @@ func (f *function) allocateInterfaces(ctx context.Context, before, nc *v1alpha1.
 	return err
 }
 
-// ensureAllocations returns the IPAllocations of a NetworkConfiguration. Those that are being
-// released have no status, and their error is errReleasing. known are those that a listing
-// found, which need no request of their own.
+// ensureAllocations returns the IPAllocations of a NetworkConfiguration. An IPAllocation that is
+// being released has no status, and its error is errReleasing. known are IPAllocations from a list,
+// which need no request of their own.
 func (f *function) ensureAllocations(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, known allocations) (held []v1alpha2.IPAllocation, going error) {
 	if err := checkFamilies(nc, nn); err != nil {
 		return nil, err

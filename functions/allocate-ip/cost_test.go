@@ -21,7 +21,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// The requests to the API server that one address may cost, from the event of its NetworkConfiguration
+// The requests to the API server of a single address, from the event of its NetworkConfiguration
 // to the status with the address: two reads, the allocation, the clusters, one for the Lease of the
 // MAC address and one for that of the address, two statuses, and a Kubernetes Event. In a nearly full
 // pool the function also claims two places by itself (four requests), lists the addresses in use, and

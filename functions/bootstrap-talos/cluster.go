@@ -44,7 +44,7 @@ type observed struct {
 	networkReady bool
 	// withoutProvider has the members whose MachineProvider does not exist.
 	withoutProvider map[string]bool
-	// machines are the Machines of the cluster by name, also those that are being removed.
+	// machines are the Machines of the cluster by name, including Machines in removal.
 	machines map[string]*v1alpha1.Machine
 	keys     *talos.Keys
 	// kubeconfig is the administrator's. It is nil before a node has returned one.
@@ -57,7 +57,7 @@ type observed struct {
 	// nodeStates has the states of the nodes that this delivery has probed.
 	nodeStates map[string]talos.State
 	// unconfigured are the members whose nodes have not been seen with their configurations, and
-	// configs the configurations of those that have not been provided.
+	// configs has their configurations that have not been provided.
 	unconfigured []plan.Member
 	configs      map[string][]byte
 	// macs are the MAC addresses of the interfaces of machines whose configuration is rendered.
@@ -78,7 +78,7 @@ type connections struct {
 
 // report is what phases have found, for the status.
 type report struct {
-	// userErrors are those that do not stop the delivery, in the order in which they were found.
+	// userErrors are the user errors that do not stop the delivery, in the order of their discovery.
 	userErrors []conditionError
 	// approval is the error that keeps the cluster at its approved topology, nil for none.
 	approval error
@@ -123,7 +123,7 @@ func (c *cluster) effectiveCluster() *v1alpha1.KubernetesCluster {
 }
 
 // controlPlanes returns the addresses by name of the control planes that run with their
-// configuration, also of those that are being removed.
+// configuration, including control planes in removal.
 func (c *cluster) controlPlanes() map[string]string {
 	addresses := map[string]string{}
 	for name, m := range c.observed.machines {

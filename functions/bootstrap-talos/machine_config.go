@@ -18,7 +18,7 @@ import (
 )
 
 // renderMissing finds the members whose nodes have not been seen with their configurations, and
-// renders those that have not been provided. A UserError about a configuration leaves the nodes of
+// renders the configurations that have not been provided. A UserError about a configuration leaves the nodes of
 // a cluster as they are.
 func (f *function) renderMissing(ctx context.Context, c *cluster) error {
 	members := c.unconfiguredMembers()

@@ -92,7 +92,7 @@ func (f *function) endpointHost(ctx context.Context, c *cluster) (host string, h
 	return host, host == now, nil
 }
 
-// endpointNodes returns the control planes that have an address, first those that stay.
+// endpointNodes returns the control planes that have an address, and last those in removal.
 func (c *cluster) endpointNodes() []plan.EndpointNode {
 	var staying, going []plan.EndpointNode
 	for i, m := range c.plan.ControlPlanes() {

@@ -18,8 +18,8 @@ import (
 // maxConcurrentRemovals is the number of workers of a pool that are removed at the same time.
 const maxConcurrentRemovals = 10
 
-// scaleDown does the next step for every machine that is being removed, and cleans up after
-// those that are deleted. It returns a WaitError while a machine is being removed. The removal
+// scaleDown does the next step for every machine in removal, and cleans up after deleted
+// machines. It returns a WaitError while a machine is being removed. The removal
 // of a protected machine does not begin, or stops where it is, and Ready reports that.
 func (f *function) scaleDown(ctx context.Context, c *cluster) error {
 	if err := f.chooseNodesToRemove(ctx, c); err != nil {

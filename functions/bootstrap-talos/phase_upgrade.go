@@ -157,8 +157,8 @@ func (f *function) runUpgradeSteps(ctx context.Context, c *cluster, w *workload.
 	return nil
 }
 
-// drainNodes drains the nodes whose step that is, and uncordons those that are done. A drain
-// that is done becomes a request, and one whose time is over a failure.
+// drainNodes drains the nodes in step Drain, and uncordons upgraded nodes. A completed drain becomes
+// an upgrade request, and a drain that times out a failure.
 func (f *function) drainNodes(ctx context.Context, c *cluster, w *workload.Client, steps map[string]plan.UpgradeStep, nodes []plan.UpgradeNode) {
 	s := c.Status.Upgrade
 	var mu sync.Mutex

@@ -83,8 +83,8 @@ func macIn(nc *v1alpha1.NetworkConfiguration, name string) string {
 	return nc.Spec.NetworkInterfaces[i].MACAddress.Normalized()
 }
 
-// releaseInterfaces removes the interfaces of a machine from a NetworkConfiguration, also
-// those that its spec no longer names, and reports whether there were any.
+// releaseInterfaces removes the interfaces of a machine from a NetworkConfiguration, including
+// interfaces that its spec no longer names, and reports whether there were any.
 func releaseInterfaces(nc *v1alpha1.NetworkConfiguration, m *v1alpha1.Machine) (claimed bool) {
 	var kept []v1alpha1.InterfaceSpec
 	for _, s := range nc.Spec.NetworkInterfaces {

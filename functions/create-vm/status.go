@@ -151,7 +151,7 @@ const reasonWaitingForAddress = "WaitingForAddress"
 var networkReasons = []string{"NetworkFailed", "NetworkConfigurationNotFound", "NetworkNamespaceNotFound", "NetworkNamespaceAmbiguous", "NoNetworkNamespace"}
 
 // setNetworkStatus writes the interfaces that layer 2 configured. It compares their addresses
-// with those that the guest reports.
+// with the addresses that the guest reports.
 func setNetworkStatus(m *v1alpha1.Machine, a attempt) {
 	if problem, ok := asUserError(a.err); ok && slices.Contains(networkReasons, problem.Reason) {
 		setCondition(m, v1alpha1.ConditionNetworkReady, false, "NetworkFailed", problem.Message)

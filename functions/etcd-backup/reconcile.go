@@ -45,7 +45,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 // delivery is one reconcile of an EtcdBackup.
 type delivery struct {
 	*function
-	// holder identifies the delivery among those that take snapshots.
+	// holder identifies the delivery that takes a snapshot.
 	holder string
 	// retryFailed is whether the delivery retries an attempt that has failed.
 	retryFailed bool

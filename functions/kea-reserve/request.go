@@ -147,8 +147,8 @@ func (req request) isObsolete(r kea.Reservation) bool {
 	return i < 0 || (req.interfaces[i].requested.IsValid() && req.interfaces[i].requested != r.Address)
 }
 
-// byRequestedAddress returns the indexes of the interfaces. Those that ask for an address come
-// first.
+// byRequestedAddress returns the indexes of the interfaces. Interfaces that request an
+// address are first.
 func (req request) byRequestedAddress() []int {
 	var first, rest []int
 	for i, nic := range req.interfaces {

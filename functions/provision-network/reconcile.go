@@ -307,7 +307,7 @@ func (f *function) reconcileUsers(ctx context.Context, namespace string, deleted
 	return errors.Join(err, f.countAgain(ctx, counted, pause))
 }
 
-// countNetworks counts the addresses in the networks of a namespace. It returns those that
+// countNetworks counts the addresses in the networks of a namespace. It returns the networks that
 // have to be counted again after a pause, because their counts have changed.
 func (f *function) countNetworks(ctx context.Context, namespace string, deleted bool) (counted []*v1alpha2.NetworkNamespace, err error) {
 	list := &v1alpha2.NetworkNamespaceList{}

@@ -25,7 +25,7 @@ func (f *function) provider(name string) provider.Interface {
 }
 
 // decideProvider returns the provider that has to release its segment before the one in the
-// spec is asked, or else why that one is not asked:
+// spec is asked, or else why the one in the spec is not asked:
 //
 //	asked before        network  in a NetworkPool  release  refusal
 //	another provider    Ready    any                        ProviderChanged

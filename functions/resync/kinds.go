@@ -47,8 +47,8 @@ var allocationKind = kind{
 	make: func() kube.Object { return &v1alpha2.IPAllocation{} },
 }
 
-// kinds are in the order of the layers, so that an object comes after those that it waits
-// for. MachineProviders come after the Machines that they count.
+// kinds are in the order of the layers, so that an object comes after the objects that it
+// waits for. MachineProviders come after the Machines that they count.
 var kinds = []kind{
 	{
 		name: networkNamespace, resource: v1alpha2.GroupVersion.WithResource("networknamespaces"),

@@ -231,7 +231,7 @@ func TestHandle(t *testing.T) {
 		"ConfigMap/orphans orphans.p1 for orphans",
 	}
 	if diff := cmp.Diff(want, twice[0]); diff != "" {
-		t.Errorf("all pages, without objects that need no reconcile, and of those that wait for an address the oldest (-want +got):\n%s", diff)
+		t.Errorf("all pages, without objects that need no reconcile, and with the oldest object that waits for an address (-want +got):\n%s", diff)
 	}
 	if !slices.Equal(twice[0], twice[1]) {
 		t.Errorf("a ping that is delivered twice must send the same events: %v and %v", twice[0], twice[1])

@@ -30,7 +30,7 @@ list: [10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10, "fc00::/7"]
 {{ dict "list" $list | toYaml }}
 {{- end -}}
 
-{{/* The backends of a function or of the gateway, as a list: the value of networkPolicy with their addresses, the variables with their URLs, and the ports of those that come from elsewhere, which is a Secret or, with always, objects. */}}
+{{/* The backends of a function or of the gateway, as a list: the value of networkPolicy with their addresses, the variables with their URLs, and the ports of backends whose URL the chart cannot read, because it is in a Secret or, with always, in objects. */}}
 {{- define "vitistack.backends" -}}
 {{- $v := .root.Values -}}
 list:

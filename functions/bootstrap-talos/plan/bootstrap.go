@@ -35,7 +35,7 @@ type BootstrapState struct {
 //	no machine is chosen                    choose one, once one is ready
 //	the chosen machine exists               ask it, as often as needed
 //	it is lost, others run etcd             done: it was bootstrapped
-//	it is lost, another does not answer     wait: that one may have joined it
+//	it is lost, another does not answer     wait: the other may have joined it
 //	it is lost, none has etcd               choose again
 func (b BootstrapState) Next() BootstrapStep {
 	switch {

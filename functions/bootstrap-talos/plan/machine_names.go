@@ -34,8 +34,8 @@ type PoolMachine struct {
 // marked it. A protected machine stays, and needs no replacement.
 func (s PoolMachine) IsReplaced() bool { return s.Marked && !s.Protected }
 
-// machineNames returns the names of the machines of a pool: those that exist and stay, ordered
-// by ordinal, then those in adding, which an earlier delivery has recorded, and then new ones
+// machineNames returns the names of the machines of a pool: existing machines that stay, ordered
+// by ordinal, then the names in adding, which an earlier delivery has recorded, and then new ones
 // with the lowest free ordinals. There are more than wanted while the pool is scaled down:
 // SelectMachinesToRemove decides which of them leave.
 func machineNames(prefix string, wanted int, present []PoolMachine, adding []string) []string {

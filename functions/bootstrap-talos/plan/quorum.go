@@ -112,8 +112,8 @@ const (
 type QuorumState struct {
 	// Wanted is the number of control planes that the cluster should have.
 	Wanted int
-	// Leaderless are the control planes whose member knows no leader, Silent those that do not
-	// answer and may have data of etcd, and Empty those that have none.
+	// Leaderless are the control planes whose member knows no leader, Silent the ones that do not
+	// answer and may have data of etcd, and Empty the ones without data.
 	Leaderless, Silent, Empty []string
 	// HasLeader is whether a member knows a leader.
 	HasLeader bool
@@ -124,7 +124,7 @@ type QuorumState struct {
 //	no node has a configuration                     not known
 //	a member knows a leader                         no: only the API does not answer
 //	no control plane has data                       EtcdLost
-//	those that may have data are a majority         no: they may come back
+//	a majority has or may have data                 no: it may come back
 //	a member runs without a leader                  EtcdUnavailable
 func (e QuorumState) Check() error {
 	left := len(e.Leaderless) + len(e.Silent)

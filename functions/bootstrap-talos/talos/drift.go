@@ -22,7 +22,7 @@ import (
 // ConfigUpdate is the outcome of UpdateConfig.
 type ConfigUpdate string
 
-// Outcomes of UpdateConfig. Those that leave a difference are reasons of a condition.
+// Outcomes of UpdateConfig. An outcome that leaves a difference is the reason of a condition.
 const (
 	ConfigUnchanged   ConfigUpdate = "Same"
 	ConfigChanged     ConfigUpdate = "Changed"

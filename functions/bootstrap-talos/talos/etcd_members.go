@@ -14,8 +14,8 @@ import (
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 )
 
-// ReadEtcd asks control planes, given by name and address, for their view of etcd. Those that do
-// not answer in time are left out, and it is an error if none answers.
+// ReadEtcd asks control planes, given by name and address, for their view of etcd. It omits
+// control planes that do not answer in time, and returns an error if none answers.
 func ReadEtcd(ctx context.Context, nodes map[string]string, a *Credentials) (plan.EtcdView, error) {
 	v := plan.EtcdView{MemberIDs: map[string][]uint64{}, Leaders: map[string]bool{}}
 	type answer struct {

@@ -108,8 +108,8 @@ func (k *Keys) Equal(other *Keys) bool {
 		bytes.Equal(k.TrustedTalos(), other.TrustedTalos()) && bytes.Equal(k.TrustedKubernetes(), other.TrustedKubernetes())
 }
 
-// setAuthorities writes the authorities of this phase into a configuration, and keeps those that
-// a user has added. Only control planes get the private keys.
+// setAuthorities writes the authorities of this phase into a configuration, and keeps authorities
+// that a user has added. Only control planes get the private keys.
 func (k *Keys) setAuthorities(c *machineconfig.Config) error {
 	if c.MachineConfig == nil || c.ClusterConfig == nil {
 		return errors.New("it has no Kubernetes")

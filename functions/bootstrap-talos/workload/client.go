@@ -54,7 +54,7 @@ func Connect(kubeconfig []byte, port int32, controlPlanes ...string) (*Client, e
 // Close closes the idle connections.
 func (w *Client) Close() { w.http.CloseIdleConnections() }
 
-// New returns a client of an API that is served at these URLs, the first of which is preferred.
+// New returns a client of an API that is served at these URLs. It prefers the first one.
 func New(client *http.Client, hosts ...string) *Client { return &Client{http: client, hosts: hosts} }
 
 // At returns a client of the same API at another URL, such as that of one control plane.

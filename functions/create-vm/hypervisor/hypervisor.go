@@ -43,7 +43,7 @@ type Observer interface {
 // orphans are found.
 type GuestLister interface {
 	// Guests returns the ID and the name of each virtual machine that the stack created, and
-	// the UID of its Machine. It leaves out those that are being deleted.
+	// the UID of its Machine. It omits virtual machines that are being deleted.
 	Guests(ctx context.Context) ([]v1alpha1.Orphan, error)
 	// RemovalCommand returns the command with which an administrator removes a virtual machine
 	// with an ID from Guests, and says where to run it.

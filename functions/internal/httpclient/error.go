@@ -27,7 +27,7 @@ const (
 	Unreachable Kind = "Unreachable"
 	// Timeout is an answer that did not come in time.
 	Timeout Kind = "Timeout"
-	// Untrusted is a certificate that one of the two sides does not accept.
+	// Untrusted is a certificate that the server or the client does not accept.
 	Untrusted Kind = "Untrusted"
 	// Unauthorized is 401 or 403.
 	Unauthorized Kind = "Unauthorized"

@@ -13,7 +13,7 @@ type view struct {
 }
 
 // ListShared is ListPage for callers that do not change the list. Concurrent identical calls share
-// one list, so that a hundred callers need no more memory than one.
+// one list, so that a hundred callers need as much memory as one.
 func ListShared[T any, L interface {
 	*T
 	ObjectList

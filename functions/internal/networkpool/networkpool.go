@@ -21,7 +21,7 @@ import (
 // of NETWORK_POOLS but optional allows it nothing.
 func Optional(getenv func(string) string) bool { return getenv("NETWORK_POOLS") == "optional" }
 
-// Pools are the NetworkPools that one namespace may use.
+// Pools are the NetworkPools that a single namespace may use.
 type Pools struct {
 	namespace string
 	items     []v1alpha1.NetworkPool

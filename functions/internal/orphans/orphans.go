@@ -23,8 +23,8 @@ const (
 	named = 3
 )
 
-// Merge returns the orphans of a backend after a check at a time. found are those of this check,
-// of which ID, Name and UID count, and known those of the earlier check. Orphans that this check
+// Merge returns the orphans of a backend after a check at a time. found are the orphans of this check,
+// with ID, Name and UID, and known the orphans of the earlier check. Orphans that this check
 // did not find are dropped. Of more than Most, the oldest are kept.
 func Merge(known, found []v1alpha1.Orphan, now time.Time) []v1alpha1.Orphan {
 	merged, ids := make([]v1alpha1.Orphan, 0, len(found)), map[string]bool{}

@@ -21,7 +21,7 @@ type Server interface {
 	// the change may be applied: look again.
 	Change(ctx context.Context, v View, c Change) error
 	// Retire removes the empty subnets that were created for the NetworkNamespace with the UID
-	// network, except those that overlap keep. It reports whether it has removed any.
+	// network, except subnets that overlap keep. It reports whether it has removed any.
 	Retire(ctx context.Context, network string, keep netip.Prefix) (bool, error)
 	// Made reports whether this stack created the subnet of a View of this server.
 	Made(ctx context.Context, v View) (bool, error)

@@ -155,7 +155,7 @@ func (a *Announcer) work(ctx context.Context) {
 	}
 }
 
-// resync compares all objects of a kind with the history, and queues those that differ.
+// resync compares all objects of a kind with the history, and queues objects that differ.
 func (a *Announcer) resync(ctx context.Context, kind inventory.Kind) error {
 	rows, err := a.History.KnownOf(ctx, string(kind))
 	if err != nil {

@@ -16,7 +16,7 @@ type Query struct {
 	Types     []string
 	Kind      string
 	Namespace string
-	// Namespaces are those that the events may be of; nil means all.
+	// Namespaces are the visible namespaces; nil means all.
 	Namespaces []string
 	Name       string
 	UID        string

@@ -259,7 +259,7 @@ export function copyButton(text, what) {
   );
 }
 
-// commands are those that show the same elsewhere, ready to be copied.
+// commands renders shell commands that show the same data, each with a button that copies it.
 export const commands = (list) =>
   h(
     "ul",

@@ -121,7 +121,7 @@ func (m builder) add(o Object) {
 	m.Objects = append(m.Objects, o)
 }
 
-// Maxima of the schema. A manifest that the schema refuses may have any number; the preview shows no more than these.
+// Maxima of the schema. A manifest that the schema rejects may have any number; the preview shows at most these.
 const (
 	mostReplicas = 500
 	mostPools    = 32

@@ -32,7 +32,7 @@ type Entries struct {
 	Data    map[string][]byte
 }
 
-// Store reads and writes the keys. An update sets entries and removes those that are nil; it returns false if the object has changed
+// Store reads and writes the keys. An update sets entries and removes nil entries; it returns false if the object has changed
 // since Version was read. Both Secret and ConfigMap must exist.
 type Store interface {
 	Secret(ctx context.Context) (Entries, error)

@@ -62,7 +62,7 @@ type listerWatcher struct {
 func (l *listerWatcher) IsWatchListSemanticsUnSupported() bool { return true }
 
 // ListWithContext lists one page of what there is now. With a limit, a
-// resourceVersion means exactly that one to the API server, not one at least as new:
+// resourceVersion is exact for the API server, and not a minimum:
 // after a restart of the API server no watch goes on from there, and the reflector
 // would list it again and again.
 func (l *listerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

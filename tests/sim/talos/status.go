@@ -147,7 +147,7 @@ func statusOf(f facts) machineStatus {
 	return s
 }
 
-// serviceProblems returns the unhealthy services, and then those that should run and do not.
+// serviceProblems returns the unhealthy services, and then the services that should run and do not.
 func serviceProblems(f facts) []string {
 	required := []string{"apid", "machined", "kubelet"}
 	if f.controlPlane {

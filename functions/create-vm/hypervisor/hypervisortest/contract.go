@@ -39,8 +39,8 @@ func RunWithoutFaults(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Run("MUST write nothing about a machine that is up to date", func(t *testing.T) { testIdle(t, newEnv) })
 }
 
-// forEachFault runs a life without a fault, to count its requests, and then once for each fault
-// that of selects from those that are possible.
+// forEachFault runs a life without a fault, to count its requests, and then once for each possible
+// fault that of selects.
 func forEachFault(t *testing.T, of func(*Wire) []Fault, life func(name string, w *Wire)) {
 	t.Helper()
 	calm := &Wire{}

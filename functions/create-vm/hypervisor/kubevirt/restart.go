@@ -83,7 +83,7 @@ func (k *Hypervisor) restart(ctx context.Context, m *v1alpha1.Machine, vm *kubev
 
 // replaceUnscheduled deletes an instance that no host has taken if the virtual machine has
 // another size now. KubeVirt changes instances that run, and creates new ones from the
-// template, but does not change those that wait for a host.
+// template, but does not change an instance that waits for a host.
 func (k *Hypervisor) replaceUnscheduled(ctx context.Context, vm *kubevirtv1.VirtualMachine) error {
 	if vm.Status.PrintableStatus != kubevirtv1.VirtualMachineStatusUnschedulable || vm.Spec.Template == nil {
 		return nil

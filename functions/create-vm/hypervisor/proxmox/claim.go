@@ -26,8 +26,8 @@ const (
 // providerIDScheme starts the provider IDs of machines on Proxmox VE.
 const providerIDScheme = "proxmox://"
 
-// formatProviderID returns the provider ID of a virtual machine: its node and VMID. Before it exists,
-// they are those that it has claimed.
+// formatProviderID returns the provider ID of a virtual machine: its node and VMID, or the
+// claimed ones before it exists.
 func formatProviderID(node string, vmid int) string {
 	return providerIDScheme + node + "/" + strconv.Itoa(vmid)
 }

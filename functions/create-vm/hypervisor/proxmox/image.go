@@ -39,7 +39,7 @@ func (x *Hypervisor) findTemplate(ctx context.Context, m *v1alpha1.Machine, all 
 		names = append(names, fmt.Sprintf("%s (%d)", i.Name, i.VMID))
 	}
 	slices.Sort(names)
-	return inventoryItem{}, reconcile.UserError{Reason: "ImageNotFound", Message: fmt.Sprintf("Proxmox VE has no template %s: name one of those that it has (%s), or the URL of an image", id, strings.Join(names, ", "))}
+	return inventoryItem{}, reconcile.UserError{Reason: "ImageNotFound", Message: fmt.Sprintf("Proxmox VE has no template %s: name an existing one (%s), or the URL of an image", id, strings.Join(names, ", "))}
 }
 
 // imageID returns the image that a machine names, or nothing.

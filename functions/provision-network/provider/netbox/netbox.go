@@ -43,7 +43,7 @@ func TokenScheme(token string) string {
 	return "Token"
 }
 
-// Provide looks up each part of the segment and creates those that are missing.
+// Provide looks up each part of the segment and creates missing ones.
 func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (provider.Segment, error) {
 	want := requestOf(nn)
 	want.Site = cmp.Or(want.Site, string(nn.Spec.DatacenterIdentifier))
