@@ -24,7 +24,7 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:selectablefield:JSONPath=`.spec.clusterName`
-// +kubebuilder:resource:path=etcdbackups,scope=Namespaced,shortName=eb,categories=vitistack
+// +kubebuilder:resource:path=etcdbackups,scope=Namespaced,shortName=eb,categories={vitistack,viti}
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`
 // +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.schedule`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`

@@ -46,7 +46,7 @@ const (
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.topology.scaledWorkers,statuspath=.status.scaledWorkers,selectorpath=.status.selector
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
-// +kubebuilder:resource:path=kubernetesclusters,scope=Namespaced,shortName=kc,categories=vitistack
+// +kubebuilder:resource:path=kubernetesclusters,scope=Namespaced,shortName=kc,categories={vitistack,viti}
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Control planes",type=string,JSONPath=`.status.controlPlaneReady`

@@ -42,7 +42,7 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
-// +kubebuilder:resource:path=machines,scope=Namespaced,shortName=ma,categories=vitistack
+// +kubebuilder:resource:path=machines,scope=Namespaced,shortName=ma,categories={vitistack,viti}
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.ipAddresses[0]`

@@ -46,7 +46,7 @@ const ConditionOrphansFound = "OrphansFound"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
-// +kubebuilder:resource:path=machineproviders,scope=Cluster,shortName=mp,categories=vitistack
+// +kubebuilder:resource:path=machineproviders,scope=Cluster,shortName=mp,categories={vitistack,viti}
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
 // +kubebuilder:printcolumn:name="Default",type=boolean,JSONPath=`.spec.default`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`

@@ -27,7 +27,7 @@ const (
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
 // +kubebuilder:selectablefield:JSONPath=`.status.networkNamespaceName`
 // +kubebuilder:selectablefield:JSONPath=`.spec.networkNamespaceName`
-// +kubebuilder:resource:path=networkconfigurations,scope=Namespaced,shortName=nc,categories=vitistack
+// +kubebuilder:resource:path=networkconfigurations,scope=Namespaced,shortName=nc,categories={vitistack,viti}
 // +kubebuilder:printcolumn:name="NetworkNamespace",type=string,JSONPath=`.spec.networkNamespaceName`
 // +kubebuilder:printcolumn:name="MAC",type=string,JSONPath=`.spec.networkInterfaces[0].macAddress`
 // +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.networkInterfaces[0]['ipv4Addresses','ipv6Addresses'][0]`

@@ -12,7 +12,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:deprecatedversion:warning="vitistack.io/v1alpha1 NetworkNamespace is deprecated; write apiVersion: vitistack.io/v1alpha2, the fields are the same"
-// +kubebuilder:resource:path=networknamespaces,scope=Namespaced,shortName=nn,categories=vitistack
+// +kubebuilder:resource:path=networknamespaces,scope=Namespaced,shortName=nn,categories={vitistack,viti}
 // +kubebuilder:printcolumn:name="Provisioning",type=string,JSONPath=`.spec.networkProvisioning.provider`
 // +kubebuilder:printcolumn:name="Allocation",type=string,JSONPath=`.spec.ipAllocation.type`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.provisioningPhase`

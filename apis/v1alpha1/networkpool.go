@@ -9,7 +9,7 @@ import (
 // its provider, its VLAN and its prefixes.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:path=networkpools,scope=Cluster,shortName=netpool,categories=vitistack
+// +kubebuilder:resource:path=networkpools,scope=Cluster,shortName=netpool,categories={vitistack,viti}
 // +kubebuilder:printcolumn:name="Namespaces",type=string,JSONPath=`.spec.allowedNamespaces.list`
 // +kubebuilder:printcolumn:name="Providers",type=string,JSONPath=`.spec.providers`
 // +kubebuilder:printcolumn:name="VLANs",type=string,JSONPath=`.spec.vlans`

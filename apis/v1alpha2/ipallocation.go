@@ -33,7 +33,7 @@ const (
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
 // +kubebuilder:selectablefield:JSONPath=`.spec.networkNamespaceName`
 // +kubebuilder:selectablefield:JSONPath=`.spec.networkConfigurationName`
-// +kubebuilder:resource:path=ipallocations,scope=Namespaced,shortName=ipa,categories=vitistack
+// +kubebuilder:resource:path=ipallocations,scope=Namespaced,shortName=ipa,categories={vitistack,viti}
 // +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.address`
 // +kubebuilder:printcolumn:name="NetworkNamespace",type=string,JSONPath=`.spec.networkNamespaceName`
 // +kubebuilder:printcolumn:name="NetworkConfiguration",type=string,JSONPath=`.spec.networkConfigurationName`

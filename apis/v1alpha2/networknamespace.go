@@ -47,7 +47,7 @@ const (
 // +kubebuilder:selectablefield:JSONPath=`.spec.networkProvisioning.manual.vlanId`
 // +kubebuilder:selectablefield:JSONPath=`.spec.ipAllocation.static.vlanId`
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=networknamespaces,scope=Namespaced,shortName=nn,categories=vitistack
+// +kubebuilder:resource:path=networknamespaces,scope=Namespaced,shortName=nn,categories={vitistack,viti}
 // +kubebuilder:printcolumn:name="Provisioning",type=string,JSONPath=`.spec.networkProvisioning.provider`
 // +kubebuilder:printcolumn:name="Allocation",type=string,JSONPath=`.spec.ipAllocation.type`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.provisioningPhase`
