@@ -45,7 +45,7 @@ func (s *Set) Attention(now time.Time) []Problem {
 	}
 	for _, o := range s.reporting() {
 		if !o.isReady() {
-			chain := s.Chain(o.Ref)
+			chain := s.Explain(o.Ref, now)
 			if last := chain[len(chain)-1]; isProblem(last, now) || isProblem(chain[0], now) {
 				group := add(Problem{Link: last, Condition: "Ready", key: s.likeness(last.Ref, last.Reason)})
 				if last.Ref != o.Ref {

@@ -168,10 +168,11 @@ func TestAttention(t *testing.T) {
 	}{
 		"Grouped": {"one cause is one line, with what waits for it", shop, time.Second,
 			[]string{"network team: NetworkConfiguration shop/web-cp-1 PoolExhausted, 1 other, blocks KubernetesCluster shop/web, Machine shop/web-cp-1, Machine shop/web-cp-2"}},
-		"Patience": {"a wait of a minute is not a problem", `Machine db | False Starting: starts`, time.Minute, nil},
-		"Stuck":    {"a wait of an hour is one", `Machine db | False Starting: starts`, time.Hour, []string{"nobody: Machine shop/db Starting"}},
-		"Stopped":  {"it is off on purpose", `Machine db | False Stopped: off`, time.Hour, nil},
-		"Ready":    {"nothing is wrong", `Machine db | True MachineRunning: runs`, time.Hour, nil},
+		"Patience":   {"a wait of a minute is not a problem", `Machine db | False Starting: starts`, time.Minute, nil},
+		"Stuck":      {"a wait of an hour is one", `Machine db | False Starting: starts`, time.Hour, []string{"platform team: Machine shop/db Starting"}},
+		"SilentIPAM": {"an IPAM has not answered for an hour", `NetworkNamespace net | False Provisioning: waiting for IPAM corporate`, time.Hour, []string{"network team: NetworkNamespace shop/net Provisioning"}},
+		"Stopped":    {"it is off on purpose", `Machine db | False Stopped: off`, time.Hour, nil},
+		"Ready":      {"nothing is wrong", `Machine db | True MachineRunning: runs`, time.Hour, nil},
 		"Warning": {"a machine that runs needs a restart", `
 			Machine db | True MachineRunning: runs | {status: {conditions: [{type: RestartRequired, status: "True", reason: SpecChanged, message: cpu, lastTransitionTime: "2026-11-24T12:00:00Z"}]}}`,
 			time.Second, []string{"requester: Machine shop/db SpecChanged"}},

@@ -38,6 +38,26 @@ func (s *Set) Chain(r Ref) []Link {
 	return s.follow(o, nil)
 }
 
+// Explain returns the Chain of an object at a time. If the object at its end has waited for longer
+// than three minutes, and no role had to act for it, it is overdue: a role has to find out why.
+func (s *Set) Explain(r Ref, now time.Time) []Link {
+	chain := s.Chain(r)
+	if len(chain) == 0 {
+		return nil
+	}
+	last := &chain[len(chain)-1]
+	if last.Ready || last.Turn != Nobody || now.Sub(last.Since) <= patience {
+		return chain
+	}
+	last.Turn = PlatformTeam
+	last.Remedy = "This lasts longer than expected. Check what the message names, and the log of the function that reconciles this kind (docs/debug.md)."
+	if last.Kind == kindNetwork {
+		last.Turn = NetworkTeam
+		last.Remedy = "This lasts longer than expected. Check that the provider of networks that the message names has the request, and answers it."
+	}
+	return chain
+}
+
 // follow returns the chain of an object. passed are the objects above it.
 func (s *Set) follow(o *Object, passed []*Object) []Link {
 	chain := []Link{linkOf(o)}

@@ -184,7 +184,7 @@ func (p *program) why(ctx context.Context, args []string, output string) error {
 	if err != nil {
 		return err
 	}
-	e := explanation{Chain: set.Chain(ref), Warnings: set.Find(ref).Warnings()}
+	e := explanation{Chain: set.Explain(ref, time.Now()), Warnings: set.Find(ref).Warnings()}
 	if ref.Kind == "NetworkPool" {
 		return fmt.Errorf("a NetworkPool has no condition: kubectl describe networkpool %s shows what it allows", ref.Name)
 	}
