@@ -159,3 +159,13 @@ func enumeration(t *testing.T, file string, place ...string) (values []string) {
 	slices.Sort(values)
 	return values
 }
+
+func TestReportKey(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ kind, instance, want string }{{"netbox", "", "netbox"}, {"kea", "primary", "kea.primary"}, {"proxmox", "pve.east.example", "proxmox.pve.east.example"}} {
+		key := backend.ReportKey(tc.kind, tc.instance)
+		if kind, instance := backend.ParseReportKey(key); key != tc.want || kind != tc.kind || instance != tc.instance {
+			t.Errorf("got %s, and %s %s of it, want %+v", key, kind, instance, tc)
+		}
+	}
+}
