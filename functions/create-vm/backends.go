@@ -25,7 +25,7 @@ var backends = map[v1alpha1.ProviderType]hypervisor.Backend{
 
 // kinds returns the kinds that the function and its backends read and write in its cluster.
 func kinds() []func(*runtime.Scheme) error {
-	all := []func(*runtime.Scheme) error{v1alpha1.AddToScheme, v1alpha2.AddToScheme, kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}, &corev1.Namespace{})}
+	all := []func(*runtime.Scheme) error{v1alpha1.AddToScheme, v1alpha2.AddToScheme, kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}, &corev1.Namespace{}, &corev1.ConfigMap{})}
 	for _, b := range backends {
 		all = append(all, b.Kinds...)
 	}

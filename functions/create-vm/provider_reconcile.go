@@ -88,7 +88,11 @@ func (f *function) inspectOnce(ctx context.Context, p *v1alpha1.MachineProvider)
 	if err != nil {
 		return i, err
 	}
+	began := time.Now()
 	i.Health, err = h.Inspect(ctx)
+	if found, ok := findingOf(began, time.Now(), err); ok {
+		f.reporter.Record(ctx, string(p.Spec.Type), p.Name, found)
+	}
 	if lister, ok := h.(hypervisor.GuestLister); ok && err == nil && !p.Spec.Shared {
 		i.removalCommand = lister.RemovalCommand
 		i.guests, i.listError = lister.Guests(ctx)

@@ -56,6 +56,9 @@ func (f *function) releaseProvider(ctx context.Context, p *v1alpha1.MachineProvi
 	}
 	before, users := p.DeepCopy(), usersOf(machines.Items, p.Name)
 	if len(users) == 0 {
+		if err := f.reporter.Forget(ctx, string(p.Spec.Type), p.Name); err != nil {
+			return err
+		}
 		kube.RemoveFinalizer(p, v1alpha1.FinalizerMachineProvider)
 		if _, err := f.kube.Patch(ctx, before, p); err != nil && !kube.NotFound(err) {
 			return err

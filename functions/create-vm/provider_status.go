@@ -14,6 +14,13 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// reasonUnreachable is the reason of a MachineProvider whose hypervisor does not answer.
+const reasonUnreachable = "Unreachable"
+
+func unreachableMessage(err error) string {
+	return "the request to the hypervisor failed: " + stableMessage(err)
+}
+
 // setProviderStatus writes the result of an inspection into the status of a provider.
 func setProviderStatus(p *v1alpha1.MachineProvider, h hypervisor.Health, machines int32, err error) reconcile.Outcome {
 	s := &p.Status
@@ -24,7 +31,7 @@ func setProviderStatus(p *v1alpha1.MachineProvider, h hypervisor.Health, machine
 	}
 	if err != nil {
 		s.Phase = v1alpha1.ProviderOffline
-		return setProviderReady(p, "Unreachable", "the request to the hypervisor failed: "+stableMessage(err))
+		return setProviderReady(p, reasonUnreachable, unreachableMessage(err))
 	}
 	keepSmallChanges(s.Nodes, h.Nodes)
 	s.Phase, s.Version, s.Nodes = v1alpha1.ProviderReady, h.Version, h.Nodes

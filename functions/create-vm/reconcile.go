@@ -14,6 +14,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -28,6 +29,8 @@ type function struct {
 	images outbound.Rules
 	// optionalPools is whether namespaces that may use no NetworkPool may name any bridge.
 	optionalPools bool
+	// reporter publishes whether hypervisors answer.
+	reporter *backendhealth.Reporter
 	// now returns the time.
 	now func() time.Time
 	// installTimeout is how long a delivery waits for a hypervisor that is being installed.
@@ -187,8 +190,10 @@ func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size 
 	if h, a.err = f.connect(ctx, provider); a.err != nil {
 		return a
 	}
-	var vm hypervisor.State
-	if vm, a.err = h.Ensure(ctx, m, want); a.err == nil && vm.Handover == hypervisor.HandoverRemove {
+	began := time.Now()
+	vm, err := h.Ensure(ctx, m, want)
+	f.reportHypervisor(ctx, provider, began, err)
+	if a.err = err; err == nil && vm.Handover == hypervisor.HandoverRemove {
 		a.err = f.deleteMachineConfigSecret(ctx, m)
 	}
 	if a.err == nil {

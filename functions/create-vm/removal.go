@@ -124,7 +124,10 @@ func (f *function) removeResources(ctx context.Context, m *v1alpha1.Machine) (wa
 		if err != nil {
 			return "", err
 		}
-		if waitsFor, err := backend.Remove(ctx, m); err != nil || waitsFor != "" {
+		began := time.Now()
+		waitsFor, err := backend.Remove(ctx, m)
+		f.reportHypervisor(ctx, provider, began, err)
+		if err != nil || waitsFor != "" {
 			return waitsFor, err
 		}
 	}

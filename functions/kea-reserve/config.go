@@ -139,8 +139,8 @@ func urls(getenv func(string) string, secure bool) ([]string, error) {
 type secretReader func(namespace, name string) (map[string][]byte, error)
 
 // connect makes the clients of the servers. A client whose credentials are refused reads
-// the environment and the Secret of the certificates again.
-func (s settings) connect(getenv func(string) string, secret secretReader) ([]*kea.Client, error) {
+// the environment and the Secret of the certificates again. report may be nil.
+func (s settings) connect(getenv func(string) string, secret secretReader, report kea.Report) ([]*kea.Client, error) {
 	var controls []*kea.Client
 	for i, address := range s.urls {
 		config, err := s.clientConfig(address, secret)
@@ -158,7 +158,7 @@ func (s settings) connect(getenv func(string) string, secret secretReader) ([]*k
 		if err != nil {
 			return nil, err
 		}
-		controls = append(controls, kea.NewClient([...]string{"primary", "secondary"}[i], client))
+		controls = append(controls, kea.NewClient([...]string{"primary", "secondary"}[i], client, report))
 	}
 	return controls, nil
 }

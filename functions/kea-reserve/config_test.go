@@ -105,7 +105,7 @@ func TestReadSettings(t *testing.T) {
 func TestConnectFails(t *testing.T) {
 	t.Parallel()
 	s := settings{urls: []string{"https://kea:8000"}, caFile: "/nowhere/ca.pem"}
-	if _, err := s.connect(nil, nil); err == nil || !strings.Contains(err.Error(), "correct KEA_TLS_CA_FILE") {
+	if _, err := s.connect(nil, nil, nil); err == nil || !strings.Contains(err.Error(), "correct KEA_TLS_CA_FILE") {
 		t.Errorf("a missing file: got %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
@@ -32,12 +33,13 @@ func main() {
 			return nil, err
 		}
 		sender := events.NewSender(client.BrokerURL)
-		controls, err := settings.connect(getenv, client.Secrets(settings.timeout))
+		reporter := backendhealth.New(client, settings.namespace)
+		controls, err := settings.connect(getenv, client.Secrets(settings.timeout), publishTo(reporter))
 		if err != nil {
 			return nil, err
 		}
 		f := &function{
-			kube: client, sender: sender, clients: controls, now: time.Now,
+			kube: client, sender: sender, clients: controls, reporter: reporter, now: time.Now,
 			lock:    kea.NewLock(client, settings.namespace, time.Now),
 			classes: settings.classes, allowed: settings.allowed, strict: settings.strict,
 			namespace: settings.namespace, shared: settings.shared,

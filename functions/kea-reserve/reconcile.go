@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/orphans"
@@ -25,7 +27,9 @@ type function struct {
 	// clients reach the Kea servers, the primary one first. There are none if the
 	// installation has no Kea.
 	clients []*kea.Client
-	lock    *kea.Lock
+	// reporter publishes whether the servers answer.
+	reporter *backendhealth.Reporter
+	lock     *kea.Lock
 	// classes are the client classes of a subnet whose network names none.
 	classes []string
 	// allowed are the subnets of Kea that may be used although the stack has not created them.
@@ -50,7 +54,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	}
 	full := in.Type() == events.TypeResync
 	if full && orphans.IsRef(ref) {
-		return nil, f.checkOrphans(ctx)
+		return nil, cmp.Or(f.checkHealth(ctx), f.checkOrphans(ctx))
 	}
 	switch ref.Kind {
 	case "NetworkConfiguration":

@@ -19,6 +19,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
@@ -37,6 +38,8 @@ type env struct {
 	f         *function
 	sent      *feed.Outbox
 	clock     *feed.Clock
+	// reporter is that of the functions made after it is set. The first one has none.
+	reporter *backendhealth.Reporter
 }
 
 // sentNames returns the objects for which events were sent since the last call.
@@ -92,12 +95,12 @@ func (w *env) function(urls []string, environment ...string) *function {
 		secret := &corev1.Secret{}
 		err := w.kube.Get(w.t.Context(), namespace, name, secret)
 		return secret.Data, err
-	})
+	}, publishTo(w.reporter))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return &function{
-		kube: w.kube, sender: w.sent, clients: controls, now: w.clock.Now,
+		kube: w.kube, sender: w.sent, clients: controls, reporter: w.reporter, now: w.clock.Now,
 		lock:    kea.NewLock(w.kube, s.namespace, w.clock.Now),
 		classes: s.classes, allowed: s.allowed, strict: s.strict,
 		namespace: s.namespace, shared: s.shared,

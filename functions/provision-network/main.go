@@ -12,6 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/networkpool"
@@ -34,10 +35,12 @@ func main() {
 			return nil, err
 		}
 		sender := events.NewSender(client.BrokerURL)
-		c := config{getenv: httpclient.Mounted(os.Getenv), secret: client.Secrets(defaultTimeout)}
+		namespace := kube.Namespace(os.Getenv)
+		reporter := backendhealth.New(client, namespace)
+		c := config{getenv: httpclient.Mounted(os.Getenv), secret: client.Secrets(defaultTimeout), reporter: reporter}
 		f := &function{
 			kube: client, providers: c.providers(), sender: sender, now: time.Now, datacenters: c.datacenters(), optionalPools: networkpool.Optional(os.Getenv), pause: countPause,
-			namespace: kube.Namespace(os.Getenv), sharedNetBox: shared,
+			namespace: namespace, sharedNetBox: shared, reporter: reporter,
 		}
 		return sender.Require(f.handle), nil
 	})

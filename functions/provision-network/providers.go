@@ -8,6 +8,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -36,6 +37,8 @@ type config struct {
 	getenv func(string) string
 	// secret reads the data of a Secret.
 	secret func(namespace, name string) (map[string][]byte, error)
+	// reporter publishes whether the servers of providers answer.
+	reporter *backendhealth.Reporter
 }
 
 // providers returns the providers of the registry. One that is not configured, or not
@@ -71,7 +74,7 @@ func (c config) server(providerName string, scheme tokenScheme, newServer func(*
 		return provider.Unavailable{Err: provider.PermanentError("ProviderNotConfigured",
 			"this installation has no provider %s: set %s_URL, or choose another spec.networkProvisioning.provider", providerName, prefix)}
 	}
-	client, err := c.newClient(prefix, scheme)
+	client, err := c.newClient(providerName, prefix, scheme)
 	if err != nil {
 		return provider.Unavailable{Err: provider.PermanentError("ProviderMisconfigured", "provider %s cannot be used: %s", providerName, err)}
 	}
@@ -80,12 +83,13 @@ func (c config) server(providerName string, scheme tokenScheme, newServer func(*
 
 // newClient returns the HTTP client of a provider, which reads the environment and the
 // Secret of the certificates again when its credentials are refused.
-func (c config) newClient(prefix string, scheme tokenScheme) (*httpclient.Client, error) {
+func (c config) newClient(providerName, prefix string, scheme tokenScheme) (*httpclient.Client, error) {
 	options, err := c.clientConfig(prefix, scheme)
 	if err != nil {
 		return nil, err
 	}
 	options.Renew = func() (httpclient.Config, error) { return c.clientConfig(prefix, scheme) }
+	options.Report = publishTo(c.reporter, providerName)
 	client, err := httpclient.New(options)
 	if err != nil {
 		return nil, fmt.Errorf("%w: correct %s_URL", err, prefix)

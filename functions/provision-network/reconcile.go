@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/coalesce"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/networkpool"
@@ -37,6 +39,8 @@ type function struct {
 	// uses the same NetBox.
 	namespace    string
 	sharedNetBox bool
+	// reporter publishes whether the servers of providers answer.
+	reporter *backendhealth.Reporter
 	// pause is how long a delivery waits for more changes before it counts again.
 	pause time.Duration
 	// counts merges deliveries that count the networks of a namespace at the same time.
@@ -68,7 +72,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	case err != nil:
 		return nil, err
 	case orphans.IsRef(ref):
-		return nil, f.reportOrphans(ctx)
+		return nil, cmp.Or(f.checkHealth(ctx), f.reportOrphans(ctx))
 	case ref.Kind == kindPool:
 		return nil, kube.OnConflict(func() error { return f.reconcilePools(ctx) })
 	case ref.Kind == kindNetwork:

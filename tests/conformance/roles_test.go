@@ -18,11 +18,9 @@ import (
 var unexercised = map[string]string{
 	"broker-address brokers.eventing.knative.dev get": "no SinkBinding has set the Broker's address in a process",
 	"create-vm leases.coordination.k8s.io get":        "two deliveries that claim one VMID",
-	"kea-reserve configmaps patch":                    "a reservation whose NetworkConfiguration does not exist",
 	"kea-reserve leases.coordination.k8s.io create":   "a Kea without the hook for reservations, whose whole configuration is written",
 	"kea-reserve leases.coordination.k8s.io get":      "a Kea without the hook for reservations, whose whole configuration is written",
 	"kea-reserve leases.coordination.k8s.io update":   "a Kea without the hook for reservations, whose whole configuration is written",
-	"provision-network configmaps patch":              "a prefix in NetBox whose NetworkNamespace does not exist",
 	"resync configmaps patch":                         "a Lease whose holder is gone, in two full rounds",
 	"resync machines.vitistack.io get":                "a full round while a Machine on Proxmox VE holds a VMID",
 	"resync networknamespaces.vitistack.io patch":     "a requested reconcile whose event provision-network does not get",

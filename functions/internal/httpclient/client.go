@@ -54,6 +54,8 @@ type Config struct {
 	// the credentials or the certificate, at most once in renewInterval, and then sends the
 	// request again if Credentials differ. nil means that they never change.
 	Renew func() (Config, error)
+	// Report is called after each request with the time at which it was sent, and with its error. nil reports nothing.
+	Report func(ctx context.Context, began time.Time, err error)
 }
 
 // renewInterval bounds how often wrong credentials are read again.
@@ -64,6 +66,7 @@ const renewInterval = time.Second
 type Client struct {
 	base    *url.URL
 	renew   func() (Config, error)
+	report  func(ctx context.Context, began time.Time, err error)
 	session atomic.Pointer[session]
 	// renewing guards renewed, the time of the last call of renew.
 	renewing sync.Mutex
@@ -92,7 +95,7 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{base: base, renew: config.Renew}
+	c := &Client{base: base, renew: config.Renew, report: config.Report}
 	c.session.Store(first)
 	return c, nil
 }
@@ -142,6 +145,16 @@ func (r Response) RetryAfter() time.Duration { return retryAfter(r.Header) }
 // points to, unless into is nil. An answer without a body leaves it unchanged.
 // Every error is an *Error, except for a request that cannot be encoded.
 func (c *Client) Do(ctx context.Context, r Request, into any) (Response, error) {
+	began := time.Now()
+	response, err := c.doRenewed(ctx, r, into)
+	if c.report != nil {
+		c.report(ctx, began, err)
+	}
+	return response, err
+}
+
+// doRenewed sends a request, and once more with other credentials if the server refuses the present ones.
+func (c *Client) doRenewed(ctx context.Context, r Request, into any) (Response, error) {
 	used := c.session.Load()
 	response, err := c.do(ctx, used, r, into)
 	if !isRefused(err) {

@@ -48,13 +48,17 @@ func (e offlineError) Error() string { return "the DHCP server does not answer i
 // of the DHCP server.
 type Client struct {
 	// Role is primary or secondary.
-	Role string
-	http *httpclient.Client
+	Role   string
+	http   *httpclient.Client
+	report Report
 }
 
-// NewClient returns a Client of a server in the role primary or secondary.
-func NewClient(role string, client *httpclient.Client) *Client {
-	return &Client{Role: role, http: client}
+// Report is called after each command with the time at which it was sent. err is nil if Kea has answered, whatever its result is.
+type Report func(ctx context.Context, role string, began time.Time, err error)
+
+// NewClient returns a Client of a server in the role primary or secondary. report may be nil.
+func NewClient(role string, client *httpclient.Client, report Report) *Client {
+	return &Client{Role: role, http: client, report: report}
 }
 
 // service is what a control agent passes commands on to.
@@ -83,9 +87,34 @@ func (c *Client) do(ctx context.Context, name string, arguments, into any) error
 	start := time.Now()
 	err := c.send(ctx, name, arguments, into)
 	observe(c.Role, name, err, time.Since(start))
+	c.reportAnswer(ctx, name, start, err)
 	if err != nil && !errors.Is(err, errEmpty) {
 		return fmt.Errorf("ask the %s Kea server for %s: %w", c.Role, name, err)
 	}
+	return err
+}
+
+// reportAnswer reports whether the server has answered a command. Only an agent without its DHCP server refuses list-commands.
+func (c *Client) reportAnswer(ctx context.Context, name string, began time.Time, err error) {
+	if c.report == nil {
+		return
+	}
+	var no CommandError
+	switch {
+	case errors.As(err, &no) && name == listCommands:
+		err = offlineError{no.Text}
+	case errors.As(err, &no), isEmpty(err), errors.As(err, new(unsupportedError)):
+		err = nil
+	}
+	c.report(ctx, c.Role, began, err)
+}
+
+// listCommands is the command that every server has, and that is sent first.
+const listCommands = "list-commands"
+
+// Ping sends the cheapest command, for its report.
+func (c *Client) Ping(ctx context.Context) error {
+	_, err := c.commands(ctx)
 	return err
 }
 
@@ -128,7 +157,7 @@ var errNotKea = errors.New("the answer is not one of Kea's control API")
 // running DHCP server.
 func (c *Client) commands(ctx context.Context) (map[string]bool, error) {
 	var names []string
-	err := c.do(ctx, "list-commands", nil, &names)
+	err := c.do(ctx, listCommands, nil, &names)
 	var no CommandError
 	if errors.As(err, &no) {
 		err = fmt.Errorf("ask the %s Kea server for list-commands: %w", c.Role, offlineError{no.Text})

@@ -39,6 +39,12 @@ type Lister interface {
 	Created(ctx context.Context) ([]v1alpha1.Orphan, error)
 }
 
+// Prober is a provider that is asked by requests of its own.
+type Prober interface {
+	// Probe sends the cheapest request that shows whether the provider answers.
+	Probe(ctx context.Context) error
+}
+
 // Unavailable is a provider that this installation does not have, or that a network may
 // not use. Every call returns Err.
 type Unavailable struct{ Err error }

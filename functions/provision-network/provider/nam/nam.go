@@ -25,6 +25,12 @@ func New(client *httpclient.Client) provider.Interface { return Provider{client}
 // TokenScheme returns the scheme of the Authorization header.
 func TokenScheme(string) string { return "Bearer" }
 
+// Probe implements provider.Prober.
+func (p Provider) Probe(ctx context.Context) error {
+	_, err := p.client.Do(ctx, httpclient.Request{Method: http.MethodGet, Path: "/healthz"}, nil)
+	return err
+}
+
 var backend = provider.Backend{Name: "the Network Automation Manager", URL: "NAM_URL", Access: "NAM_TOKEN, or the client certificate"}
 
 // request is the body of PUT /segments/{uid}.

@@ -152,6 +152,12 @@ func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (prov
 	return s, s.Check()
 }
 
+// Probe implements provider.Prober.
+func (p Provider) Probe(ctx context.Context) error {
+	_, err := p.api.client.Do(ctx, httpclient.Request{Method: http.MethodGet, Path: "/api/status/"}, nil)
+	return err
+}
+
 // Created implements provider.Lister, with one request for each page of prefixes and of
 // VLANs. It searches by description; the custom field decides.
 func (p Provider) Created(ctx context.Context) (all []v1alpha1.Orphan, err error) {
