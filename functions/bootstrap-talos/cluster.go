@@ -88,6 +88,8 @@ type report struct {
 	bootstrapSent bool
 	// apiUnanswered is whether the workload API has not answered, or cannot be asked.
 	apiUnanswered bool
+	// unreachable is whether the workload API of a cluster that has been running does not answer.
+	unreachable bool
 	// etcd counts the members of etcd once all of them vote and answer. It is empty before.
 	etcd string
 	// versions, config and authorities are the conditions VersionsCurrent, ConfigCurrent and

@@ -125,4 +125,6 @@ const (
 	reasonGenerating     = "Generating"
 	reasonPaused         = "Paused"
 	reasonRunning        = "ClusterRunning"
+	reasonWaitingForAPI  = "WaitingForAPI"
+	reasonUnreachable    = "ClusterUnreachable"
 )

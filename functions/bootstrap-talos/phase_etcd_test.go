@@ -71,7 +71,7 @@ func TestAPIIsSilent(t *testing.T) {
 		{"API", "the API does not answer at all", 1, simtalos.Timing{}, func(s *env) {
 			s.faulty(faults.Rule{Operation: "workload", Error: "503"})
 			s.reconcile("shop")
-			s.unanswered("shop", "WaitingForAPI", metav1.ConditionUnknown, "last seen: 1 member")
+			s.unanswered("shop", "ClusterUnreachable", metav1.ConditionUnknown, "last seen: 1 member")
 			s.faulty()
 		}, true},
 		{"Boot", "the only control plane boots, and its etcd starts slowly", 1, simtalos.Timing{EtcdStart: nodePollTime + time.Second}, func(s *env) {

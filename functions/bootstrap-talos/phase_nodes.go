@@ -42,7 +42,7 @@ func (f *function) listNodes(ctx context.Context, c *cluster) error {
 		if errors.As(err, &denied) {
 			return reconcile.UserError{Reason: "EndpointNotAllowed", Message: denied.Error()}
 		}
-		return reconcile.WaitError{Reason: "WaitingForAPI", Message: "waits for the workload API at " + c.Status.Endpoint, Requeue: true}
+		return reconcile.WaitError{Reason: reasonWaitingForAPI, Message: "waits for the workload API at " + c.Status.Endpoint, Requeue: true}
 	}
 	c.observed.nodes, c.observed.apiAnswers = c.currentNodes(nodes), true
 	return nil
@@ -60,7 +60,7 @@ func labelNodes(ctx context.Context, c *cluster) error {
 			continue
 		}
 		if err := c.connections.workload.PatchNode(ctx, m.Name, patch); err != nil {
-			return reconcile.WaitError{Reason: "WaitingForAPI", Message: "waits for the workload API, to label node " + m.Name, Requeue: true}
+			return reconcile.WaitError{Reason: reasonWaitingForAPI, Message: "waits for the workload API, to label node " + m.Name, Requeue: true}
 		}
 	}
 	return nil

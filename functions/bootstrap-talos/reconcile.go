@@ -139,6 +139,7 @@ func (f *function) finish(ctx context.Context, c *cluster, err error, requested 
 	if isUnexpected(c, err) && !options.reportErrors {
 		return cmp.Or(f.patchStatus(ctx, c), clusterError(c, err))
 	}
+	c.report.unreachable = isUnreachable(c, err, options)
 	outcome := setStatus(c, err)
 	if c.report.apiUnanswered && (options.pollTime > 0 || plan.IsQuorumLost(err)) {
 		setUnanswered(c, err)

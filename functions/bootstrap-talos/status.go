@@ -127,6 +127,9 @@ func setPhase(c *cluster, err error) reconcile.Outcome {
 		if s.Version != "" {
 			s.Phase = v1alpha1.ClusterUpdating
 		}
+		if c.report.unreachable {
+			return reconcile.Outcome{Reason: reasonUnreachable, Message: unreachableMessage(c, w), Warning: true}
+		}
 		return reconcile.Outcome{Reason: w.Reason, Message: w.Message}
 	default:
 		if s.Phase == "" {
@@ -134,6 +137,27 @@ func setPhase(c *cluster, err error) reconcile.Outcome {
 		}
 		return reconcile.Outcome{Reason: "Retrying", Message: "a request has failed and is retried; the log of bootstrap-talos has the error"}
 	}
+}
+
+// isUnreachable reports whether a cluster that has been running does not answer: its workload API has not answered for as long as
+// a delivery polls, or already was unreachable, and no upgrade restarts it.
+func isUnreachable(c *cluster, err error, options reconcileOptions) bool {
+	var w reconcile.WaitError
+	if !errors.As(err, &w) || w.Reason != reasonWaitingForAPI || c.Status.Version == "" || c.Status.Upgrade != nil {
+		return false
+	}
+	ready := meta.FindStatusCondition(c.before.Status.Conditions, v1alpha1.ConditionReady)
+	return options.pollTime > 0 || (ready != nil && ready.Reason == reasonUnreachable)
+}
+
+// unreachableMessage says what to check, and what Talos says on the first node that is not Ready, if it answers.
+func unreachableMessage(c *cluster, w reconcile.WaitError) string {
+	message := fmt.Sprintf("the workload API at %s does not answer, although the cluster has been running: check its Machines, their hypervisor, "+
+		"and the network to the endpoint. The cluster continues once the API answers", c.Status.Endpoint)
+	if _, said, ok := strings.Cut(w.Message, "; "); ok {
+		message += "; " + said
+	}
+	return message
 }
 
 // setReady writes the condition Ready and the message of the status.
