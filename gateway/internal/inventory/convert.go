@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/vitistack/stack/apis/backend"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
@@ -35,6 +36,9 @@ func FromKubernetes(from any) (*Object, error) {
 	case *KnativeService:
 		return fromFunction(o)
 	case *corev1.ConfigMap:
+		if o.Name == backend.ConfigMapBackends {
+			return fromBackends(o)
+		}
 		return fromReport(o)
 	default:
 		return nil, fmt.Errorf("convert object: the gateway knows no %T", from)

@@ -13,11 +13,8 @@ const (
 	defaultDNSName     = "cluster.local"
 )
 
-// States of a cluster's node.
-const (
-	nodeReady       = "Ready"
-	nodeUnreachable = "Unreachable"
-)
+// nodeReady is the state of a cluster's node that is Ready.
+const nodeReady = "Ready"
 
 func fromCluster(c *v1alpha1.KubernetesCluster) (*Object, error) {
 	s, d := &c.Status, &c.Spec.Data
@@ -30,7 +27,8 @@ func fromCluster(c *v1alpha1.KubernetesCluster) (*Object, error) {
 		Version:      cmp.Or(s.Version, string(c.Spec.Topology.Version)),
 		TalosVersion: s.TalosVersion,
 		Endpoint:     s.Endpoint, ControlPlane: s.ControlPlaneReady, Workers: s.WorkersReady,
-		PodCIDR: defaultPodCIDR, ServiceCIDR: defaultServiceCIDR, DNSName: defaultDNSName,
+		Bootstrapped: s.Version != "",
+		PodCIDR:      defaultPodCIDR, ServiceCIDR: defaultServiceCIDR, DNSName: defaultDNSName,
 	}
 	if n := c.Spec.Networking; n != nil {
 		facts.PodCIDR = cmp.Or(n.PodCIDR, facts.PodCIDR)
@@ -70,11 +68,8 @@ func (f *Cluster) countNodes(c *v1alpha1.KubernetesCluster) {
 		if n.Address != "" {
 			f.NodeAddresses = append(f.NodeAddresses, n.Address)
 		}
-		switch n.State {
-		case nodeReady:
+		if n.State == nodeReady {
 			f.Ready++
-		case nodeUnreachable:
-			f.Unreachable++
 		}
 	}
 	f.Total = max(f.Wanted, len(c.Status.Nodes))

@@ -31,6 +31,10 @@ func (s *Store) markDependents() {
 			break
 		}
 	}
+	if len(s.before[KindServers]) > 0 {
+		s.markAll(KindProvider)
+		s.markAll(KindNode)
+	}
 	for key, old := range s.before[KindNode] {
 		if isHost(old) != isHost(s.objects[KindNode][key]) {
 			s.markAll(KindProvider)

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
@@ -51,17 +52,28 @@ func (l *load) add(cpus, memory int64) {
 	l.memory += memory
 }
 
+// markUnknown makes the item of a host one whose state is unknown, because the hypervisor of its MachineProvider does not answer.
+func (i *Item) markUnknown(provider string, since time.Time) {
+	i.Status, i.Phase = StatusUnknown, "Unknown"
+	i.Readiness = Readiness{Reason: "Unreachable", Message: "MachineProvider " + provider + " does not answer, so the state of the host is not known", Since: since}
+}
+
 // nodeItem returns the item of a node that KubeVirt uses. provider is the MachineProvider that creates machines on it, or empty.
-func nodeItem(o *Object, provider string, used Usage, l load) *Item {
+// silent is whether its hypervisor does not answer.
+func nodeItem(o *Object, provider string, silent bool, used Usage, l load) *Item {
 	f := o.Facts.(*Node)
 	phase := "Ready"
 	if !f.Ready {
 		phase = "NotReady"
 	}
 	i := itemOf(TopicHosts, o, readyStatus(f.Ready), phase, &hostFacts{provider: provider, kind: string(v1alpha1.ProviderKubeVirt)})
+	if silent {
+		i.markUnknown(provider, i.Readiness.Since)
+		used = Usage{}
+	}
 	i.JSON = encode(hostJSON{
 		head: i.head(), tail: i.tail(), Provider: provider, Type: string(v1alpha1.ProviderKubeVirt), Local: true, Version: f.Version,
-		ControlPlane: f.ControlPlane, Schedulable: f.Ready && !f.Unschedulable, VMs: l.vms,
+		ControlPlane: f.ControlPlane, Schedulable: f.Ready && !f.Unschedulable && !silent, VMs: l.vms,
 		MilliCPUs: quantityJSON{Total: f.MilliCPUs, Free: f.MilliCPUsFree, Requested: l.cpus * 1000, Used: used.MilliCPUs},
 		Memory:    quantityJSON{Total: f.Memory, Free: f.MemoryFree, Requested: l.memory, Used: used.Memory},
 	})
@@ -70,8 +82,8 @@ func nodeItem(o *Object, provider string, used Usage, l load) *Item {
 
 func hostID(o *Object, h ProviderHost) string { return o.UID + "." + h.Name }
 
-// providerHostItem returns the item of a host in the status of a MachineProvider.
-func providerHostItem(o *Object, h ProviderHost, l load) *Item {
+// providerHostItem returns the item of a host in the status of a MachineProvider. silent is whether the hypervisor does not answer.
+func providerHostItem(o *Object, h ProviderHost, silent bool, l load) *Item {
 	f := o.Facts.(*Provider)
 	phase := "Ready"
 	if !h.Ready {
@@ -79,10 +91,15 @@ func providerHostItem(o *Object, h ProviderHost, l load) *Item {
 	}
 	i := itemOf(TopicHosts, o, readyStatus(h.Ready), phase, &hostFacts{provider: o.Name, kind: f.Type})
 	i.ID, i.Name, i.Readiness = hostID(o, h), h.Name, Readiness{Ready: h.Ready}
+	used := h.Used
+	if silent {
+		i.markUnknown(o.Name, o.Readiness.Since)
+		used = Usage{}
+	}
 	i.JSON = encode(hostJSON{
-		head: i.head(), tail: i.tail(), Provider: o.Name, Type: f.Type, Version: f.Version, Schedulable: h.Ready, VMs: l.vms,
-		MilliCPUs: quantityJSON{Total: h.CPUs * 1000, Free: h.CPUs * 1000, Requested: l.cpus * 1000, Used: h.Used.MilliCPUs},
-		Memory:    quantityJSON{Total: h.Memory, Free: h.Memory, Requested: l.memory, Used: h.Used.Memory},
+		head: i.head(), tail: i.tail(), Provider: o.Name, Type: f.Type, Version: f.Version, Schedulable: h.Ready && !silent, VMs: l.vms,
+		MilliCPUs: quantityJSON{Total: h.CPUs * 1000, Free: h.CPUs * 1000, Requested: l.cpus * 1000, Used: used.MilliCPUs},
+		Memory:    quantityJSON{Total: h.Memory, Free: h.Memory, Requested: l.memory, Used: used.Memory},
 	})
 	return i
 }

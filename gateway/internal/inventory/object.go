@@ -24,12 +24,14 @@ const (
 	KindVMI        Kind = "VirtualMachineInstance"
 	KindFunction   Kind = "Service"
 	KindReport     Kind = "ConfigMap"
+	// KindServers is the ConfigMap backends.
+	KindServers Kind = "ConfigMap of backends"
 )
 
 // Kinds are all kinds, in the order of the layers.
 var Kinds = []Kind{
 	KindNetwork, KindAddress, KindAllocation, KindMachine, KindProvider, KindCluster, KindBackup,
-	KindNode, KindVM, KindVMI, KindFunction, KindReport,
+	KindNode, KindVM, KindVMI, KindFunction, KindReport, KindServers,
 }
 
 // Key is the namespace and name of an object. Namespace is empty for cluster-scoped kinds.
@@ -55,7 +57,7 @@ type Object struct {
 	// Reconcile is when the object is due. It is nil for kinds that no function reconciles.
 	Reconcile *Reconcile
 	// Facts are specific to the kind: *Network, *Address, *Allocation, *Machine,
-	// *Provider, *Cluster, *Backup, *Node, *VM, *Instance, *Function or *Report.
+	// *Provider, *Cluster, *Backup, *Node, *VM, *Instance, *Function, *Report or *Servers.
 	Facts any
 	// Spec and Status are the object's as JSON, without secrets.
 	Spec, Status json.RawMessage
@@ -201,9 +203,10 @@ type Cluster struct {
 	DNSName      string
 	Wanted       int
 	Ready        int
-	Unreachable  int
 	Total        int
 	Pools        []Pool
+	// Bootstrapped reports whether its workload API has answered once.
+	Bootstrapped bool
 	// NodeAddresses are the addresses of its nodes.
 	NodeAddresses []string
 }

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,11 +13,14 @@ import (
 
 // Health of an operator.
 const (
-	Healthy     = "healthy"
-	Degraded    = "degraded"
-	Unhealthy   = "unhealthy"
-	Unreachable = "unreachable"
+	Healthy     = string(backend.Healthy)
+	Degraded    = string(backend.Degraded)
+	Unhealthy   = string(backend.Unhealthy)
+	Unreachable = string(backend.Unreachable)
 )
+
+// phaseOffline is the phase of a MachineProvider whose hypervisor does not answer.
+const phaseOffline = string(v1alpha1.ProviderOffline)
 
 // Probe is the response of an operator's own endpoint.
 type Probe struct {
@@ -28,17 +32,22 @@ type Probe struct {
 	Seen         time.Time
 }
 
-// Operator is the health of an operator, derived from the stack's resources and from its own endpoint.
+// Operator is the health of an operator. Its sources are the reports of the functions about its servers, the probes of nodes, the
+// objects whose reason is an outage of the backend, and the operator's own endpoint. No other failure of an object counts, so that
+// a mistake of a requester changes the health of no operator.
 type Operator struct {
 	Name    string
 	Version string
 	Status  string
 	// Message says what is wrong.
-	Message  string
+	Message string
+	// LastSeen is when the backend last answered. Since is when Status changed, or zero if no source says so.
 	LastSeen time.Time
+	Since    time.Time
 	Total    int
 	Healthy  int
-	Failed   int
+	// Failed counts the resources that fail because of the backend.
+	Failed int
 	// Orphans counts what the stack created there for objects that do not exist.
 	Orphans int
 	// Capabilities are what the operator does.
@@ -53,13 +62,13 @@ func (o *Operator) attribute(name string) string {
 	return ""
 }
 
-// operators returns the operators that are in use, according to the collections of a snapshot, the Knative Services, and the
-// responses of the operators' endpoints.
-func operators(s *Snapshot, functions []*Object, probes map[string]Probe) []*Operator {
+// operators returns the operators that are in use, according to the collections of a snapshot, the reach of clusters by UID, the
+// Knative Services, and the responses of the operators' endpoints.
+func operators(s *Snapshot, reach map[string]Reach, functions []*Object, probes map[string]Probe) []*Operator {
 	var all []*Operator
 	for _, kind := range backend.Operators() {
 		o := &Operator{Name: kind.Name, Status: Healthy, Capabilities: kind.Operator.Capabilities, Orphans: s.Orphans(kind.Name)}
-		used := o.observe(s, kind.Layer)
+		used := o.observe(s, reach, kind.Layer)
 		if p, ok := probes[kind.Name]; ok {
 			used = true
 			o.mergeProbe(p)
@@ -69,7 +78,7 @@ func operators(s *Snapshot, functions []*Object, probes map[string]Probe) []*Ope
 		}
 		for _, f := range functions {
 			if f.Name == kind.Function && f.Readiness.Reason+f.Readiness.Message != "" && !f.Readiness.Ready {
-				o.mergeStatus(Degraded, "function "+f.Name+" is not ready: "+cmp.Or(f.Readiness.Message, f.Readiness.Reason))
+				o.mergeStatus(Degraded, "function "+f.Name+" is not ready: "+cmp.Or(f.Readiness.Message, f.Readiness.Reason), f.Readiness.Since)
 			}
 		}
 		all = append(all, o)
@@ -77,69 +86,103 @@ func operators(s *Snapshot, functions []*Object, probes map[string]Probe) []*Ope
 	return all
 }
 
-// observeProviders derives the health of a hypervisor from its MachineProviders.
+// observeProviders derives the health of a hypervisor from its MachineProviders:
+//
+//	phase Failed    unhealthy
+//	with a report   what the report says
+//	phase Offline   unreachable
+//	otherwise       healthy
 func (o *Operator) observeProviders(s *Snapshot) bool {
-	var offline []string
+	reports := map[string]Server{}
+	for _, server := range s.serversOfKind(o.Name) {
+		reports[server.Name] = server
+	}
+	var servers []Server
 	for _, i := range s.Collection(TopicProviders).Items {
 		f := i.Object.Facts.(*Provider)
 		if f.Type != o.Name {
 			continue
 		}
-		o.Total++
 		o.Version = cmp.Or(f.Version, o.Version)
-		o.mergeLastSeen(i.Updated)
-		switch v1alpha1.ProviderPhase(f.Phase) {
-		case v1alpha1.ProviderReady, v1alpha1.ProviderPending:
+		server, reported := reports[i.Name]
+		if !reported {
+			server = Server{Status: backend.Healthy, Since: i.Readiness.Since, LastSeen: i.Updated}
+			if f.Phase == phaseOffline {
+				server = Server{Status: backend.Unreachable, Since: i.Readiness.Since, Message: i.Readiness.Message}
+			}
+		}
+		if v1alpha1.ProviderPhase(f.Phase) == v1alpha1.ProviderFailed {
+			server.Status, server.Message, server.Since = backend.Unhealthy, i.Readiness.Message, i.Readiness.Since
+		}
+		server.Name = i.Name
+		servers = append(servers, server)
+	}
+	o.Total = len(servers)
+	for _, server := range servers {
+		if server.Status == backend.Healthy {
 			o.Healthy++
-		case v1alpha1.ProviderOffline:
-			o.Failed++
-			offline = append(offline, i.Name)
-		default:
+		} else {
 			o.Failed++
 		}
 	}
-	switch {
-	case o.Failed == 0:
-	case o.Healthy > 0:
-		o.mergeStatus(Degraded, "some MachineProviders do not work")
-	case len(offline) == o.Failed:
-		o.mergeStatus(Unreachable, "MachineProvider "+strings.Join(offline, ", ")+" does not answer")
-	default:
-		o.mergeStatus(Unhealthy, "no MachineProvider works")
-	}
+	o.mergeServers("MachineProvider", servers)
 	return o.Total > 0
 }
 
-// observeClusters derives the health of Talos from the clusters and the reachability of their nodes.
-func (o *Operator) observeClusters(s *Snapshot) bool {
-	unreachable := 0
+// observeClusters derives the health of Talos from the probes of nodes, and from the clusters that bootstrap-talos cannot reach. A
+// cluster counts once it has been bootstrapped and while one of its Machines runs: a hypervisor that is down, and a requester who
+// stops machines, say nothing about Talos.
+func (o *Operator) observeClusters(s *Snapshot, reach map[string]Reach) bool {
+	running := map[Key]bool{}
+	for _, i := range s.Collection(TopicMachines).Items {
+		if i.Status == StatusRunning {
+			running[Key{i.Namespace, i.Attribute("cluster")}] = true
+		}
+	}
+	var silent []string
+	var since time.Time
+	counted, silentNodes := 0, 0
 	for _, i := range s.Collection(TopicClusters).Items {
 		f := i.Object.Facts.(*Cluster)
 		o.Total++
-		o.mergeLastSeen(i.Updated)
 		if compareVersions(f.TalosVersion, o.Version) > 0 {
 			o.Version = f.TalosVersion
 		}
-		unreachable += f.Unreachable
-		switch i.Status {
-		case StatusActive:
+		r, outage := reach[i.Object.UID], isOutage(i.Readiness.Reason)
+		o.mergeLastSeen(r.LastSeen)
+		if i.Status == StatusActive && i.Readiness.Ready {
 			o.Healthy++
-		case StatusFailed:
-			o.Failed++
+			if r.LastSeen.IsZero() {
+				o.mergeLastSeen(i.Readiness.Since)
+			}
+		}
+		if !f.Bootstrapped || i.Deleting || !running[Key{i.Namespace, i.Name}] {
+			continue
+		}
+		counted++
+		switch {
+		case r.isSilent():
+			silent, since = append(silent, i.Namespace+"/"+i.Name), later(since, r.Since)
+		case outage && r.Answering == 0:
+			silent, since = append(silent, i.Namespace+"/"+i.Name), later(since, i.Readiness.Since)
+		case r.Silent > 0:
+			silentNodes, since = silentNodes+r.Silent, later(since, r.Since)
 		}
 	}
+	o.Failed = len(silent)
 	switch {
-	case o.Total > 0 && o.Failed == o.Total:
-		o.mergeStatus(Unhealthy, "every cluster has failed")
-	case o.Failed > 0:
-		o.mergeStatus(Degraded, "some clusters have failed")
-	case unreachable > 0:
-		o.mergeStatus(Degraded, "some nodes cannot be reached")
+	case len(silent) > 0 && len(silent) == counted:
+		o.mergeStatus(Unreachable, "no node of any cluster answers", since)
+	case len(silent) > 0:
+		o.mergeStatus(Degraded, fmt.Sprintf("no node of %s answers", joinNames(silent)), since)
+	case silentNodes > 0:
+		o.mergeStatus(Degraded, "some nodes do not answer", since)
 	}
 	return o.Total > 0
 }
 
-// observeReservations derives the health of Kea from the NetworkConfigurations in networks with DHCP.
+// observeReservations derives the health of Kea from the reports about its servers. Reservations in networks with DHCP count if Kea is
+// why they fail: without any report in all cases, and with one if Kea answers and still makes none.
 func (o *Operator) observeReservations(s *Snapshot) bool {
 	served := map[Key]bool{}
 	for _, i := range s.Collection(TopicNetworks).Items {
@@ -148,34 +191,75 @@ func (o *Operator) observeReservations(s *Snapshot) bool {
 			served[Key{i.Namespace, ""}] = true
 		}
 	}
+	servers := s.serversOfKind(o.Name)
+	worst, since := backend.Healthy, time.Time{}
 	for _, i := range s.Collection(TopicAddresses).Items {
 		f := i.Object.Facts.(*Address)
 		if !served[Key{i.Namespace, f.Network}] {
 			continue
 		}
 		o.Total++
-		switch {
-		case i.Readiness.Ready:
+		if i.Readiness.Ready {
 			o.Healthy++
-			o.mergeLastSeen(i.Updated)
-		case i.Status == StatusFailed, isUnreachable(i.Readiness.Reason):
-			o.Failed++
+			if len(servers) == 0 {
+				o.mergeLastSeen(i.Updated)
+			}
+			continue
+		}
+		health, outage := backend.OutageOf(i.Readiness.Reason)
+		if !outage {
+			continue
+		}
+		o.Failed++
+		if len(servers) == 0 || health != backend.Unreachable {
+			worst, since = worse(worst, health), later(since, i.Readiness.Since)
 		}
 	}
+	o.mergeServers("the Kea server", servers)
 	switch {
-	case o.Failed > 0 && o.Healthy == 0:
-		o.mergeStatus(Unreachable, "the DHCP server takes no reservation")
-	case o.Failed > 0:
-		o.mergeStatus(Degraded, "some reservations fail")
+	case worst == backend.Healthy:
+	case o.Healthy > 0:
+		o.mergeStatus(Degraded, "some reservations fail", since)
+	default:
+		o.mergeStatus(string(worst), "the DHCP server takes no reservation", since)
 	}
-	return len(served) > 0
+	return len(served) > 0 || len(servers) > 0
 }
 
-// isUnreachable reports whether a reason says that a backend cannot be reached.
-func isUnreachable(reason string) bool {
-	return slices.ContainsFunc([]string{"Unreachable", "Unavailable", "NotReachable", "Offline"}, func(word string) bool {
-		return strings.Contains(reason, word)
-	})
+// mergeServers merges the servers of a backend: all have to fail for the worst of their statuses, otherwise the backend is degraded.
+// what names one server in messages.
+func (o *Operator) mergeServers(what string, servers []Server) {
+	worst, failed := backend.Healthy, []string{}
+	var since, healthySince time.Time
+	message := ""
+	for _, server := range servers {
+		o.mergeLastSeen(server.LastSeen)
+		if server.Status == backend.Healthy {
+			healthySince = later(healthySince, server.Since)
+			continue
+		}
+		worst, since = worse(worst, server.Status), later(since, server.Since)
+		failed = append(failed, server.Name)
+		message = cmp.Or(message, server.Message)
+	}
+	if len(failed) == 0 {
+		o.Since = healthySince
+		return
+	}
+	status, verb := string(worst), "does not answer"
+	if worst != backend.Unreachable {
+		verb = "cannot be used"
+	}
+	if len(failed) < len(servers) {
+		status = Degraded
+	}
+	o.mergeStatus(status, strings.TrimSuffix(fmt.Sprintf("%s %s %s: %s", what, joinNames(failed), verb, message), ": "), since)
+}
+
+// isOutage reports whether a reason says that the backend is the cause.
+func isOutage(reason string) bool {
+	_, ok := backend.OutageOf(reason)
+	return ok
 }
 
 // mergeProbe merges the response of the operator's own endpoint.
@@ -187,20 +271,41 @@ func (o *Operator) mergeProbe(p Probe) {
 	}
 	o.mergeLastSeen(p.Seen)
 	if p.Status != Healthy {
-		o.mergeStatus(p.Status, p.Message)
+		o.mergeStatus(p.Status, p.Message, time.Time{})
 	}
 }
 
-func (o *Operator) mergeLastSeen(t time.Time) {
-	if t.After(o.LastSeen) {
-		o.LastSeen = t
+func (o *Operator) mergeLastSeen(t time.Time) { o.LastSeen = later(o.LastSeen, t) }
+
+// mergeStatus keeps the worse of two statuses, with its message and with the time at which it began.
+func (o *Operator) mergeStatus(status, message string, since time.Time) {
+	if worse(backend.Health(o.Status), backend.Health(status)) != backend.Health(o.Status) {
+		o.Status, o.Message, o.Since = status, message, since
 	}
 }
 
-// mergeStatus keeps the worse of two statuses.
-func (o *Operator) mergeStatus(status, message string) {
-	rank := []string{Healthy, Degraded, Unhealthy, Unreachable}
-	if slices.Index(rank, status) > slices.Index(rank, o.Status) {
-		o.Status, o.Message = status, message
+// worse returns the worse of two, and the first if they are equal.
+func worse(a, b backend.Health) backend.Health {
+	order := []backend.Health{backend.Healthy, backend.Degraded, backend.Unhealthy, backend.Unreachable}
+	if slices.Index(order, b) > slices.Index(order, a) {
+		return b
 	}
+	return a
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// joinNames joins the first names of a list and counts the others.
+func joinNames(names []string) string {
+	const named = 3
+	if len(names) <= named {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), len(names)-named)
 }

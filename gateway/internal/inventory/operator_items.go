@@ -54,13 +54,13 @@ type operatorJSON struct {
 	Endpoints    OperatorEndpoints `json:"endpoints"`
 }
 
-// operatorChanges returns the changed items of the operators.
-func operatorChanges(last *Collection, now []*Operator) map[string]*Item {
+// operatorChanges returns the changed items of the operators. now is when the status of an operator changes that no source dates.
+func operatorChanges(last *Collection, all []*Operator, now time.Time) map[string]*Item {
 	changes := map[string]*Item{}
 	for _, i := range last.Items {
 		changes[i.ID] = nil
 	}
-	for _, o := range now {
+	for _, o := range all {
 		i := &Item{
 			Topic: TopicOperators, ID: o.Name, Name: o.Name, Status: o.Status, Phase: o.Status,
 			Readiness: Readiness{Ready: o.Status == Healthy, Message: o.Message}, Updated: o.LastSeen, facts: o,
@@ -68,10 +68,11 @@ func operatorChanges(last *Collection, now []*Operator) map[string]*Item {
 		if !i.Readiness.Ready {
 			i.Readiness.Reason = strings.ToUpper(o.Status[:1]) + o.Status[1:]
 		}
-		if old := last.Find(o.Name); old != nil && old.Status == i.Status {
-			i.Readiness.Since = old.Readiness.Since
-		} else {
-			i.Readiness.Since = o.LastSeen
+		if i.Readiness.Since = o.Since; o.Since.IsZero() {
+			i.Readiness.Since = now
+			if old := last.Find(o.Name); old != nil && old.Status == i.Status {
+				i.Readiness.Since = old.Readiness.Since
+			}
 		}
 		m := o.model()
 		i.List = encode(m)

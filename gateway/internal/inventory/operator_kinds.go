@@ -31,14 +31,14 @@ func orphanReports() (keys []string) {
 	return keys
 }
 
-// observe derives the health of an operator from the inventory, by the layer of its backend. It reports whether the operator is
+// observe derives the health of an operator from the inventory and the reach of clusters, by the layer of its backend. It reports whether the operator is
 // used.
-func (o *Operator) observe(s *Snapshot, layer backend.Layer) bool {
+func (o *Operator) observe(s *Snapshot, reach map[string]Reach, layer backend.Layer) bool {
 	switch layer {
 	case backend.LayerMachine:
 		return o.observeProviders(s)
 	case backend.LayerCluster:
-		return o.observeClusters(s)
+		return o.observeClusters(s, reach)
 	default:
 		return o.observeReservations(s)
 	}

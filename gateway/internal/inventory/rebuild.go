@@ -91,7 +91,7 @@ func (s *Store) items(o *Object) []*Item {
 			if f.Local && isHost(s.objects[KindNode][Key{Name: h.Name}]) {
 				continue // the item of the node shows more
 			}
-			items = append(items, providerHostItem(o, h, s.loadOfMachines(place(o.Name, h.Name))))
+			items = append(items, providerHostItem(o, h, !s.isAnswering(o), s.loadOfMachines(place(o.Name, h.Name))))
 		}
 		return items
 	case *Cluster:
@@ -101,7 +101,8 @@ func (s *Store) items(o *Object) []*Item {
 			return nil
 		}
 		provider, used := s.localProvider(o.Name)
-		return []*Item{nodeItem(o, provider, used, s.loadOfInstances(o.Name))}
+		local := s.objects[KindProvider][Key{Name: provider}]
+		return []*Item{nodeItem(o, provider, local != nil && !s.isAnswering(local), used, s.loadOfInstances(o.Name))}
 	case *VM:
 		var running *Instance
 		if vmi := s.objects[KindVMI][o.Key]; vmi != nil {

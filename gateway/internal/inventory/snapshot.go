@@ -19,6 +19,7 @@ type Snapshot struct {
 	functions      []functionJSON
 	orphans        []orphansJSON
 	orphanCounts   map[string]int
+	servers        []Server
 	summary        []byte
 	infrastructure httpbody.Body
 }
@@ -68,7 +69,8 @@ func (s *Snapshot) finish() {
 		Topics    map[Topic]Tally `json:"topics"`
 		Functions []functionJSON  `json:"functions"`
 		Orphans   []orphansJSON   `json:"orphans,omitempty"`
-	}{tallies, s.functions, s.orphans})
+		Backends  []Server        `json:"backends,omitempty"`
+	}{tallies, s.functions, s.orphans, s.servers})
 	s.infrastructure = httpbody.New(encode(s.infrastructureOf()))
 }
 

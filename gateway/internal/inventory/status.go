@@ -51,12 +51,17 @@ var (
 	}
 )
 
+// reasonClusterUnreachable is the reason of a cluster that has been running and does not answer. Its phase says that it is up.
+const reasonClusterUnreachable = "ClusterUnreachable"
+
 // clusterStatus returns the status of a cluster from its phase and reason.
 func clusterStatus(phase, reason string) string {
 	p := v1alpha1.ClusterPhase(phase)
 	switch up := p == v1alpha1.ClusterRunning || p == v1alpha1.ClusterUpdating; {
 	case p == v1alpha1.ClusterFailed, slices.Contains(broken, reason), !up && slices.Contains(invalid, reason):
 		return StatusFailed
+	case reason == reasonClusterUnreachable:
+		return StatusInactive
 	case up:
 		return StatusActive
 	default:

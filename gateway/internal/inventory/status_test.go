@@ -29,6 +29,7 @@ func TestClusterStatus(t *testing.T) {
 		"Coming":   {"it goes on by itself", "Provisioning", "WaitingForMachines", StatusInactive},
 		"Running":  {"nothing is wrong", "Running", "ClusterRunning", StatusActive},
 		"Changing": {"it serves meanwhile", "Updating", "Upgrading", StatusActive},
+		"Silent":   {"nothing answers, whatever its phase is", "Updating", "ClusterUnreachable", StatusInactive},
 		"Upgrade":  {"it stays between two versions until somebody acts", "Updating", "UpgradeFailed", StatusFailed},
 		"Lost":     {"nothing brings its data back by itself", "Running", "EtcdLost", StatusFailed},
 		"Mistaken": {"nothing can be made of its spec", "Pending", "KubernetesVersionUnknown", StatusFailed},

@@ -23,6 +23,8 @@ type Store struct {
 	// changed receives a value after a change since the last commit.
 	changed chan struct{}
 	probes  map[string]Probe
+	// reach is by the UID of clusters.
+	reach map[string]Reach
 
 	machinesOfCluster index
 	machinesOnHost    index
@@ -177,13 +179,15 @@ func (s *Store) unindex(o *Object) {
 func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
 	s.mu.Lock()
 	items := s.rebuild()
-	probes := maps.Clone(s.probes)
+	probes, reach := maps.Clone(s.probes), s.reach // SetReach replaces the map
 	functions := slices.Collect(maps.Values(s.objects[KindFunction]))
-	orphans, orphanCounts := orphanGroups(slices.Collect(maps.Values(s.objects[KindProvider])), slices.Collect(maps.Values(s.objects[KindReport])))
+	providers := slices.Collect(maps.Values(s.objects[KindProvider]))
+	orphans, orphanCounts := orphanGroups(providers, slices.Collect(maps.Values(s.objects[KindReport])))
+	servers := serversOf(slices.Collect(maps.Values(s.objects[KindServers])), providers)
 	s.mu.Unlock()
 
 	last := s.Current()
-	next := &Snapshot{Epoch: s.epoch, Version: last.Version + 1, Time: now, collections: map[Topic]*Collection{}, functions: functionsOf(functions), orphans: orphans, orphanCounts: orphanCounts}
+	next := &Snapshot{Epoch: s.epoch, Version: last.Version + 1, Time: now, collections: map[Topic]*Collection{}, functions: functionsOf(functions), orphans: orphans, orphanCounts: orphanCounts, servers: servers}
 	var changes []Change
 	replaced := !slices.Equal(last.functions, next.functions) || !slices.Equal(last.orphans, next.orphans) || !maps.Equal(last.orphanCounts, next.orphanCounts)
 	step := func(topic Topic, changed map[string]*Item) {
@@ -199,8 +203,10 @@ func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
 			step(topic, items[topic])
 		}
 	}
-	step(TopicOperators, operatorChanges(last.collections[TopicOperators], operators(next, functions, probes)))
-	if !replaced {
+	all := operators(next, reach, functions, probes)
+	step(TopicOperators, operatorChanges(last.collections[TopicOperators], all, now))
+	next.addTalos(all)
+	if !replaced && slices.Equal(last.servers, next.servers) {
 		return last, nil
 	}
 	next.finish()

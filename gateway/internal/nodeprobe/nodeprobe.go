@@ -1,13 +1,18 @@
 // Package nodeprobe dials the nodes and endpoints of clusters, and finds out which
 // clusters have to be reconciled because an address has stopped or begun to answer. A dial
-// costs a TCP handshake and wakes no function.
+// costs a TLS handshake and wakes no function. A TCP handshake alone proves nothing: the kernel
+// of a node completes it for a process that hangs.
 package nodeprobe
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // Cluster is what is dialled of a cluster.
@@ -17,10 +22,12 @@ type Cluster struct {
 	Ready bool
 	// Addresses are pairs of host and port.
 	Addresses []string
+	// Stopped are the addresses whose Machine does not run, so that their silence shows nothing.
+	Stopped map[string]bool
 }
 
 const (
-	// dialTimeout bounds one dial.
+	// dialTimeout bounds one dial with its TLS handshake.
 	dialTimeout = 3 * time.Second
 	// maxDials bounds the dials at the same time.
 	maxDials = 64
@@ -98,8 +105,44 @@ func (p *Prober) answers(ctx context.Context, address string) bool {
 	if err != nil {
 		return false
 	}
-	_ = conn.Close()
-	return true
+	defer func() { _ = conn.Close() }()
+	// Nothing is read or written through this connection, so its certificate proves nothing and is not verified.
+	err = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx) //nolint:gosec // see above
+	return err == nil || isResponse(err)
+}
+
+// isResponse reports whether an error of a handshake is what the server has answered: an alert, or a text that is not TLS.
+func isResponse(err error) bool {
+	var op *net.OpError
+	return errors.As(err, new(tls.RecordHeaderError)) || (errors.As(err, &op) && op.Op == "remote error")
+}
+
+// Reach returns what the last round has shown of the addresses of each cluster, by UID. A cluster of which no address has ever
+// answered is left out, because its addresses may be out of the gateway's reach.
+func (p *Prober) Reach(clusters []Cluster) map[string]inventory.Reach {
+	all := map[string]inventory.Reach{}
+	for _, c := range clusters {
+		var r inventory.Reach
+		for _, address := range c.Addresses {
+			h, known := p.targets[target{c.UID, address}]
+			if !known || !h.answered {
+				continue
+			}
+			if h.seen.After(r.LastSeen) {
+				r.LastSeen = h.seen
+			}
+			switch {
+			case h.failures < failuresToReport:
+				r.Answering++
+			case !c.Stopped[address]:
+				r.Silent++
+			}
+		}
+		if !r.LastSeen.IsZero() {
+			all[c.UID] = r
+		}
+	}
+	return all
 }
 
 // history is what earlier rounds have seen of an address.
@@ -107,6 +150,8 @@ type history struct {
 	// answered is whether the address has ever answered. One that never has may be out of
 	// the gateway's reach.
 	answered bool
+	// seen is when it last answered.
+	seen     time.Time
 	failures int
 	pause    time.Duration
 	nextAt   time.Time
@@ -122,7 +167,7 @@ type history struct {
 //	silent                                           no
 func (h history) observe(now time.Time, answers, ready bool) (after history, reconcile bool) {
 	if answers {
-		return history{answered: true}, h.failures >= failuresToReport
+		return history{answered: true, seen: now}, h.failures >= failuresToReport
 	}
 	if !h.answered {
 		return h, false

@@ -2,13 +2,17 @@ package nodeprobe
 
 import (
 	"context"
+	"crypto/tls"
 	"maps"
 	"net"
+	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -90,8 +94,81 @@ func TestRound(t *testing.T) {
 	}
 }
 
-// listen accepts connections until it is closed or t ends.
+// TestAnswers dials servers that accept connections, of which only some answer.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		serve  func(net.Conn)
+		want   bool
+	}{
+		"Answers": {"the process behind the address works", handshake(tls.NoClientCert), true},
+		"Mutual":  {"Talos wants a certificate, which the gateway does not have", handshake(tls.RequireAnyClientCert), true},
+		"NotTLS":  {"another program answers", func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }, true},
+		"Alert":   {"the server refuses the handshake", func(c net.Conn) { _, _ = c.Write([]byte{21, 3, 3, 0, 2, 2, 40}) }, true},
+		"Hangs":   {"the kernel accepts connections for a process that is stopped", func(net.Conn) { <-t.Context().Done() }, false},
+		"HangsUp": {"a load balancer without a server behind it closes connections", func(net.Conn) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := listenWith(t, tc.serve)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if got := New((&net.Dialer{}).DialContext).answers(ctx, l.Addr().String()); got != tc.want {
+				t.Errorf("%s: got %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+// TestReach counts what the rounds have shown of a cluster.
+func TestReach(t *testing.T) {
+	t.Parallel()
+	up, down, stopped, never := listen(t), listen(t), listen(t), listen(t)
+	_ = never.Close()
+	p := New((&net.Dialer{}).DialContext)
+	of := func(l net.Listener) string { return l.Addr().String() }
+	clusters := []Cluster{
+		{UID: "a", Addresses: []string{of(up), of(down), of(stopped), of(never)}, Stopped: map[string]bool{of(stopped): true}},
+		{UID: "b", Addresses: []string{of(never)}},
+	}
+	last := start
+	round := func(reason string, seconds int, want map[string]inventory.Reach) {
+		t.Helper()
+		last = start.Add(time.Duration(seconds) * time.Second)
+		p.Round(t.Context(), last, clusters)
+		if diff := cmp.Diff(want, p.Reach(clusters)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", reason, diff)
+		}
+	}
+	round("an address that has never answered shows nothing", 0, map[string]inventory.Reach{"a": {Answering: 3, LastSeen: start}})
+	_ = down.Close()
+	_ = stopped.Close()
+	round("one lost packet is no outage", 10, map[string]inventory.Reach{"a": {Answering: 3, LastSeen: last.Add(10 * time.Second)}})
+	round("a machine that its owner has stopped shows nothing", 20, map[string]inventory.Reach{"a": {Answering: 1, Silent: 1, LastSeen: start.Add(20 * time.Second)}})
+	_ = up.Close()
+	round("it has answered in the round before", 30, map[string]inventory.Reach{"a": {Answering: 1, Silent: 1, LastSeen: start.Add(20 * time.Second)}})
+	round("no address answers", 40, map[string]inventory.Reach{"a": {Silent: 2, LastSeen: start.Add(20 * time.Second)}})
+}
+
+// handshake serves one TLS handshake.
+func handshake(auth tls.ClientAuthType) func(net.Conn) {
+	server := httptest.NewUnstartedServer(nil)
+	server.StartTLS()
+	config := server.TLS.Clone()
+	server.Close()
+	config.ClientAuth = auth
+	return func(c net.Conn) { _ = tls.Server(c, config).Handshake() }
+}
+
+// listen answers handshakes until it is closed or t ends.
 func listen(t *testing.T) net.Listener {
+	t.Helper()
+	return listenWith(t, handshake(tls.NoClientCert))
+}
+
+// listenWith serves each connection, and then closes it, until it is closed or t ends.
+func listenWith(t *testing.T, serve func(net.Conn)) net.Listener {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -104,7 +181,10 @@ func listen(t *testing.T) net.Listener {
 			if err != nil {
 				return
 			}
-			_ = conn.Close()
+			go func() {
+				serve(conn)
+				_ = conn.Close()
+			}()
 		}
 	}()
 	return l

@@ -42,8 +42,12 @@ func (w *Watcher) Run(ctx context.Context) {
 	for {
 		clusters := runningClusters(w.Store.Objects(inventory.KindCluster))
 		now := time.Now()
-		for uid := range prober.Round(ctx, now, targets(clusters)) {
+		dialled := targets(clusters, stoppedAddresses(w.Store.Objects(inventory.KindMachine)))
+		for uid := range prober.Round(ctx, now, dialled) {
 			pending[uid] = true
+		}
+		if ctx.Err() == nil {
+			w.Store.SetReach(prober.Reach(dialled), now)
 		}
 		for uid := range pending {
 			if w.requestReconcile(ctx, now, clusters[uid]) {
@@ -91,12 +95,26 @@ func runningClusters(objects []*inventory.Object) map[string]*inventory.Object {
 	return all
 }
 
-// targets returns the addresses of each cluster: its nodes' Talos APIs and its endpoint.
-func targets(clusters map[string]*inventory.Object) []Cluster {
+// stoppedAddresses returns the addresses of the Machines that do not run.
+func stoppedAddresses(machines []*inventory.Object) map[string]bool {
+	stopped := map[string]bool{}
+	for _, o := range machines {
+		if m := o.Facts.(*inventory.Machine); v1alpha1.MachinePhase(m.Phase) != v1alpha1.MachineRunning {
+			for _, address := range m.Addresses {
+				stopped[net.JoinHostPort(address, talosPort)] = true
+			}
+		}
+	}
+	return stopped
+}
+
+// targets returns the addresses of each cluster: its nodes' Talos APIs and its endpoint. stopped are addresses whose Machine does
+// not run.
+func targets(clusters map[string]*inventory.Object, stopped map[string]bool) []Cluster {
 	all := make([]Cluster, 0, len(clusters))
 	for uid, o := range clusters {
 		facts := o.Facts.(*inventory.Cluster)
-		c := Cluster{UID: uid, Ready: o.Readiness.Ready}
+		c := Cluster{UID: uid, Ready: o.Readiness.Ready, Stopped: stopped}
 		for _, address := range facts.NodeAddresses {
 			c.Addresses = append(c.Addresses, net.JoinHostPort(address, talosPort))
 		}

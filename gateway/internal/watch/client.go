@@ -2,6 +2,7 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/vitistack/stack/apis/backend"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/gateway/internal/inventory"
@@ -39,7 +41,9 @@ func load() (*rest.Config, error) {
 
 // source is where the objects of a kind are listed and watched.
 type source struct {
-	kind     inventory.Kind
+	kind inventory.Kind
+	// object is the kind in the API, if it is not kind.
+	object   string
 	version  schema.GroupVersion
 	resource string
 	// namespace is empty for all namespaces.
@@ -52,21 +56,22 @@ type source struct {
 }
 
 // sources are all the kinds. functions is the namespace of the stack's Knative
-// Services, and of its ConfigMap of orphans.
+// Services, and of its ConfigMaps of orphans and backends.
 func sources(functions string) []source {
 	return []source{
-		{inventory.KindNetwork, v1alpha2.GroupVersion, "networknamespaces", "", "", false, func() runtime.Object { return &v1alpha2.NetworkNamespaceList{} }},
-		{inventory.KindAddress, v1alpha1.GroupVersion, "networkconfigurations", "", "", false, func() runtime.Object { return &v1alpha1.NetworkConfigurationList{} }},
-		{inventory.KindAllocation, v1alpha2.GroupVersion, "ipallocations", "", "", false, func() runtime.Object { return &v1alpha2.IPAllocationList{} }},
-		{inventory.KindMachine, v1alpha1.GroupVersion, "machines", "", "", false, func() runtime.Object { return &v1alpha1.MachineList{} }},
-		{inventory.KindProvider, v1alpha1.GroupVersion, "machineproviders", "", "", false, func() runtime.Object { return &v1alpha1.MachineProviderList{} }},
-		{inventory.KindCluster, v1alpha1.GroupVersion, "kubernetesclusters", "", "", false, func() runtime.Object { return &v1alpha1.KubernetesClusterList{} }},
-		{inventory.KindBackup, v1alpha1.GroupVersion, "etcdbackups", "", "", true, func() runtime.Object { return &v1alpha1.EtcdBackupList{} }},
-		{inventory.KindNode, corev1.SchemeGroupVersion, "nodes", "", "", true, func() runtime.Object { return &corev1.NodeList{} }},
-		{inventory.KindVM, inventory.KubeVirtGroupVersion, "virtualmachines", "", "", true, func() runtime.Object { return &inventory.VirtualMachineList{} }},
-		{inventory.KindVMI, inventory.KubeVirtGroupVersion, "virtualmachineinstances", "", "", true, func() runtime.Object { return &inventory.VirtualMachineInstanceList{} }},
-		{inventory.KindFunction, inventory.KnativeGroupVersion, "services", functions, "", true, func() runtime.Object { return &inventory.KnativeServiceList{} }},
-		{inventory.KindReport, corev1.SchemeGroupVersion, "configmaps", functions, v1alpha1.ConfigMapOrphans, true, func() runtime.Object { return &corev1.ConfigMapList{} }},
+		{inventory.KindNetwork, "", v1alpha2.GroupVersion, "networknamespaces", "", "", false, func() runtime.Object { return &v1alpha2.NetworkNamespaceList{} }},
+		{inventory.KindAddress, "", v1alpha1.GroupVersion, "networkconfigurations", "", "", false, func() runtime.Object { return &v1alpha1.NetworkConfigurationList{} }},
+		{inventory.KindAllocation, "", v1alpha2.GroupVersion, "ipallocations", "", "", false, func() runtime.Object { return &v1alpha2.IPAllocationList{} }},
+		{inventory.KindMachine, "", v1alpha1.GroupVersion, "machines", "", "", false, func() runtime.Object { return &v1alpha1.MachineList{} }},
+		{inventory.KindProvider, "", v1alpha1.GroupVersion, "machineproviders", "", "", false, func() runtime.Object { return &v1alpha1.MachineProviderList{} }},
+		{inventory.KindCluster, "", v1alpha1.GroupVersion, "kubernetesclusters", "", "", false, func() runtime.Object { return &v1alpha1.KubernetesClusterList{} }},
+		{inventory.KindBackup, "", v1alpha1.GroupVersion, "etcdbackups", "", "", true, func() runtime.Object { return &v1alpha1.EtcdBackupList{} }},
+		{inventory.KindNode, "", corev1.SchemeGroupVersion, "nodes", "", "", true, func() runtime.Object { return &corev1.NodeList{} }},
+		{inventory.KindVM, "", inventory.KubeVirtGroupVersion, "virtualmachines", "", "", true, func() runtime.Object { return &inventory.VirtualMachineList{} }},
+		{inventory.KindVMI, "", inventory.KubeVirtGroupVersion, "virtualmachineinstances", "", "", true, func() runtime.Object { return &inventory.VirtualMachineInstanceList{} }},
+		{inventory.KindFunction, "", inventory.KnativeGroupVersion, "services", functions, "", true, func() runtime.Object { return &inventory.KnativeServiceList{} }},
+		{inventory.KindReport, "", corev1.SchemeGroupVersion, "configmaps", functions, v1alpha1.ConfigMapOrphans, true, func() runtime.Object { return &corev1.ConfigMapList{} }},
+		{inventory.KindServers, "ConfigMap", corev1.SchemeGroupVersion, "configmaps", functions, backend.ConfigMapBackends, true, func() runtime.Object { return &corev1.ConfigMapList{} }},
 	}
 }
 
@@ -109,7 +114,7 @@ func clients(config *rest.Config, scheme *runtime.Scheme, all []source) (map[inv
 	made := map[inventory.Kind]rest.Interface{}
 	for _, s := range all {
 		config := rest.CopyConfig(config)
-		config.NegotiatedSerializer = oneKind{serializers, scheme, s.version.WithKind(string(s.kind))}
+		config.NegotiatedSerializer = oneKind{serializers, scheme, s.version.WithKind(cmp.Or(s.object, string(s.kind)))}
 		config.GroupVersion = &s.version
 		config.APIPath = "/apis"
 		if s.version.Group == "" {
