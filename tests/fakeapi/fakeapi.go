@@ -50,6 +50,8 @@ type resource struct {
 
 type change struct {
 	version int
+	// name is that of the object.
+	name string
 	event   []byte
 }
 
@@ -157,7 +159,9 @@ func (s *Server) Forget() {
 func (s *Server) tell(r *resource, kind string, object json.RawMessage) {
 	r.keys = nil
 	event := fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", kind, object)
-	r.history = append(r.history, change{s.version, event})
+	var o metav1.PartialObjectMetadata
+	_ = json.Unmarshal(object, &o)
+	r.history = append(r.history, change{s.version, o.Name, event})
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
@@ -229,7 +233,7 @@ func (s *Server) list(w http.ResponseWriter, req *http.Request, r *resource) {
 	}
 	items := make([]json.RawMessage, 0, len(keys))
 	for _, key := range keys {
-		if exact == 0 || versionOf(r.objects[key]) <= exact {
+		if isSelected(req, key[strings.Index(key, "/")+1:]) && (exact == 0 || versionOf(r.objects[key]) <= exact) {
 			items = append(items, r.objects[key])
 		}
 	}
@@ -238,6 +242,12 @@ func (s *Server) list(w http.ResponseWriter, req *http.Request, r *resource) {
 		"metadata": map[string]string{"resourceVersion": strconv.Itoa(version), "continue": next},
 		"items":    items,
 	})
+}
+
+// isSelected reports whether a list or a watch selects the objects of a name, by the field selector that it may have.
+func isSelected(req *http.Request, name string) bool {
+	only, selects := strings.CutPrefix(req.URL.Query().Get("fieldSelector"), "metadata.name=")
+	return !selects || only == name
 }
 
 func versionOf(object json.RawMessage) int {
@@ -268,7 +278,7 @@ func (s *Server) watch(w http.ResponseWriter, req *http.Request, r *resource) {
 		changed := r.changed
 		var news []change
 		for _, c := range r.history {
-			if c.version > from {
+			if c.version > from && isSelected(req, c.name) {
 				news = append(news, c)
 			}
 		}

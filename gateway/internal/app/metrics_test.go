@@ -73,6 +73,7 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--handlers.metrics.updateInterval=0s")
 	furnish(t, s)
+	s.api.Put(t, "configmaps", serversReport(t, "healthy", "unreachable"))
 	s.deliver("raw-1", "dev.knative.apiserver.ref.update", "Machine", "team-a", "shop-cp-0")
 	s.get("/api/v1/clusters")
 	eventually(t, "the count of an event of its own", func() bool {

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/vitistack/stack/gateway/internal/announce"
@@ -85,10 +86,8 @@ func (p *publisher) commit() []inventory.Change {
 	snapshot, changes := p.store.Commit(start)
 	p.metrics.Commit(time.Since(start))
 	p.hub.Publish(snapshot, changes)
-	for _, change := range changes {
-		if change.Topic == inventory.TopicOperators {
-			p.health.Refresh(start)
-		}
+	if !slices.Equal(last.Servers(), snapshot.Servers()) || slices.ContainsFunc(changes, func(c inventory.Change) bool { return c.Topic == inventory.TopicOperators }) {
+		p.health.Refresh(start)
 	}
 	warmLists(last, snapshot)
 	return changes

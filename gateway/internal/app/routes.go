@@ -108,6 +108,7 @@ func (a *app) operationRoutes(measure *handlers.Metrics) (all []httpserver.Route
 			httpserver.Open(prefix+"/health", a.health.ShowOverall),
 			httpserver.Open(prefix+"/health/live", a.health.ShowLive),
 			httpserver.Open(prefix+"/health/operators", a.health.ShowOperators),
+			httpserver.Open(prefix+"/health/backends", a.health.ShowBackends),
 			httpserver.Open(prefix+"/health/database", a.health.ShowDatabase),
 			httpserver.Open(prefix+"/health/cache", a.health.ShowCache),
 			httpserver.Open(prefix+"/ready", a.health.ShowReady),

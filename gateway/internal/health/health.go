@@ -90,12 +90,13 @@ func (h *Health) checkAll(ctx context.Context) {
 	h.Refresh(time.Now())
 }
 
-// Refresh encodes the reports again. Call it after a change of the operators.
+// Refresh encodes the reports again. Call it after a change of the operators or of the servers of backends.
 func (h *Health) Refresh(now time.Time) {
 	h.mu.Lock()
 	database, cache := h.database, h.cache
 	h.mu.Unlock()
-	h.report.Store(newReport(h.ready.Load(), database, cache, h.snapshot().Collection(inventory.TopicOperators).Items, now.UTC()))
+	snapshot := h.snapshot()
+	h.report.Store(newReport(h.ready.Load(), database, cache, snapshot.Collection(inventory.TopicOperators).Items, snapshot.Servers(), now.UTC()))
 }
 
 // ShowOverall serves the health of the gateway.
@@ -103,6 +104,9 @@ func (h *Health) ShowOverall(c *fiber.Ctx) error { return h.report.Load().overal
 
 // ShowOperators serves the health of the operators.
 func (h *Health) ShowOperators(c *fiber.Ctx) error { return h.report.Load().operators.Send(c) }
+
+// ShowBackends serves the health of each server of a backend.
+func (h *Health) ShowBackends(c *fiber.Ctx) error { return h.report.Load().backends.Send(c) }
 
 // ShowDatabase serves the health of the database.
 func (h *Health) ShowDatabase(c *fiber.Ctx) error { return h.report.Load().database.Send(c) }

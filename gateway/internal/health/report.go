@@ -1,9 +1,13 @@
 package health
 
 import (
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/vitistack/stack/apis/backend"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/response"
 )
@@ -17,7 +21,7 @@ const (
 
 // report holds the responses of all health routes at one moment.
 type report struct {
-	overall, operators, database, cache response.Encoded
+	overall, operators, backends, database, cache response.Encoded
 }
 
 type overallJSON struct {
@@ -30,6 +34,8 @@ type checksJSON struct {
 	Database  string            `json:"database"`
 	Cache     string            `json:"cache"`
 	Operators map[string]string `json:"operators"`
+	// Backends are the backends of the network layer that the installation has, which are no operators.
+	Backends map[string]string `json:"backends,omitempty"`
 }
 
 type dependencyJSON struct {
@@ -51,8 +57,15 @@ type operatorJSON struct {
 	Message    string `json:"message,omitempty"`
 }
 
-// newReport encodes the health of the gateway. items are the operators in use.
-func newReport(ready bool, database, cache Dependency, items []*inventory.Item, now time.Time) *report {
+type backendsJSON struct {
+	Status    string             `json:"status"`
+	Timestamp time.Time          `json:"timestamp"`
+	Backends  []inventory.Server `json:"backends"`
+}
+
+// newReport encodes the health of the gateway. items are the operators in use. Everybody may read it, so it has no message of a
+// backend, which names its address.
+func newReport(ready bool, database, cache Dependency, items []*inventory.Item, servers []inventory.Server, now time.Time) *report {
 	all := operatorsJSON{Status: healthy, Timestamp: now, Operators: map[string]operatorJSON{}}
 	checks := map[string]string{}
 	down := 0
@@ -60,7 +73,7 @@ func newReport(ready bool, database, cache Dependency, items []*inventory.Item, 
 		all.Operators[name] = operatorJSON{}
 	}
 	for _, i := range items {
-		all.Operators[i.ID] = operatorJSON{Configured: true, Status: i.Status, Message: i.Readiness.Message}
+		all.Operators[i.ID] = operatorJSON{Configured: true, Status: i.Status, Message: withoutDetail(i.Readiness.Message)}
 		checks[i.ID] = operatorCheck(i.Status)
 		if checks[i.ID] != healthy {
 			down++
@@ -72,15 +85,44 @@ func newReport(ready bool, database, cache Dependency, items []*inventory.Item, 
 	if down > 0 {
 		all.Status = unhealthy
 	}
+	backends, networks := newBackends(servers, now)
 	overall := overallJSON{
-		Status:    overallStatus(ready, database.Err, cache.Err, all.Status != healthy, down > 0 && down == len(items)),
+		Status:    overallStatus(ready, database.Err, cache.Err, all.Status != healthy || backends.Status != healthy, down > 0 && down == len(items)),
 		Timestamp: now,
-		Checks:    checksJSON{Database: statusOf(database.Err), Cache: statusOf(cache.Err), Operators: checks},
+		Checks:    checksJSON{Database: statusOf(database.Err), Cache: statusOf(cache.Err), Operators: checks, Backends: networks},
 	}
 	return &report{
-		overall: encode(overall.Status, overall), operators: encode(all.Status, all),
+		overall: encode(overall.Status, overall), operators: encode(all.Status, all), backends: encode(backends.Status, backends),
 		database: database.encode(now), cache: cache.encode(now),
 	}
+}
+
+// newBackends returns the health of all backends, and of those of the network layer by name. A backend of which some servers work
+// makes the status degraded, and one of which none works makes it unhealthy.
+func newBackends(servers []inventory.Server, now time.Time) (all backendsJSON, networks map[string]string) {
+	all, networks = backendsJSON{Status: healthy, Timestamp: now, Backends: []inventory.Server{}}, map[string]string{}
+	works := map[string]bool{}
+	for _, server := range servers {
+		server.Message = ""
+		all.Backends = append(all.Backends, server)
+		works[server.Backend] = works[server.Backend] || server.Status == backend.Healthy || server.Status == backend.Degraded
+		if server.Status != backend.Healthy {
+			all.Status = degraded
+		}
+		if kind, _ := backend.Find(server.Backend); kind.Layer == backend.LayerNetwork {
+			networks[server.Backend] = string(server.Status)
+		}
+	}
+	if slices.Contains(slices.Collect(maps.Values(works)), false) {
+		all.Status = unhealthy
+	}
+	return all, networks
+}
+
+// withoutDetail returns what a message says before its first colon.
+func withoutDetail(message string) string {
+	short, _, _ := strings.Cut(message, ": ")
+	return short
 }
 
 // encode encodes a response, with status 503 if the gateway, the operators or a dependency are unhealthy.

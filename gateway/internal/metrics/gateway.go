@@ -91,6 +91,10 @@ func NewGateway(o Options, from Sources) *Gateway {
 		add(float64(s.InUse), "in_use")
 		add(float64(s.Idle), "idle")
 	})
+	r.gauge("vitistack_backend_up", "Whether a server of a backend answers and can be used", []string{"backend", "server"},
+		func(add addSeries) { addServers(from.Snapshot(), add) })
+	r.gauge("vitistack_backend_last_seen_timestamp_seconds", "Time at which a server of a backend last answered, to the minute", []string{"backend", "server"},
+		func(add addSeries) { addLastSeen(from.Snapshot(), add) })
 	m.addPipeline(from.Snapshot, o.MaxSeries)
 	m.addStream(from)
 	r.counter("vitistack_operator_pushed_series_refused_total", "Pushed series that were refused, because they are unknown, invalid or too many", m.Pushed.Refused)

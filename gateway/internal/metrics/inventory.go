@@ -75,6 +75,25 @@ func countOperators(s *inventory.Snapshot, add addSeries) {
 	}
 }
 
+// addServers adds whether each server of a backend works. Talos works while some of its nodes answer.
+func addServers(s *inventory.Snapshot, add addSeries) {
+	for _, server := range s.Servers() {
+		up := 0.0
+		if server.Status == backend.Healthy || server.Status == backend.Degraded {
+			up = 1
+		}
+		add(up, server.Backend, server.Name)
+	}
+}
+
+func addLastSeen(s *inventory.Snapshot, add addSeries) {
+	for _, server := range s.Servers() {
+		if !server.LastSeen.IsZero() {
+			add(float64(server.LastSeen.Unix()), server.Backend, server.Name)
+		}
+	}
+}
+
 // maxReasons bounds the reasons of a layer that have series of their own. The
 // functions use a few each, but a status may contain any reason.
 const maxReasons = 50

@@ -229,6 +229,9 @@ function health() {
               .join(" · "),
           ),
         ),
+        all("backends").map((b) =>
+          line(b.id, networkBackends[b.name] ?? b.name, operatorState[b.status] ?? "wait", b.status, b.message ?? ""),
+        ),
         all("operators").length === 0 &&
           line(
             "none",
@@ -254,6 +257,7 @@ function health() {
 }
 
 const backends = { kubevirt: "KubeVirt", proxmox: "Proxmox VE", kea: "ISC Kea", talos: "Talos Linux" };
+const networkBackends = { nam: "NAM", netbox: "NetBox" };
 const operatorState = { healthy: "good", degraded: "act", unhealthy: "bad", unreachable: "bad" };
 
 function layerLine(layer, found) {

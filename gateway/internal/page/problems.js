@@ -9,7 +9,7 @@ import { since } from "./format.js";
 // as stuck.
 export const patience = 180;
 
-const order = { networks: 1, addresses: 2, machines: 3, clusters: 4, providers: 0, operators: 0, hosts: 0, functions: 0, orphans: 0 };
+const order = { networks: 1, addresses: 2, machines: 3, clusters: 4, providers: 0, operators: 0, hosts: 0, functions: 0, orphans: 0, backends: 0 };
 const rank = { bad: 0, act: 1, wait: 2 };
 
 export const sinceOf = (item) => item.since ?? item.createdAt ?? item.lastUpdated;
@@ -33,6 +33,8 @@ function cause(item, topic) {
           ?.map((m) => [m, "machines"]) ?? [],
       machines: () => (addressesOf().get(`${item.namespace}/${item.name}`) ?? []).map((a) => [a, "addresses"]),
       addresses: () => [[networkOf(item), "networks"]],
+      hosts: () =>
+        item.reason === "Unreachable" ? all("providers").filter((p) => p.name === item.provider).map((p) => [p, "providers"]) : [],
       operators: () =>
         all("providers")
           .filter((p) => p.type === item.name)

@@ -4,8 +4,8 @@
 export const topics = ["networks", "addresses", "allocations", "machines", "providers", "hosts", "vms", "clusters", "operators"];
 
 const mostEvents = 1000;
-// functions and orphans arrive with the counts, and are shown like the other topics.
-const kept = [...topics, "functions", "orphans"];
+// functions, orphans and backends arrive with the counts, and are shown like the other topics.
+const kept = [...topics, "functions", "orphans", "backends"];
 const empty = () => new Map(kept.map((t) => [t, new Map()]));
 
 let state = empty();
@@ -180,8 +180,24 @@ export const handlers = {
         phase: "OrphansFound",
         ready: false,
       });
+    // Other backends are operators, which are a topic of their own.
+    const backends = (incoming ?? state).get("backends");
+    backends.clear();
+    for (const b of summary.backends ?? []) {
+      if (!["nam", "netbox"].includes(b.backend)) continue;
+      const ready = b.status === "healthy";
+      backends.set(b.backend, {
+        ...b,
+        id: b.backend,
+        name: b.backend,
+        reason: ready ? "" : b.reason || b.status.replace(/^./, (c) => c.toUpperCase()),
+        phase: b.status,
+        ready,
+      });
+    }
     touch("functions");
     touch("orphans");
+    touch("backends");
     notify("state");
   },
   heartbeat() {},

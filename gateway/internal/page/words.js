@@ -26,6 +26,7 @@ export const kindOf = {
   operators: "Backend",
   functions: "Function",
   orphans: "Backend with orphans",
+  backends: "Backend",
 };
 export const resourceOf = {
   networks: "networknamespace",
@@ -49,6 +50,7 @@ export const nounOf = {
   operators: "backend",
   functions: "function",
   orphans: "backend with orphans",
+  backends: "backend",
 };
 
 // Each rule is a pattern of reasons, the role that has to act, and what to do. The first
@@ -85,6 +87,11 @@ const rules = [
     /^(NoMachineProvider|MachineProvider(Not\w*Found|Ambiguous|NotFound)|Provider(Mismatch|NotExplicit))$/,
     "user",
     "Name an existing machine provider, or mark one as the default.",
+  ],
+  [
+    /^ClusterUnreachable$/,
+    "operator",
+    "Check that the machines of the cluster run, and that its endpoint is reachable. The stack retries automatically.",
   ],
   [
     /^(ProviderUnavailable|ProviderNotAvailable|KubeVirtApiError|ProxmoxApiError|SourceUnavailable|KeaUnavailable|Unreachable|Unavailable|Offline|NotReachable)$/,
@@ -146,8 +153,8 @@ export function verdict(item) {
       todo: "Check its Knative Service and its log: the events of its layer wait until it runs.",
     };
   }
-  const todo = "schedulable" in item ? "Repair or remove the node: until then the other nodes carry its load." : rule?.[2];
-  return { state, who: people[who], waits: who === "wait", todo: todo ?? "See the message for details." };
+  const todo = "schedulable" in item && item.status !== "unknown" ? "Repair or remove the node: until then the other nodes carry its load." : rule?.[2];
+  return { state, who: item.owner ?? people[who], waits: who === "wait", todo: todo ?? "See the message for details." };
 }
 
 const steps = {

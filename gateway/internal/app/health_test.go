@@ -1,0 +1,94 @@
+package app
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/backend"
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// serversReport is the ConfigMap backends. NetBox and the primary Kea server have the given health.
+func serversReport(t *testing.T, netbox, kea backend.Health) *corev1.ConfigMap {
+	t.Helper()
+	c := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta(platformNamespace(), backend.ConfigMapBackends), Data: map[string]string{}}
+	for key, health := range map[string]backend.Health{"netbox": netbox, "kea.primary": kea} {
+		r := backend.Report{Health: health, Since: born.Add(time.Hour), LastSeen: born.Time}
+		if health != backend.Healthy {
+			r.Reason, r.Message = "SourceUnavailable", "NetBox is not available: GET netbox.internal/api/: no answer in time"
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Data[key] = string(text)
+	}
+	return c
+}
+
+// TestHealthOfBackends follows what the functions report through health, REST and metrics, there and back.
+func TestHealthOfBackends(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--handlers.metrics.updateInterval=0s")
+	s.api.Put(t, "configmaps", reported(t, v1alpha1.Orphan{})) // the other ConfigMap, of orphans
+	for _, step := range []struct {
+		reason                    string
+		netbox, kea               backend.Health
+		overall, backends, ofKea  int
+		status, netboxCheck, says string
+		up                        float64
+	}{
+		{"both answer", "healthy", "healthy", 200, 200, 200, `"status":"healthy"`, `"netbox":"healthy"`, "", 1},
+		{"NetBox hangs", "unreachable", "healthy", 200, 503, 200, `"status":"degraded"`, `"netbox":"unreachable"`, `"reason":"SourceUnavailable"`, 0},
+		{"Kea, the only operator, hangs too", "unreachable", "unreachable", 503, 503, 503, `"status":"unhealthy"`, `"netbox":"unreachable"`, `"reason":"SourceUnavailable"`, 0},
+		{"both answer again", "healthy", "healthy", 200, 200, 200, `"status":"healthy"`, `"netbox":"healthy"`, "", 1},
+	} {
+		s.api.Put(t, "configmaps", serversReport(t, step.netbox, step.kea))
+		eventually(t, step.reason, func() bool {
+			all, servers, operators := s.get("/health"), s.get("/health/backends"), s.get("/health/operators")
+			n, there := value(families(t, s)["vitistack_backend_up"], "backend", "netbox")
+			return all.StatusCode == step.overall && servers.StatusCode == step.backends && operators.StatusCode == step.ofKea && there && n == step.up &&
+				strings.Contains(string(all.body), step.status) && strings.Contains(string(all.body), step.netboxCheck) && strings.Contains(string(servers.body), step.says)
+		})
+		for _, path := range []string{"/health", "/health/backends", "/health/operators"} {
+			if body := string(s.get(path).body); strings.Contains(body, "netbox.internal") {
+				t.Errorf("%s: %s names an address to everybody: %s", step.reason, path, body)
+			}
+		}
+	}
+	body := string(s.get("/health/backends").body)
+	for _, want := range []string{`"backend":"kea","name":"primary","owner":"network team","status":"healthy"`, `"since":"` + born.Add(time.Hour).UTC().Format(time.RFC3339), `"lastSeen":"` + born.UTC().Format(time.RFC3339)} {
+		if !strings.Contains(body, want) {
+			t.Errorf("/health/backends lacks %s: %s", want, body)
+		}
+	}
+	if seen, _ := value(families(t, s)["vitistack_backend_last_seen_timestamp_seconds"], "backend", "kea"); seen != float64(born.Unix()) {
+		t.Errorf("last seen at %v", seen)
+	}
+	if got := s.get("/api/v1/health/backends"); got.StatusCode != http.StatusOK {
+		t.Errorf("below the API: %d", got.StatusCode)
+	}
+}
+
+// TestPageOfBackends shows a backend of networks that does not answer among what needs attention, with its owner.
+func TestPageOfBackends(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	b := browse(t, s.url, 1200, 800)
+	s.api.Put(t, "configmaps", serversReport(t, backend.Unreachable, backend.Healthy))
+	b.open("#/overview")
+	b.wait("NetBox", `document.querySelector(".attention")?.textContent.includes("no answer in time")`)
+	if text := b.text(".attention"); !strings.Contains(text, "network team") || !strings.Contains(text, "Check that the backend runs") {
+		t.Errorf("the entry has to say who acts, and how: %s", text)
+	}
+	b.accessible("backends")
+	s.api.Put(t, "configmaps", serversReport(t, backend.Healthy, backend.Healthy))
+	b.wait("the end of it", `document.querySelector("main .headline.good")`)
+	b.clean()
+}
