@@ -159,6 +159,12 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 	if err != nil {
 		return err
 	}
+	ingest.DeclareCounters(a.metrics)
+	for _, e := range endpoints {
+		for _, outcome := range []string{webhook.Delivered, webhook.Retried, webhook.Dead} {
+			a.metrics.DeclareDeliveries(e.Name, outcome)
+		}
+	}
 	a.replicas = &replicas.Replicas{Cache: a.cache, Hub: a.hub, Pushed: &a.metrics.Pushed, Epoch: a.store.Current().Epoch, Timeout: c.APITimeout, Log: log}
 	a.deliverer = &webhook.Deliverer{
 		History: a.history, Endpoints: endpoints, Log: a.component("webhook"), Outbound: outbound.FromEnvironment(), Count: a.metrics.Delivery,

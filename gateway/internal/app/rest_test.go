@@ -189,7 +189,7 @@ func TestDetails(t *testing.T) {
 		"id": "uid-shop", "name": "shop", "namespace": "team-a", "type": "talos", "status": "active",
 		"nodes":      map[string]any{"total": 2.0, "ready": 1.0, "unready": 1.0},
 		"networking": map[string]any{"podCIDR": "10.244.0.0/16", "serviceCIDR": "10.96.0.0/12", "dnsName": "cluster.local"},
-		"operators":  map[string]any{"installed": []any{"talos", "kubevirt"}, "healthy": []any{"kubevirt"}},
+		"operators":  map[string]any{"installed": []any{"talos", "kubevirt"}, "healthy": []any{"talos", "kubevirt"}},
 		"metadata":   map[string]any{"createdAt": "2026-01-02T03:04:05Z", "updatedAt": "2026-01-02T03:04:05Z", "version": "1.33"},
 	}
 	for _, id := range []string{"uid-shop", "team-a%2Fshop", "team-a%2fshop"} {

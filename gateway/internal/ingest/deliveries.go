@@ -137,6 +137,14 @@ func (d *Deliveries) finish(c *fiber.Ctx, in *event.Event, outcome string, err e
 	return nil
 }
 
+// DeclareCounters makes the counters of dead letters and of refused deliveries exist at 0.
+func DeclareCounters(m *metrics.Gateway) {
+	m.DeclareEvents(unauthenticated, metrics.Other)
+	m.DeclareEvents(deadLettered, metrics.Other, events.TypeRefAdd, events.TypeRefUpdate, events.TypeRefDelete, events.TypeAdd, events.TypeUpdate, events.TypeDelete,
+		events.TypeResync, events.TypeResyncRequested, events.TypeResyncContinued, events.TypeNetworkProvisioned, events.TypeNetworkFailed,
+		events.TypeWorkorderApproved, events.TypeWorkorderRejected)
+}
+
 // boundedType returns a type as a label of a metric. Types of other systems share one label.
 func boundedType(t string) string {
 	if _, known := events.NewData(t); known || events.IsChange(t) || t == events.TypeResync || t == events.TypeResyncRequested || t == events.TypeResyncContinued {

@@ -13,8 +13,11 @@ const (
 	defaultDNSName     = "cluster.local"
 )
 
-// nodeReady is the state of a cluster's node that is Ready.
-const nodeReady = "Ready"
+// States of a cluster's node.
+const (
+	nodeReady       = "Ready"
+	nodeUnreachable = "Unreachable"
+)
 
 func fromCluster(c *v1alpha1.KubernetesCluster) (*Object, error) {
 	s, d := &c.Status, &c.Spec.Data
@@ -68,8 +71,11 @@ func (f *Cluster) countNodes(c *v1alpha1.KubernetesCluster) {
 		if n.Address != "" {
 			f.NodeAddresses = append(f.NodeAddresses, n.Address)
 		}
-		if n.State == nodeReady {
+		switch n.State {
+		case nodeReady:
 			f.Ready++
+		case nodeUnreachable:
+			f.UnreachableNodes = append(f.UnreachableNodes, n.Name)
 		}
 	}
 	f.Total = max(f.Wanted, len(c.Status.Nodes))

@@ -207,6 +207,8 @@ type Cluster struct {
 	Pools        []Pool
 	// Bootstrapped reports whether its workload API has answered once.
 	Bootstrapped bool
+	// UnreachableNodes are the nodes that bootstrap-talos cannot reach, by the names of their Machines.
+	UnreachableNodes []string
 	// NodeAddresses are the addresses of its nodes.
 	NodeAddresses []string
 }

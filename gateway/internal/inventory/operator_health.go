@@ -133,10 +133,11 @@ func (o *Operator) observeProviders(s *Snapshot) bool {
 // cluster counts once it has been bootstrapped and while one of its Machines runs: a hypervisor that is down, and a requester who
 // stops machines, say nothing about Talos.
 func (o *Operator) observeClusters(s *Snapshot, reach map[string]Reach) bool {
-	running := map[Key]bool{}
+	runs, running := map[Key]bool{}, map[Key]bool{}
 	for _, i := range s.Collection(TopicMachines).Items {
 		if i.Status == StatusRunning {
-			running[Key{i.Namespace, i.Attribute("cluster")}] = true
+			runs[Key{i.Namespace, i.Attribute("cluster")}] = true
+			running[i.Object.Key] = true
 		}
 	}
 	var silent []string
@@ -156,7 +157,7 @@ func (o *Operator) observeClusters(s *Snapshot, reach map[string]Reach) bool {
 				o.mergeLastSeen(i.Readiness.Since)
 			}
 		}
-		if !f.Bootstrapped || i.Deleting || !running[Key{i.Namespace, i.Name}] {
+		if !f.Bootstrapped || i.Deleting || !runs[Key{i.Namespace, i.Name}] {
 			continue
 		}
 		counted++
@@ -167,6 +168,12 @@ func (o *Operator) observeClusters(s *Snapshot, reach map[string]Reach) bool {
 			silent, since = append(silent, i.Namespace+"/"+i.Name), later(since, i.Readiness.Since)
 		case r.Silent > 0:
 			silentNodes, since = silentNodes+r.Silent, later(since, r.Since)
+		case r.LastSeen.IsZero(): // the gateway has no route to the nodes
+			for _, name := range f.UnreachableNodes {
+				if running[Key{i.Namespace, name}] {
+					silentNodes, since = silentNodes+1, later(since, i.Readiness.Since)
+				}
+			}
 		}
 	}
 	o.Failed = len(silent)
@@ -174,7 +181,7 @@ func (o *Operator) observeClusters(s *Snapshot, reach map[string]Reach) bool {
 	case len(silent) > 0 && len(silent) == counted:
 		o.mergeStatus(Unreachable, "no node of any cluster answers", since)
 	case len(silent) > 0:
-		o.mergeStatus(Degraded, fmt.Sprintf("no node of %s answers", joinNames(silent)), since)
+		o.mergeStatus(Degraded, "some clusters do not answer: "+joinNames(silent), since)
 	case silentNodes > 0:
 		o.mergeStatus(Degraded, "some nodes do not answer", since)
 	}

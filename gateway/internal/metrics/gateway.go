@@ -147,6 +147,7 @@ func (m *Gateway) addStream(from Sources) {
 // Write writes all metrics in the text format of Prometheus.
 func (m *Gateway) Write(w io.Writer) {
 	m.registry.Write(w)
+	m.Pushed.DropStale(time.Now())
 	m.Pushed.Write(w)
 }
 
@@ -156,6 +157,17 @@ func (m *Gateway) Event(eventType, outcome string, n int) {
 		m.events.Count(eventType, outcome).Add(n)
 	}
 }
+
+// DeclareEvents makes the counters of types of events with an outcome exist at 0, because an alert on their increase does not see the
+// first event of a counter that begins with it.
+func (m *Gateway) DeclareEvents(outcome string, types ...string) {
+	for _, t := range types {
+		m.Event(t, outcome, 0)
+	}
+}
+
+// DeclareDeliveries makes the counter of an endpoint with an outcome exist at 0.
+func (m *Gateway) DeclareDeliveries(endpoint, outcome string) { m.deliveries.Count(endpoint, outcome) }
 
 // Delivery counts an attempt to deliver an event to an endpoint.
 func (m *Gateway) Delivery(endpoint, outcome string) { m.deliveries.Count(endpoint, outcome).Inc() }

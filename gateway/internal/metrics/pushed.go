@@ -2,7 +2,9 @@ package metrics
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"regexp"
 	"strings"
@@ -11,7 +13,8 @@ import (
 )
 
 // Pushed sums the counters of short-lived processes. A process pushes its totals since its start; its last push counts after its end.
-// Gauges have the last pushed value of any process. The zero value is ready for use.
+// Gauges have the value that any process has last changed, until no process has pushed them for gaugeSilence. The zero value is ready
+// for use.
 type Pushed struct {
 	mu sync.Mutex
 	// ended are the sums of the processes that have ended.
@@ -19,14 +22,22 @@ type Pushed struct {
 	instances map[string]*instance
 	// held is the number of series of all instances.
 	held int
-	// gauges are by family, as the last process has pushed them.
-	gauges  map[string]map[series]float64
+	// gauges are by family.
+	gauges  map[string]gauge
 	refused uint64
 }
 
 type instance struct {
 	last map[series]float64
 	seen time.Time
+	// pushed are the digests of the gauges that the process has pushed, by family.
+	pushed map[string]uint64
+}
+
+// gauge is a family of gauges as one process has pushed it.
+type gauge struct {
+	values map[series]float64
+	seen   time.Time
 }
 
 // Bounds of pushed metrics.
@@ -40,7 +51,12 @@ const (
 	maxLength = 1024
 	// silence is the time without a push after which a process counts as ended. If it pushes again later, it counts twice.
 	silence = 24 * time.Hour
+	// gaugeSilence is the time without a push after which a gauge is dropped. Every full round of resync has them pushed.
+	gaugeSilence = time.Hour
 )
+
+// pointInTime ends the names of gauges that stay true although nothing pushes them, such as the time of the last full round.
+const pointInTime = "_timestamp_seconds"
 
 // Take reads the metrics of a process in the Prometheus text format, with a label instance that identifies the process. Gauges need
 // their TYPE. Series that are no metrics of functions, invalid, or too many are refused and counted. ended reports that the process
@@ -51,7 +67,7 @@ func (p *Pushed) Take(body io.Reader, ended bool, now time.Time) (int, error) {
 	kinds := map[string]string{}
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, 64<<10)
-	read, refused := 0, 0
+	read, refused, process := 0, 0, ""
 	for lines.Scan() {
 		text := strings.TrimSpace(lines.Text())
 		if text == "" || strings.HasPrefix(text, "#") {
@@ -66,6 +82,7 @@ func (p *Pushed) Take(body io.Reader, ended bool, now time.Time) (int, error) {
 			continue
 		}
 		into, key := counters, s.from
+		process = cmp.Or(process, s.from)
 		if s.gauge {
 			into, key = gauges, s.family()
 		}
@@ -83,11 +100,13 @@ func (p *Pushed) Take(body io.Reader, ended bool, now time.Time) (int, error) {
 	p.fold(now)
 	for from, values := range counters {
 		refused += p.take(from, values, now)
+	}
+	refused += p.set(process, gauges, now)
+	for from := range counters {
 		if ended && p.instances[from] != nil {
 			p.end(from)
 		}
 	}
-	refused += p.set(gauges)
 	p.refused += uint64(refused)
 	return read, nil
 }
@@ -109,7 +128,7 @@ func (p *Pushed) take(from string, values map[series]float64, now time.Time) (re
 		if len(p.instances) >= mostInstances {
 			p.end(p.oldest())
 		}
-		i = &instance{last: map[series]float64{}}
+		i = &instance{last: map[series]float64{}, pushed: map[string]uint64{}}
 		p.instances[from] = i
 	}
 	i.seen = now
@@ -134,24 +153,59 @@ func (p *Pushed) take(from string, values map[series]float64, now time.Time) (re
 	return refused
 }
 
-// set stores gauges. A push of a family is complete: series that it does not contain are removed.
-func (p *Pushed) set(gauges map[string]map[series]float64) (refused int) {
+// set stores gauges of a process. A push of a family is complete: series that it does not contain are removed. A family that is as the
+// same process has pushed it before is left alone, because another process may have counted since.
+func (p *Pushed) set(from string, gauges map[string]map[series]float64, now time.Time) (refused int) {
 	if p.gauges == nil {
-		p.gauges = map[string]map[series]float64{}
+		p.gauges = map[string]gauge{}
 	}
 	for family, values := range gauges {
+		if i := p.instances[from]; i != nil {
+			digest := digestOf(values)
+			before, pushed := i.pushed[family]
+			if i.pushed[family] = digest; pushed && before == digest && p.gauges[family].values != nil {
+				if held := p.gauges[family]; digestOf(held.values) == digest {
+					p.gauges[family] = gauge{held.values, now}
+				}
+				continue
+			}
+		}
 		delete(p.gauges, family)
 		have := len(values)
 		for _, others := range p.gauges {
-			have += len(others)
+			have += len(others.values)
 		}
 		if have > maxSeries {
 			refused += len(values)
 			continue
 		}
-		p.gauges[family] = values
+		p.gauges[family] = gauge{values, now}
 	}
 	return refused
+}
+
+var digestSeed = maphash.MakeSeed()
+
+// digestOf returns a number that differs for other series or values, independent of their order.
+func digestOf(values map[series]float64) (sum uint64) {
+	for s, value := range values {
+		sum += maphash.Comparable(digestSeed, struct {
+			series
+			value float64
+		}{s, value})
+	}
+	return sum
+}
+
+// DropStale drops the gauges that no process has pushed for too long, except points in time.
+func (p *Pushed) DropStale(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for family, g := range p.gauges {
+		if now.Sub(g.seen) > gaugeSilence && !strings.HasSuffix(family, pointInTime) {
+			delete(p.gauges, family)
+		}
+	}
 }
 
 // fold ends the processes that have been silent for too long.
@@ -216,13 +270,13 @@ func (p *Pushed) all() (values map[series]float64, gauges map[string]bool) {
 	defer p.mu.Unlock()
 	values, gauges = p.total(), map[string]bool{}
 	for s := range values {
-		if p.gauges[s.family()] != nil {
+		if p.gauges[s.family()].values != nil {
 			delete(values, s) // a process pushed the family without its TYPE
 		}
 	}
 	for family, pushed := range p.gauges {
 		gauges[family] = true
-		for s, value := range pushed {
+		for s, value := range pushed.values {
 			values[s] = value
 		}
 	}

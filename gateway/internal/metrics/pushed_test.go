@@ -94,14 +94,14 @@ func TestPushedMemory(t *testing.T) {
 				t.Fatalf("%s has %d series", from, n)
 			}
 		}
-		p.refused += uint64(p.set(map[string]map[series]float64{fmt.Sprint(i % 2): values}))
+		p.refused += uint64(p.set("one", map[string]map[series]float64{fmt.Sprint(i % 2): values}, start))
 	}
 	held, gauges := 0, 0
 	for _, i := range p.instances {
 		held += len(i.last)
 	}
 	for _, told := range p.gauges {
-		gauges += len(told)
+		gauges += len(told.values)
 	}
 	if held != p.held || held > maxHeld || gauges > maxSeries || len(p.ended) > maxSeries {
 		t.Errorf("%d series, counted as %d, %d gauges, and %d of processes that have ended", held, p.held, gauges, len(p.ended))
@@ -153,6 +153,46 @@ func TestProcessesComeAndGo(t *testing.T) {
 	if len(p.instances) != 1 {
 		t.Errorf("%d processes are remembered, want the one that lives", len(p.instances))
 	}
+}
+
+// TestGaugesOfIdleProcesses has a process that counted long ago push its counters again, and then no process push any gauge.
+func TestGaugesOfIdleProcesses(t *testing.T) {
+	t.Parallel()
+	p, now := &Pushed{}, start
+	push := func(from string, deliveries, machines int) {
+		t.Helper()
+		text := fmt.Sprintf("vitistack_function_x_total{instance=%q} %d\n# TYPE kubevirt_operator_virtual_machines_total gauge\nkubevirt_operator_virtual_machines_total{instance=%q,status=\"Running\"} %d\n"+
+			"# TYPE vitistack_resync_last_completed_timestamp_seconds gauge\nvitistack_resync_last_completed_timestamp_seconds{instance=%q} 7\n", from, deliveries, from, machines, from)
+		if _, err := p.Take(strings.NewReader(text), false, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(reason string, want ...string) {
+		t.Helper()
+		lines, _ := written(p)
+		var got []string
+		for _, line := range lines {
+			if !strings.HasPrefix(line, "vitistack_function_x_total") {
+				got = append(got, line)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", reason, diff)
+		}
+	}
+	const completed = "vitistack_resync_last_completed_timestamp_seconds 7"
+	push("a", 1, 3)
+	push("b", 1, 0)
+	push("a", 2, 3)
+	expect("the machines are deleted, and a process that has not counted since pushes its deliveries", `kubevirt_operator_virtual_machines_total{status="Running"} 0`, completed)
+	push("a", 3, 4)
+	expect("it has counted again", `kubevirt_operator_virtual_machines_total{status="Running"} 4`, completed)
+	now = now.Add(gaugeSilence)
+	push("a", 4, 4)
+	p.DropStale(now.Add(time.Minute))
+	expect("it still counts as many", `kubevirt_operator_virtual_machines_total{status="Running"} 4`, completed)
+	p.DropStale(now.Add(2 * gaugeSilence))
+	expect("no process has counted for an hour, and a point in time stays true", completed)
 }
 
 // TestGauges has two processes tell of the same.
