@@ -49,22 +49,33 @@ var gauges struct {
 	gauges map[string]*metrics.Gauge
 }
 
-// setMachineGauges sets the gauges of all machines: by phase and template, and by phase those
-// with a virtual machine.
-func setMachineGauges(machines []v1alpha1.Machine, providers []v1alpha1.MachineProvider) {
-	kinds := map[string]v1alpha1.ProviderType{}
-	for _, p := range providers {
-		kinds[p.Name] = p.Spec.Type
-	}
-	count := map[string]float64{}
-	for i := range machines {
-		m := &machines[i]
-		prefix := metricsPrefix(m, kinds[m.Status.Provider])
-		count[fmt.Sprintf(`%s_machines_total{phase=%q,template=%q}`, prefix, m.Status.Phase, m.Spec.Template)]++
-		if m.Status.VMName != "" {
-			count[fmt.Sprintf(`%s_virtual_machines_total{status=%q}`, prefix, m.Status.Phase)]++
+// countByPhase returns the values of the gauges of all machines, by their names: machines by phase and template, and by phase those with
+// a virtual machine. Each kind of hypervisor that has a MachineProvider has its gauges of Running machines even at 0, because a push
+// that lacks a family leaves what an earlier process has pushed.
+func countByPhase(machines []v1alpha1.Machine, providers []v1alpha1.MachineProvider) map[string]float64 {
+	kinds, count := map[string]v1alpha1.ProviderType{}, map[string]float64{}
+	add := func(prefix string, phase v1alpha1.MachinePhase, template string, hasVM bool, n float64) {
+		count[fmt.Sprintf(`%s_machines_total{phase=%q,template=%q}`, prefix, phase, template)] += n
+		if hasVM {
+			count[fmt.Sprintf(`%s_virtual_machines_total{status=%q}`, prefix, phase)] += n
 		}
 	}
+	for _, p := range providers {
+		kinds[p.Name] = p.Spec.Type
+		for _, template := range v1alpha1.MachineTemplates() {
+			add(metricsPrefix(&v1alpha1.Machine{}, p.Spec.Type), v1alpha1.MachineRunning, template.Name, true, 0)
+		}
+	}
+	for i := range machines {
+		m := &machines[i]
+		add(metricsPrefix(m, kinds[m.Status.Provider]), m.Status.Phase, m.Spec.Template, m.Status.VMName != "", 1)
+	}
+	return count
+}
+
+// setMachineGauges sets the gauges of all machines.
+func setMachineGauges(machines []v1alpha1.Machine, providers []v1alpha1.MachineProvider) {
+	count := countByPhase(machines, providers)
 	gauges.Lock()
 	defer gauges.Unlock()
 	if gauges.gauges == nil {

@@ -349,6 +349,21 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestCountByPhase counts the machines of each kind of hypervisor, and has a series for a kind whose machines are all deleted.
+func TestCountByPhase(t *testing.T) {
+	t.Parallel()
+	provider := v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "pve"}, Spec: v1alpha1.MachineProviderSpec{Type: v1alpha1.ProviderProxmox}}
+	m := v1alpha1.Machine{Spec: v1alpha1.MachineSpec{Template: "large"}, Status: v1alpha1.MachineStatus{Phase: v1alpha1.MachineRunning, Provider: "pve", VMName: "x"}}
+	for n, machines := range [][]v1alpha1.Machine{{}, {m}, {m, m}} {
+		got := countByPhase(machines, []v1alpha1.MachineProvider{provider})
+		for _, name := range []string{`proxmox_operator_virtual_machines_total{status="Running"}`, `proxmox_operator_machines_total{phase="Running",template="large"}`} {
+			if value, there := got[name]; !there || value != float64(n) {
+				t.Errorf("%d machines: %s is %v, %t", n, name, value, there)
+			}
+		}
+	}
+}
+
 func TestReportIgnoredVariables(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
