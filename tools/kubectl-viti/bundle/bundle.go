@@ -162,7 +162,7 @@ func (b *collector) add(name string, objects []unstructured.Unstructured) error 
 		if err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
-		file.WriteString("---\n" + b.redactor.Text(string(raw)))
+		file.WriteString("---\n" + string(raw))
 	}
 	if file.Len() > 0 {
 		b.files[name] = file.Bytes()

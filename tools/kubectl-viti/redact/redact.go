@@ -28,10 +28,13 @@ var fields = []string{
 // references are fields that name a Secret and are kept, as paths.
 var references = []string{"status.secrets.kubeconfig", "status.secrets.talosconfig"}
 
+// identities are names, which may look like a bootstrap token, as paths.
+var identities = []string{"metadata.name", "metadata.namespace", "involvedObject.name"}
+
 // annotations are dropped, because they repeat the whole object.
 var annotations = []string{"kubectl.kubernetes.io/last-applied-configuration", "vitistack.io/user-data"}
 
-// patterns find secrets by what they look like. The text in front of the first group is kept.
+// patterns find secrets by what they look like.
 var patterns = []*regexp.Regexp{
 	regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|$)`),
 	regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),
@@ -40,15 +43,25 @@ var patterns = []*regexp.Regexp{
 	regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`),
 }
 
-// pairs find secrets by the word in front of them, which the first group keeps.
-var pairs = []*regexp.Regexp{
-	regexp.MustCompile(`(?i)(\bBearer\s+|\bBasic\s+|PVEAPIToken=)[^\s"',;]+`),
-	regexp.MustCompile(`(?i)(\b[\w.-]*(?:password|passwd|secret|token|api[_-]?key|private[_-]?key|access[_-]?key)[\w.-]*\\?["']?\s*[=:]\s*\\?["']?)[^\s"',;}{\[\]]+`),
-	regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://)[^\s/@"']+@`),
+// prefixed find secrets by the text in front of them, which the first group keeps.
+var prefixed = []*regexp.Regexp{
+	regexp.MustCompile(`(?i)(\bBearer[ \t]+|\bBasic[ \t]+|PVEAPIToken=)[^\s"',;]+`),
+	regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://)[^\s/@"']+(@)`),
 }
 
-// userinfo is the index in pairs of the pattern that ends with @.
-const userinfo = 2
+// assignment finds secrets by the name that they are assigned to: what is before the name, the name,
+// the sign, and the value.
+var assignment = regexp.MustCompile(`(?i)(^|[\s"'?&,{(\[\\])([\w.]*(?:password|passwd|secret|token|api[_-]?key|private[_-]?key|access[_-]?key)\w*)` +
+	`(\\?["']?[ \t]*[=:][ \t]*\\?["']?)([^\s"',;}{\[\]]+)`)
+
+// removeAssigned removes the value of an assignment. In a message, "Secret: " is the kind.
+func removeAssigned(match string) string {
+	parts := assignment.FindStringSubmatch(match)
+	if parts[2] == "Secret" && strings.TrimSpace(parts[3]) == ":" {
+		return match
+	}
+	return parts[1] + parts[2] + parts[3] + removed
+}
 
 // Redactor removes secrets. The zero value knows no values of Secrets.
 type Redactor struct{ values []string }
@@ -100,13 +113,10 @@ func (r *Redactor) Text(s string) string {
 	for _, p := range patterns {
 		s = p.ReplaceAllString(s, removed)
 	}
-	for i, p := range pairs {
-		with := "${1}" + removed
-		if i == userinfo {
-			with += "@"
-		}
-		s = p.ReplaceAllString(s, with)
+	for _, p := range prefixed {
+		s = p.ReplaceAllString(s, "${1}"+removed+"${2}")
 	}
+	s = assignment.ReplaceAllStringFunc(s, removeAssigned)
 	for _, value := range r.values {
 		s = strings.ReplaceAll(s, value, removed)
 	}
@@ -167,6 +177,8 @@ func (r *Redactor) value(v any, path string) any {
 			below := strings.TrimPrefix(path+"."+key, ".")
 			text, isText := value.(string)
 			switch {
+			case slices.Contains(identities, below):
+				all[key] = value
 			case isText && !slices.Contains(references, below) && (isSecretField(key) || secretEnv && key == "value"):
 				all[key] = fmt.Sprintf("(removed: %d bytes)", len(text))
 			default:

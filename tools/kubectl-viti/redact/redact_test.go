@@ -37,6 +37,8 @@ func TestText(t *testing.T) {
 		"Inside":   {"a token in a value of a Secret", "x7Ywq93kfJ2mmZ01aabb", "(removed)"},
 		"Server":   {"an address in a Secret is no secret", "dial https://10.0.0.5:6443", "dial https://10.0.0.5:6443"},
 		"Username": {"a user name is a word", "the machine runs", "the machine runs"},
+		"Prose":    {"a kind and a name", "Machine platform/without-secret: Secret: it does not exist", "Machine platform/without-secret: Secret: it does not exist"},
+		"Lines":    {"the value is on the same line", "secret:\n  name: web", "secret:\n  name: web"},
 		"Short":    {"a short value is part of other words", "port 12345", "port 12345"},
 	} {
 		if got := r.Text(tc.text); got != tc.want {
@@ -62,6 +64,7 @@ func TestObject(t *testing.T) {
 		"Env": {"an environment variable by its name", `{kind: Service, spec: {env: [{name: NAM_TOKEN, value: n4m}, {name: LOG_LEVEL, value: debug}]}}`, []string{"NAM_TOKEN", "debug"}, []string{"n4m"}},
 		"Cluster": {"the status names Secrets", `{kind: KubernetesCluster, status: {secrets: {kubeconfig: web-kubeconfig}, endpoint: "https://10.0.0.5:6443"}}`,
 			[]string{"web-kubeconfig", "https://10.0.0.5:6443"}, nil},
+		"Event":   {"the name of an Event looks like a token", `{kind: Event, metadata: {name: legacy.18b1f2a3c4d5e6f7}}`, []string{"legacy.18b1f2a3c4d5e6f7"}, nil},
 		"Message": {"a backend may quote a header", `{kind: Machine, status: {conditions: [{message: "401: Authorization: Bearer tok3n"}]}}`, []string{"401"}, []string{"tok3n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
