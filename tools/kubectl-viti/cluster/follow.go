@@ -4,9 +4,10 @@ import (
 	"context"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -20,7 +21,6 @@ const (
 // Follow calls show with the objects of kinds in a namespace, or in all if that is empty, after each
 // change until ctx ends. It returns an error of show. The end of ctx is not an error.
 func (c *Connection) Follow(ctx context.Context, namespace string, kinds []Kind, show func(Objects) error) error {
-	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(c.Interface, 0, namespace, nil)
 	changed := make(chan struct{}, 1)
 	notify := func() {
 		select {
@@ -28,16 +28,20 @@ func (c *Connection) Follow(ctx context.Context, namespace string, kinds []Kind,
 		default:
 		}
 	}
+	var informers []cache.SharedInformer
+	var synced []cache.InformerSynced
 	for _, k := range kinds {
-		_, err := factory.ForResource(k.GVR()).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		informer := c.informer(k, namespace)
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { notify() }, UpdateFunc: func(any, any) { notify() }, DeleteFunc: func(any) { notify() },
 		})
 		if err != nil {
 			return err
 		}
+		informers, synced = append(informers, informer), append(synced, informer.HasSynced)
+		go informer.Run(ctx.Done())
 	}
-	factory.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done())
+	cache.WaitForCacheSync(ctx.Done(), synced...)
 	for {
 		select {
 		case <-ctx.Done():
@@ -49,12 +53,8 @@ func (c *Connection) Follow(ctx context.Context, namespace string, kinds []Kind,
 		case <-time.After(refresh):
 		}
 		var now Objects
-		for _, k := range kinds {
-			list, err := factory.ForResource(k.GVR()).Lister().List(labels.Everything())
-			if err != nil {
-				return err
-			}
-			for _, o := range list {
+		for _, informer := range informers {
+			for _, o := range informer.GetStore().List() {
 				if u, ok := o.(*unstructured.Unstructured); ok {
 					now.All = append(now.All, *u)
 				}
@@ -64,6 +64,17 @@ func (c *Connection) Follow(ctx context.Context, namespace string, kinds []Kind,
 			return err
 		}
 	}
+}
+
+// informer returns an informer of a kind, which lists again after an interruption.
+func (c *Connection) informer(k Kind, namespace string) cache.SharedInformer {
+	objects := c.In(k, namespace)
+	return cache.NewSharedInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return objects.Watch(ctx, o)
+		},
+	}, &unstructured.Unstructured{}, 0)
 }
 
 // pause waits, and reports whether ctx has not ended.

@@ -1,0 +1,147 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/tests/stand/apiserver"
+	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
+	"github.com/vitistack/stack/tools/kubectl-viti/command"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// env is a management cluster with a namespace of its own, and a user with a kubeconfig.
+type env struct {
+	*testing.T
+	server     *apiserver.Server
+	namespace  string
+	kubeconfig string
+	*cluster.Connection
+}
+
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	e := &env{T: t, server: apiserver.Start(t), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	e.server.Install(t)
+	e.namespace = e.server.Namespace(t)
+	config := e.server.Config()
+	file := clientcmdapi.NewConfig()
+	file.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile}
+	file.AuthInfos["u"] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, ClientCertificate: config.CertFile, ClientKey: config.KeyFile, Token: config.BearerToken,
+	}
+	file.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u", Namespace: e.namespace}
+	file.CurrentContext = "x"
+	if err := clientcmd.WriteToFile(*file, e.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if e.Connection, err = cluster.NewConnection(config, e.namespace); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// create creates objects of a stream of YAML in the namespace, with their status.
+func (e *env) create(stream string) {
+	e.Helper()
+	for _, doc := range strings.Split(stream, "\n---\n") {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(strings.ReplaceAll(doc, "NAMESPACE", e.namespace)), &u.Object); err != nil {
+			e.Fatalf("%v in\n%s", err, doc)
+		}
+		k := kindOf(u)
+		if !k.ClusterScoped {
+			u.SetNamespace(e.namespace)
+		}
+		status := u.Object["status"]
+		created, err := e.In(k, e.namespace).Create(e.Context(), u, metav1.CreateOptions{})
+		if err != nil {
+			e.Fatalf("create %s %s: %v", u.GetKind(), u.GetName(), err)
+		}
+		if k.ClusterScoped {
+			e.Cleanup(func() { _ = e.In(k, "").Delete(context.Background(), u.GetName(), metav1.DeleteOptions{}) })
+		}
+		if status != nil {
+			e.setStatus(created, status)
+		}
+	}
+}
+
+func (e *env) setStatus(u *unstructured.Unstructured, status any) {
+	e.Helper()
+	u.Object["status"] = status
+	if _, err := e.In(kindOf(u), e.namespace).UpdateStatus(e.Context(), u, metav1.UpdateOptions{}); err != nil {
+		e.Fatalf("write the status of %s %s: %v", u.GetKind(), u.GetName(), err)
+	}
+}
+
+func kindOf(u *unstructured.Unstructured) cluster.Kind {
+	if k, err := cluster.FindKind(u.GetKind()); err == nil {
+		return k
+	}
+	gv := u.GroupVersionKind()
+	return cluster.Kind{Name: gv.Kind, Resource: strings.ToLower(gv.Kind) + "s", Group: gv.Group, Version: gv.Version, ClusterScoped: strings.HasPrefix(gv.Kind, "ClusterRole")}
+}
+
+// run runs a command and returns what it wrote and the exit code.
+func (e *env) run(args ...string) (out, errs string, code int) {
+	e.Helper()
+	var stdout, stderr bytes.Buffer
+	code = command.Run(e.Context(), append([]string{"--kubeconfig", e.kubeconfig}, args...), command.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr})
+	return stdout.String(), stderr.String(), code
+}
+
+// must runs a command that succeeds, and returns what it wrote.
+func (e *env) must(args ...string) string {
+	e.Helper()
+	out, errs, code := e.run(args...)
+	if code != 0 {
+		e.Fatalf("kubectl viti %s ends with %d: %s", strings.Join(args, " "), code, errs)
+	}
+	return out
+}
+
+// get returns a field of an object.
+func (e *env) get(kind, name string, path ...string) any {
+	e.Helper()
+	u, err := e.Get(e.Context(), cluster.MustFindKind(kind), name)
+	if err != nil {
+		e.Fatal(err)
+	}
+	value, _, err := unstructured.NestedFieldNoCopy(u.Object, path...)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return value
+}
+
+// syncBuffer is a buffer that a command writes while a test reads it.
+type syncBuffer struct {
+	lock sync.Mutex
+	buf  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return b.buf.String()
+}
