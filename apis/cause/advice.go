@@ -70,6 +70,7 @@ const (
 // Remedies that several reasons share.
 const (
 	continues     = "No action: this continues without you."
+	unanswered    = "No action: the provider of networks works on it, or has not answered yet. If this lasts, the network team checks the provider."
 	fixSpec       = "Change the field that the message names, and apply the manifest again."
 	createNetwork = "Create the NetworkNamespace that the message names, or name an existing one in spec.networkNamespaceName."
 	atBackend     = "Correct it at the backend as the message says. The stack checks again by itself."
@@ -88,7 +89,8 @@ var advices = map[string]Advice{
 	"": on(Nobody, "No action: the object has just been created. If this lasts longer than a minute, the platform team checks that the functions and the Broker run (kubectl get ksvc -A)."),
 
 	// Waits that end without an action, and what they wait for.
-	"Asking":                        on(Nobody, "No action: the IPAM has not answered yet. If this lasts, the network team checks the IPAM."),
+	"Asking":                        on(Nobody, unanswered),
+	kindNetwork + "/Provisioning":   on(Nobody, unanswered),
 	"Provisioning":                  on(Nobody, continues, kindProvider),
 	"Claiming":                      on(Nobody, continues),
 	"Releasing":                     on(Nobody, continues),
