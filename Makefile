@@ -16,7 +16,7 @@ TOOL := go tool -modfile=tools/lint/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell go list ./...))
 
-.PHONY: help build plugin run screenshots clean-run prepare test test-knative check style generate helm images pin deploy chaos roles bench vuln
+.PHONY: help build plugin plugins run screenshots clean-run prepare test test-knative check style generate helm images pin deploy chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -32,6 +32,13 @@ plugin: ## Install kubectl viti into ~/.local/bin (PLUGINS=folder of PATH)
 	@mkdir -p $(PLUGINS) && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(PLUGINS)/ ./tools/kubectl-viti
 	@$(PLUGINS)/kubectl-viti completion kubectl > $(PLUGINS)/kubectl_complete-viti && chmod +x $(PLUGINS)/kubectl_complete-viti
 	@command -v kubectl-viti > /dev/null && echo "kubectl viti is installed in $(PLUGINS)." || echo "Add $(PLUGINS) to PATH: kubectl finds kubectl-viti there."
+
+plugins: ## Build kubectl viti for all platforms into dist (VERSION=1.2.3)
+	@for platform in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64; do \
+	  folder=dist/kubectl-viti-$$platform && mkdir -p $$folder && cp LICENSE $$folder/ && \
+	  CGO_ENABLED=0 GOOS=$${platform%-*} GOARCH=$${platform#*-} go build -trimpath -ldflags '-s -w' -o $$folder/kubectl-viti ./tools/kubectl-viti && \
+	  printf '#!/bin/sh\nexec kubectl-viti __complete "$$@"\n' > $$folder/kubectl_complete-viti && chmod +x $$folder/kubectl_complete-viti && \
+	  tar -czf dist/kubectl-viti_$(VERSION)_$$(echo $$platform | tr - _).tar.gz -C $$folder . || exit 1; done
 
 ifeq ($(origin KUBECONFIG)/$(filter run,$(MAKECMDGOALS)),command line/run)
 $(error make run starts a cluster of its own. To install into the one of KUBECONFIG: make deploy IMG=registry/repository:tag KUBECONFIG=$(KUBECONFIG))
