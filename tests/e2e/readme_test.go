@@ -29,7 +29,7 @@ func TestReadme(t *testing.T) {
 	}
 	folder := t.TempDir()
 	for link, target := range map[string]string{
-		".run": e.Dir, "apis": filepath.Join(engine.Root(), "apis"), "hack/results": e.Results(), "bin/kubectl": filepath.Join(e.Dir, "kubectl"),
+		".run": e.Dir, "apis": filepath.Join(engine.Root(), "apis"), "hack/results": e.Results(), "bin/kubectl-viti": filepath.Join(engine.Bin(t), "kubectl-viti"),
 	} {
 		path := filepath.Join(folder, link)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -39,6 +39,10 @@ func TestReadme(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	kubectl := "#!/bin/sh\nexec '" + engine.Local(t) + "' kubectl \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(folder, "bin", "kubectl"), []byte(kubectl), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	command := exec.CommandContext(t.Context(), "sh", "-c", script)
 	command.Dir = folder
 	command.Env = append(os.Environ(), "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))
@@ -47,7 +51,7 @@ func TestReadme(t *testing.T) {
 		t.Fatalf("the tour ends with %v:\n%s", err, out)
 	}
 	for _, want := range []string{
-		"simple-cluster-worker-pool-1-1", "every node is Ready", "simple-cluster-cp-0.talos.yaml", "Ready", "medium",
+		"Nothing needs attention.", "├ uses NetworkNamespace tour-network", "kubectl viti upgrade simple-cluster --to", "has the context default-simple-cluster", "simple-cluster-worker-pool-1-1", "every node is Ready", "simple-cluster-cp-0.talos.yaml", "Ready", "medium",
 		"write 1, 3, 5 or 7", `machine.vitistack.io "basic-vm" deleted`, `kubernetescluster.vitistack.io "simple-cluster" deleted`, "No resources found",
 	} {
 		if !strings.Contains(string(out), want) {

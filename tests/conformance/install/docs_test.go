@@ -20,7 +20,7 @@ import (
 
 // pages are the pages with commands, in the order in which a reader can follow them. The last one
 // uninstalls.
-var pages = []string{"install", "observe", "debug", "scale", "brokers", "security", "backends", "backup", "gitops", "migrate", "upgrade"}
+var pages = []string{"install", "observe", "debug", "kubectl-viti", "scale", "brokers", "security", "backends", "backup", "gitops", "migrate", "upgrade"}
 
 // unfinished are commands without complete arguments, and commands for another release than the
 // installed one, with the reason.
@@ -37,6 +37,9 @@ var waiting = map[string]string{
 	"helm test vitistack":                                 "Pod in progress",
 	"kubectl wait --for=condition=Ready":                  "timed out waiting for the condition",
 	"kubectl wait --for=condition=AuthoritiesRotated":     "timed out waiting for the condition",
+	"kubectl viti kubeconfig":                             "has no kubeconfig yet",
+	"kubectl viti talosconfig":                            "has no talosconfig yet",
+	"kubectl viti upgrade":                                "does not run yet",
 	"kubectl exec":                                        "timed out waiting for the condition",
 	"kubectl logs -n vitistack-system deployment/gateway": "timed out waiting for the condition",
 	"kubectl apply -f networkpool.yaml -f network.yaml &": "timed out waiting for the condition",
@@ -129,6 +132,11 @@ func newDesk(t *testing.T, h *helm) *desk {
 			t.Fatal(err)
 		}
 	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(d.path, "kubectl-viti"), "./tools/kubectl-viti")
+	build.Dir = engine.Root()
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build kubectl-viti: %v\n%s", err, out)
+	}
 	for link, target := range map[string]string{"apis": "apis", "network.yaml": "apis/examples/lab-network.yaml", "networkpool.yaml": "apis/examples/networkpool.yaml"} {
 		if err := os.Symlink(filepath.Join(engine.Root(), target), filepath.Join(d.folder, link)); err != nil {
 			t.Fatal(err)
@@ -141,7 +149,7 @@ func newDesk(t *testing.T, h *helm) *desk {
 // the names of objects.
 var names = strings.NewReplacer(
 	"oci://ghcr.io/vitistack/helm/vitistack", chart(), "vitistack … --reset-then-reuse-values", "vitistack "+chart()+" --reset-then-reuse-values",
-	"helm upgrade …", "helm upgrade vitistack "+chart()+" --reuse-values", " NAME", " web-1", "=NAME", "=web-1", "-n NS", "-n default",
+	"helm upgrade …", "helm upgrade vitistack "+chart()+" --reuse-values", " NAME", " web-1", "/NAME", "/web-1", "=NAME", "=web-1", "-n NS", "-n default",
 	" --timeout=1h", "", "kubectl wait ", "kubectl wait --timeout=1s ", "kubectl exec ", "kubectl exec --pod-running-timeout=1s ",
 	"deployment/gateway -f", "deployment/gateway --pod-running-timeout=1s", "helm test vitistack", "helm test vitistack --timeout 1s",
 )
