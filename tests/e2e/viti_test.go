@@ -81,7 +81,7 @@ func TestVitiExplains(t *testing.T) {
 		{"no host is large enough", "insight", "machine/too-large", "Machine too-large", "InsufficientResources", cause.PlatformTeam, "Add hosts"},
 		{"the Secret does not exist", "platform", "machine/without-secret", "Machine without-secret", "CloudInitSecretNotFound", cause.Requester, "Create the Secret"},
 		{"it is off on purpose", "platform", "machine/switched-off", "Machine switched-off", "Stopped", cause.Nobody, "spec.powerState"},
-		{"the address is outside of the pool", "commerce", "ipallocation/outside", "IPAllocation outside", "OutsidePool", cause.Requester, "an address of the pool"},
+		{"the address is outside of the pool", "commerce", "ipallocation/outside", "IPAllocation outside", "AddressOutsidePool", cause.Requester, "an address of the pool"},
 		{"its Secret does not exist", "", "machineprovider/proxmox-oslo", "MachineProvider proxmox-oslo", "CredentialsMissing", cause.PlatformTeam, "Create the Secret"},
 	}
 	var causes []string

@@ -45,7 +45,7 @@ type upgrading struct {
 func newUpgrade(p *program) *cobra.Command {
 	u := &upgrading{program: p}
 	cmd := &cobra.Command{
-		Use: "upgrade CLUSTER", GroupID: "use", Args: exactly(1, "CLUSTER"), ValidArgsFunction: p.completeNames(clusterKind),
+		Use: "upgrade CLUSTER", GroupID: "use", Args: oneArg("CLUSTER"), ValidArgsFunction: p.completeNames(clusterKind),
 		Short: "Show to which versions a cluster can be upgraded, and upgrade it",
 		Long: `Show to which versions a cluster can be upgraded in one step, or upgrade it with --to or --talos.
 
@@ -237,7 +237,7 @@ type creation struct {
 func newCreateCluster(p *program) *cobra.Command {
 	c := &creation{program: p}
 	cmd := &cobra.Command{
-		Use: "cluster NAME", Args: exactly(1, "NAME"), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "cluster NAME", Args: oneArg("NAME"), ValidArgsFunction: cobra.NoFileCompletions,
 		Short: "Write the manifest of a cluster",
 		Long: `Write the manifest of a KubernetesCluster from flags to the standard output, to keep in Git, or create it with --apply.
 

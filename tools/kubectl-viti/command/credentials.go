@@ -46,7 +46,7 @@ type credentials struct {
 func newCredentials(p *program, c credentials) *cobra.Command {
 	c.program = p
 	cmd := &cobra.Command{
-		Use: c.key + " CLUSTER", GroupID: "use", Args: exactly(1, "CLUSTER"), ValidArgsFunction: p.completeNames(clusterKind),
+		Use: c.key + " CLUSTER", GroupID: "use", Args: oneArg("CLUSTER"), ValidArgsFunction: p.completeNames(clusterKind),
 		Short: fmt.Sprintf("Print the %s of a cluster, or merge it into your own", c.key),
 		Long: fmt.Sprintf(`Print the %s of a cluster to the standard output, or merge it into your own file.
 

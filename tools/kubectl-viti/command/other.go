@@ -45,7 +45,7 @@ exec kubectl-viti __complete "$@"
 
 func newCompletion(p *program) *cobra.Command {
 	return &cobra.Command{
-		Use: "completion SHELL", Short: "Write a completion script for bash, zsh or fish, or for kubectl", Args: exactly(1, "bash, zsh, fish or kubectl"),
+		Use: "completion SHELL", Short: "Write a completion script for bash, zsh or fish, or for kubectl", Args: oneArg("bash, zsh, fish or kubectl"),
 		ValidArgs: []string{"bash", "zsh", "fish", "kubectl"},
 		Long: `Write a completion script to the standard output. Names of objects complete too.
 

@@ -114,10 +114,10 @@ func addOutput(cmd *cobra.Command, format *string) {
 // examples indents the lines of the examples of a command.
 func examples(lines ...string) string { return "  " + strings.Join(lines, "\n  ") }
 
-// exactly returns a check of the number of arguments whose error says what to write.
-func exactly(n int, usage string) cobra.PositionalArgs {
+// oneArg returns a check for one argument whose error says what to write.
+func oneArg(usage string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
+		if len(args) != 1 {
 			return fmt.Errorf("write %s %s", cmd.CommandPath(), usage)
 		}
 		return nil

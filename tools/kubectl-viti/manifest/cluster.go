@@ -44,7 +44,7 @@ func (c Cluster) Object() (*v1alpha1.KubernetesCluster, error) {
 	k.Spec.Data, k.Spec.NetworkNamespaceName, k.Spec.Protected = c.Data, c.Network, c.Protected
 	t := &k.Spec.Topology
 	t.Version = v1alpha1.KubernetesVersion(c.Version)
-	t.ControlPlane.Replicas, t.ControlPlane.Template, t.ControlPlane.ProviderRef = int32(c.ControlPlanes), c.ControlPlaneTemplate, c.provider() //nolint:gosec // check limits it
+	t.ControlPlane.Replicas, t.ControlPlane.Template, t.ControlPlane.ProviderRef = int32(c.ControlPlanes), c.ControlPlaneTemplate, c.provider()
 	if c.Talos != "" {
 		k.Spec.Talos = &v1alpha1.TalosOptions{Version: c.Talos}
 	}
