@@ -1,0 +1,59 @@
+package command
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestHelp checks that each command has a help text, and examples that it accepts.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, next := range cmd.Commands() {
+			visit(next)
+		}
+		if !cmd.HasParent() || cmd.Name() == "help" {
+			return
+		}
+		seen++
+		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") || cmd.Example == "" || cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && cmd.Runnable() && cmd.Name() != "version" {
+			t.Errorf("%s needs a short text without a full stop, examples, and completion", cmd.CommandPath())
+		}
+		for line := range strings.Lines(cmd.Example) {
+			checkExample(t, cmd, line)
+		}
+	}
+	visit(newRoot(Streams{Out: io.Discard, Err: io.Discard}))
+	if seen < 15 {
+		t.Errorf("only %d commands were found", seen)
+	}
+}
+
+// checkExample checks that an example calls a command with flags that it has and arguments that it takes.
+func checkExample(t *testing.T, cmd *cobra.Command, line string) {
+	t.Helper()
+	_, call, ok := strings.Cut(line, "kubectl viti ")
+	if !ok {
+		return
+	}
+	for _, end := range []string{"#", ">", "&&", ")"} {
+		call, _, _ = strings.Cut(call, end)
+	}
+	root := newRoot(Streams{Out: io.Discard, Err: io.Discard})
+	found, args, err := root.Find(strings.Fields(call))
+	if err != nil || !strings.HasPrefix(found.CommandPath(), cmd.CommandPath()) {
+		t.Errorf("%s: the example %q calls %s: %v", cmd.CommandPath(), strings.TrimSpace(line), found.CommandPath(), err)
+		return
+	}
+	if err := found.ParseFlags(args); err != nil {
+		t.Errorf("%s: %q: %v", cmd.CommandPath(), strings.TrimSpace(line), err)
+	}
+	if err := found.ValidateArgs(found.Flags().Args()); err != nil {
+		t.Errorf("%s: %q: %v", cmd.CommandPath(), strings.TrimSpace(line), err)
+	}
+}
