@@ -44,7 +44,7 @@ func (s *Set) Attention(now time.Time) []Problem {
 		return group
 	}
 	for _, o := range s.reporting() {
-		if !o.isReady() {
+		if !o.IsReady() {
 			chain := s.Explain(o.Ref, now)
 			if last := chain[len(chain)-1]; isProblem(last, now) || isProblem(chain[0], now) {
 				group := add(Problem{Link: last, Condition: "Ready", key: s.likeness(last.Ref, last.Reason)})
@@ -54,7 +54,7 @@ func (s *Set) Attention(now time.Time) []Problem {
 			}
 		}
 		for _, w := range o.Warnings() {
-			l := Link{Ref: o.Ref, Ready: o.isReady(), Phase: o.Phase, Reason: w.Reason, Message: w.Message, Turn: w.Turn, Remedy: w.Remedy, Since: o.since(w.Type)}
+			l := Link{Ref: o.Ref, Ready: o.IsReady(), Phase: o.Phase, Reason: w.Reason, Message: w.Message, Turn: w.Turn, Remedy: w.Remedy, Since: o.since(w.Type)}
 			add(Problem{Link: l, Condition: w.Type, key: w.Type + " " + s.likeness(o.Ref, w.Reason)})
 		}
 	}

@@ -61,12 +61,12 @@ func (s *Set) Explain(r Ref, now time.Time) []Link {
 // follow returns the chain of an object. passed are the objects above it.
 func (s *Set) follow(o *Object, passed []*Object) []Link {
 	chain := []Link{linkOf(o)}
-	if o.isReady() {
+	if o.IsReady() {
 		return chain
 	}
 	var best []Link
 	for _, next := range s.waitedFor(o) {
-		if next.isReady() || slices.Contains(passed, next) {
+		if next.IsReady() || slices.Contains(passed, next) {
 			continue
 		}
 		found := s.follow(next, append(slices.Clone(passed), o))
@@ -122,7 +122,7 @@ func names(message, name string) bool {
 // linkOf returns an object as a Link.
 func linkOf(o *Object) Link {
 	c := o.ready()
-	l := Link{Ref: o.Ref, Ready: o.isReady(), Phase: o.Phase, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}
+	l := Link{Ref: o.Ref, Ready: o.IsReady(), Phase: o.Phase, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}
 	if l.Since.IsZero() {
 		l.Since = o.Created
 	}

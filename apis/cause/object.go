@@ -76,9 +76,9 @@ var reporting = []string{kindNetwork, kindConfiguration, kindAllocation, kindMac
 // reports reports whether objects of the kind have the condition Ready.
 func (o *Object) reports() bool { return slices.Contains(reporting, o.Kind) }
 
-// isReady reports whether the object is as its spec wants it. An object that is being deleted is
+// IsReady reports whether the object is as its spec wants it. An object that is being deleted is
 // not, and a Machine that is stopped on purpose is.
-func (o *Object) isReady() bool {
+func (o *Object) IsReady() bool {
 	switch {
 	case !o.reports():
 		return !o.Deleting

@@ -88,14 +88,14 @@ func (s *Set) usedBy(o *Object) []Ref {
 
 func nodeOf(o *Object) Node {
 	state := o.Phase
-	if state == "" && o.reports() && o.isReady() {
+	if state == "" && o.reports() && o.IsReady() {
 		state = "Ready"
 	}
-	if reason := o.ready().Reason; !o.isReady() && reason != "" {
+	if reason := o.ready().Reason; !o.IsReady() && reason != "" {
 		state = reason
 	}
 	if o.Deleting {
 		state = "Deleting"
 	}
-	return Node{Ref: o.Ref, State: state, Ready: o.isReady(), Detail: o.Detail}
+	return Node{Ref: o.Ref, State: state, Ready: o.IsReady(), Detail: o.Detail}
 }

@@ -144,7 +144,7 @@ func count(set *cause.Set, objects cluster.Objects) []text.Count {
 		for i := range objects.All {
 			if u := &objects.All[i]; u.GetKind() == k.Name {
 				c.Total++
-				if chain := set.Chain(cause.Ref{Kind: k.Name, Namespace: u.GetNamespace(), Name: u.GetName()}); len(chain) > 0 && chain[0].Ready {
+				if o := set.Find(cause.Ref{Kind: k.Name, Namespace: u.GetNamespace(), Name: u.GetName()}); o != nil && o.IsReady() {
 					c.Ready++
 				}
 			}

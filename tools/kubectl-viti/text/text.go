@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"sigs.k8s.io/yaml"
 
@@ -64,11 +65,22 @@ func Age(since, now time.Time) string {
 // width is the column at which messages are wrapped.
 const width = 110
 
-// wrap returns a message in lines with an indentation.
+// printable returns a text without control characters. Messages quote backends and users, whose
+// escape sequences a terminal would obey.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// wrap returns a message in lines with an indentation, without control characters.
 func wrap(message, indent string) string {
 	var b strings.Builder
 	line := indent
-	for _, word := range strings.Fields(message) {
+	for _, word := range strings.Fields(printable(message)) {
 		if len(line)+len(word) > width && strings.TrimSpace(line) != "" {
 			b.WriteString(strings.TrimRight(line, " ") + "\n")
 			line = indent
@@ -210,7 +222,7 @@ func Tree(w io.Writer, n cause.Node) error {
 		longest, state = max(longest, runes(row[0])), max(state, runes(row[1]))
 	}
 	for _, row := range rows {
-		line := pad(row[0], longest) + "  " + pad(row[1], state) + "  " + row[2]
+		line := printable(pad(row[0], longest) + "  " + pad(row[1], state) + "  " + row[2])
 		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " ")); err != nil {
 			return err
 		}

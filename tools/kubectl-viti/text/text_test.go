@@ -42,8 +42,8 @@ func TestChain(t *testing.T) {
 	t.Parallel()
 	since := now.Add(-5 * time.Minute)
 	chain := []cause.Link{
-		{Ref: ref("Machine", "web"), Reason: "WaitingForAddress", Message: "PoolExhausted: no address is free", Since: since, Turn: cause.Nobody, Remedy: "See the NetworkConfiguration."},
-		{Ref: ref("NetworkConfiguration", "web"), Reason: "PoolExhausted", Message: "no address is free", Since: since, Turn: cause.NetworkTeam, Remedy: "Enlarge the pool."},
+		{Ref: ref("Machine", "web"), Reason: "WaitingForAddress", Message: "PoolExhausted: no \x1b[2Jaddress is\u202e free\r", Since: since, Turn: cause.Nobody, Remedy: "See the NetworkConfiguration."},
+		{Ref: ref("NetworkConfiguration", "web"), Reason: "PoolExhausted", Message: "no \x1b[2Jaddress is\u202e free\r", Since: since, Turn: cause.NetworkTeam, Remedy: "Enlarge the pool."},
 	}
 	var got bytes.Buffer
 	if err := text.Chain(&got, chain, []cause.Warning{{Type: "RestartRequired", Reason: "SpecChanged", Message: "cpu", Turn: cause.Requester, Remedy: "Restart it."}}, now); err != nil {
@@ -51,7 +51,7 @@ func TestChain(t *testing.T) {
 	}
 	const want = `Machine shop/web is not Ready: WaitingForAddress (for 5m)
 └ NetworkConfiguration shop/web is not Ready: PoolExhausted (for 5m)
-    no address is free
+    no [2Jaddress is free
 
 Cause:  NetworkConfiguration shop/web
 Turn:   network team
