@@ -64,6 +64,9 @@ func (r *report) starts(b *strings.Builder) {
 	r.table(b, "function", "ColdStart", [][2]string{
 		{"program, MB", "MB"}, {"start, ms", "ms-start"}, {"CPU, ms", "ms-cpu"}, {"ratio to an empty server", "x-floor"},
 	})
+	r.list(b,
+		[4]string{"kubectl viti: program", "Plugin", "MB", " MB"},
+		[4]string{"kubectl viti: from its start to its end, without a request", "Plugin", "ms-start", " ms"})
 }
 
 func (r *report) idle(b *strings.Builder) {
