@@ -51,8 +51,8 @@ type resource struct {
 type change struct {
 	version int
 	// name is that of the object.
-	name string
-	event   []byte
+	name  string
+	event []byte
 }
 
 // Start starts a server that runs until t ends.

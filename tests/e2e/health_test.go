@@ -1,0 +1,197 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// noticedWithin is how long an outage or a recovery may take to show, once a request or a probe speaks to the backend.
+const noticedWithin = 30 * time.Second
+
+// frozen are the backends that stop with the simulators. KubeVirt of this cluster is the API server.
+var frozen = []string{"kea", "nam", "netbox", "proxmox", "talos"}
+
+// TestBackendsThatHang stops the processes of all backends without ending them, so that they accept connections and do not answer. REST
+// shows that for each, and the recovery.
+func TestBackendsThatHang(t *testing.T) {
+	t.Parallel()
+	u := &turns{engine.Start(t, "--config", "RESYNC_PERIOD=5s"), t}
+	u.Apply("default", u.StaticNetwork("network", 10, 250))
+	u.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
+	for _, file := range []string{"simple-kubernetescluster.yaml", "basic-vm-on-proxmox.yaml", "tour-networks.yaml", "tour-dhcp.yaml"} {
+		u.Apply("default", u.Example(file))
+	}
+	u.UntilPhase(engine.NetworkNamespaces, "tour-nam", "automated", "Ready")
+	u.UntilPhase(engine.NetworkNamespaces, "tour-netbox", "documented", "Ready")
+	u.UntilPhase(engine.NetworkConfigurations, "tour-dhcp", "printer", "Ready")
+	u.UntilPhase(engine.Machines, "default", "basic-vm-on-proxmox", "Running")
+	u.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
+	u.backendsAre("healthy", "all backends answer")
+
+	processes := u.processesOfBackends()
+	signal := func(s syscall.Signal) time.Time {
+		for _, pid := range processes {
+			_ = syscall.Kill(pid, s) // a process that has ended needs none
+		}
+		return time.Now()
+	}
+	t.Cleanup(func() { signal(syscall.SIGCONT) })
+
+	began := signal(syscall.SIGSTOP)
+	u.speakToBackends("stopped")
+	for name, server := range u.backendsAre("unreachable", "all backends hang") {
+		if noticed := server.Since.Sub(began); noticed > noticedWithin {
+			t.Errorf("%s: the outage shows after %s", name, noticed)
+		}
+		if server.LastSeen.After(began.Add(time.Second)) || server.LastSeen.Before(began.Add(-2*time.Minute)) {
+			t.Errorf("%s: last seen at %s, stopped at %s", name, server.LastSeen, began)
+		}
+	}
+	u.clusterIs("inactive", "failed")
+	u.hostIs("unknown")
+	if _, err := u.Ask("health/operators"); err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("/health/operators: %v", err)
+	}
+
+	began = signal(syscall.SIGCONT)
+	u.speakToBackends("continued")
+	for name, server := range u.backendsAre("healthy", "all backends answer again") {
+		if noticed := server.Since.Sub(began); noticed > noticedWithin {
+			t.Errorf("%s: the recovery shows after %s", name, noticed)
+		}
+	}
+	u.clusterIs("active")
+	u.hostIs("running")
+}
+
+// processesOfBackends returns the process of the simulators, and those that it has started, such as a real Kea.
+func (u *turns) processesOfBackends() (pids []int) {
+	u.t.Helper()
+	for _, p := range u.Report().Processes {
+		if p.Name == "sim" {
+			pids = append(pids, p.PID)
+		}
+	}
+	if len(pids) != 1 {
+		u.t.Fatalf("the engine runs %d processes of simulators", len(pids))
+	}
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	children := map[int][]int{}
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		var pid, parent int
+		var state string
+		_, _ = fmt.Sscan(filepath.Base(filepath.Dir(path)), &pid)
+		_, _ = fmt.Sscan(string(text[bytes.LastIndexByte(text, ')')+1:]), &state, &parent)
+		children[parent] = append(children[parent], pid)
+	}
+	for i := 0; i < len(pids); i++ {
+		pids = append(pids, children[pids[i]]...)
+	}
+	return pids
+}
+
+// backendServer is one entry of /health/backends.
+type backendServer struct {
+	Backend, Name, Status string
+	Since, LastSeen       time.Time
+}
+
+// backendsAre waits until each of the frozen backends has a status, and returns them.
+func (u *turns) backendsAre(status, what string) map[string]backendServer {
+	u.t.Helper()
+	all := map[string]backendServer{}
+	feed.Until(u.t, what, func() (bool, string) {
+		body, _ := u.Ask("health/backends") // it is 503 during an outage
+		var list struct{ Backends []backendServer }
+		if err := json.Unmarshal(body, &list); err != nil {
+			return false, err.Error()
+		}
+		clear(all)
+		var others []string
+		for _, s := range list.Backends {
+			if slices.Contains(frozen, s.Backend) {
+				all[s.Backend] = s
+			}
+			if s.Status != status && slices.Contains(frozen, s.Backend) {
+				others = append(others, s.Backend+" is "+s.Status)
+			}
+		}
+		return len(all) == len(frozen) && len(others) == 0, fmt.Sprint(slices.Sorted(maps.Keys(all)), others)
+	})
+	return all
+}
+
+// speakToBackends requests a reconcile of an object of each backend but Talos, whose nodes the gateway probes.
+func (u *turns) speakToBackends(token string) {
+	u.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"vitistack.io/reconcile":%q}}}`, token)
+	for _, o := range []struct {
+		resource        schema.GroupVersionResource
+		namespace, name string
+	}{
+		{engine.NetworkNamespaces, "tour-nam", "automated"}, {engine.NetworkNamespaces, "tour-netbox", "documented"},
+		{engine.NetworkConfigurations, "tour-dhcp", "printer"}, {engine.Machines, "default", "basic-vm-on-proxmox"},
+	} {
+		u.patch(o.resource, o.namespace, o.name, patch)
+	}
+}
+
+// clusterIs waits until the cluster has one of the statuses.
+func (u *turns) clusterIs(statuses ...string) {
+	u.t.Helper()
+	feed.Until(u.t, "the cluster is "+strings.Join(statuses, " or "), func() (bool, string) {
+		body, err := u.Ask("api/v1/clusters")
+		var list struct {
+			Clusters []struct{ Name, Status string }
+		}
+		if err != nil || json.Unmarshal(body, &list) != nil || len(list.Clusters) != 1 {
+			return false, fmt.Sprint(string(body), err)
+		}
+		reason, message := ready(u.Get(engine.KubernetesClusters, "default", "simple-cluster"))
+		return slices.Contains(statuses, list.Clusters[0].Status), list.Clusters[0].Status + " " + reason + " " + message
+	})
+}
+
+// hostIs waits until every host of Proxmox VE has a status.
+func (u *turns) hostIs(status string) {
+	u.t.Helper()
+	feed.Until(u.t, "the hosts of Proxmox VE are "+status, func() (bool, string) {
+		body, err := u.Ask("api/v1/hosts?type=proxmox")
+		var list struct {
+			Hosts []struct {
+				Status      string
+				Schedulable bool
+			}
+		}
+		if err != nil || json.Unmarshal(body, &list) != nil || len(list.Hosts) == 0 {
+			return false, fmt.Sprint(string(body), err)
+		}
+		for _, h := range list.Hosts {
+			if h.Status != status || h.Schedulable != (status == "running") {
+				return false, string(body)
+			}
+		}
+		return true, ""
+	})
+}
