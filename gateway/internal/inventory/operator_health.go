@@ -133,48 +133,23 @@ func (o *Operator) observeProviders(s *Snapshot) bool {
 // cluster counts once it has been bootstrapped and while one of its Machines runs: a hypervisor that is down, and a requester who
 // stops machines, say nothing about Talos.
 func (o *Operator) observeClusters(s *Snapshot, reach map[string]Reach) bool {
-	runs, running := map[Key]bool{}, map[Key]bool{}
-	for _, i := range s.Collection(TopicMachines).Items {
-		if i.Status == StatusRunning {
-			runs[Key{i.Namespace, i.Attribute("cluster")}] = true
-			running[i.Object.Key] = true
-		}
-	}
+	running := runningNodesOf(s)
 	var silent []string
 	var since time.Time
 	counted, silentNodes := 0, 0
 	for _, i := range s.Collection(TopicClusters).Items {
-		f := i.Object.Facts.(*Cluster)
-		o.Total++
-		if compareVersions(f.TalosVersion, o.Version) > 0 {
-			o.Version = f.TalosVersion
-		}
-		r, outage := reach[i.Object.UID], isOutage(i.Readiness.Reason)
-		o.mergeLastSeen(r.LastSeen)
-		if i.Status == StatusActive && i.Readiness.Ready {
-			o.Healthy++
-			if r.LastSeen.IsZero() {
-				o.mergeLastSeen(i.Readiness.Since)
-			}
-		}
-		if !f.Bootstrapped || i.Deleting || !runs[Key{i.Namespace, i.Name}] {
+		f, r := i.Object.Facts.(*Cluster), reach[i.Object.UID]
+		o.countCluster(i, f, r)
+		nodes := running[Key{i.Namespace, i.Name}]
+		if !f.Bootstrapped || i.Deleting || len(nodes) == 0 {
 			continue
 		}
 		counted++
-		switch {
-		case r.isSilent():
-			silent, since = append(silent, i.Namespace+"/"+i.Name), later(since, r.Since)
-		case outage && r.Answering == 0:
-			silent, since = append(silent, i.Namespace+"/"+i.Name), later(since, i.Readiness.Since)
-		case r.Silent > 0:
-			silentNodes, since = silentNodes+r.Silent, later(since, r.Since)
-		case r.LastSeen.IsZero(): // the gateway has no route to the nodes
-			for _, name := range f.UnreachableNodes {
-				if running[Key{i.Namespace, name}] {
-					silentNodes, since = silentNodes+1, later(since, i.Readiness.Since)
-				}
-			}
+		isSilent, n, began := silenceOf(i, f, r, nodes)
+		if isSilent {
+			silent = append(silent, i.Namespace+"/"+i.Name)
 		}
+		silentNodes, since = silentNodes+n, later(since, began)
 	}
 	o.Failed = len(silent)
 	switch {
@@ -186,6 +161,60 @@ func (o *Operator) observeClusters(s *Snapshot, reach map[string]Reach) bool {
 		o.mergeStatus(Degraded, "some nodes do not answer", since)
 	}
 	return o.Total > 0
+}
+
+// countCluster counts a cluster, and merges its version and when its nodes last answered.
+func (o *Operator) countCluster(i *Item, f *Cluster, r Reach) {
+	o.Total++
+	if compareVersions(f.TalosVersion, o.Version) > 0 {
+		o.Version = f.TalosVersion
+	}
+	o.mergeLastSeen(r.LastSeen)
+	if i.Status != StatusActive || !i.Readiness.Ready {
+		return
+	}
+	o.Healthy++
+	if r.LastSeen.IsZero() {
+		o.mergeLastSeen(i.Readiness.Since)
+	}
+}
+
+// runningNodesOf returns the names of the Machines that run, by their cluster.
+func runningNodesOf(s *Snapshot) map[Key]map[string]bool {
+	running := map[Key]map[string]bool{}
+	for _, i := range s.Collection(TopicMachines).Items {
+		if i.Status != StatusRunning {
+			continue
+		}
+		cluster := Key{i.Namespace, i.Attribute("cluster")}
+		if running[cluster] == nil {
+			running[cluster] = map[string]bool{}
+		}
+		running[cluster][i.Name] = true
+	}
+	return running
+}
+
+// silenceOf returns whether a cluster does not answer at all, how many of its nodes do not answer otherwise, and since when. running are
+// the nodes whose Machine runs. Without any probe, because the gateway has no route to the nodes, the status of the cluster decides.
+func silenceOf(i *Item, f *Cluster, r Reach, running map[string]bool) (all bool, nodes int, since time.Time) {
+	switch {
+	case r.isSilent():
+		return true, 0, r.Since
+	case isOutage(i.Readiness.Reason) && r.Answering == 0:
+		return true, 0, i.Readiness.Since
+	case !r.LastSeen.IsZero():
+		if r.Silent > 0 {
+			since = r.Since
+		}
+		return false, r.Silent, since
+	}
+	for _, name := range f.UnreachableNodes {
+		if running[name] {
+			nodes, since = nodes+1, i.Readiness.Since
+		}
+	}
+	return false, nodes, since
 }
 
 // observeReservations derives the health of Kea from the reports about its servers. Reservations in networks with DHCP count if Kea is
