@@ -76,6 +76,27 @@ func TestHealthOfBackends(t *testing.T) {
 	}
 }
 
+// TestBackupMetrics has series of an EtcdBackup while it exists.
+func TestBackupMetrics(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--handlers.metrics.updateInterval=0s")
+	b := &v1alpha1.EtcdBackup{TypeMeta: metav1.TypeMeta{APIVersion: "vitistack.io/v1alpha1", Kind: "EtcdBackup"}, ObjectMeta: meta("team-a", "nightly")}
+	b.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "BackupFailed", LastTransitionTime: born}}
+	s.api.Put(t, "etcdbackups", b)
+	eventually(t, "it fails, and has never succeeded", func() bool {
+		ready, there := value(families(t, s)["vitistack_etcd_backup_ready"], "backup", "nightly")
+		_, succeeded := value(families(t, s)["vitistack_etcd_backup_last_success_timestamp_seconds"], "backup", "nightly")
+		return there && ready == 0 && !succeeded
+	})
+	b.Status.LastBackupTime, b.Status.Conditions[0].Status = &born, "True"
+	s.api.Put(t, "etcdbackups", b)
+	eventually(t, "it succeeds", func() bool {
+		ready, _ := value(families(t, s)["vitistack_etcd_backup_ready"], "backup", "nightly")
+		last, _ := value(families(t, s)["vitistack_etcd_backup_last_success_timestamp_seconds"], "backup", "nightly")
+		return ready == 1 && last == float64(born.Unix())
+	})
+}
+
 // TestPageOfBackends shows a backend of networks that does not answer among what needs attention, with its owner.
 func TestPageOfBackends(t *testing.T) {
 	t.Parallel()

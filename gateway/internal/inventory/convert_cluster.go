@@ -48,7 +48,11 @@ func fromCluster(c *v1alpha1.KubernetesCluster) (*Object, error) {
 }
 
 func fromBackup(b *v1alpha1.EtcdBackup) (*Object, error) {
-	o, err := newObject(KindBackup, v1alpha1.GroupVersion.String(), &b.ObjectMeta, &Backup{Phase: string(b.Status.Phase)}, b.Spec, b.Status)
+	facts := &Backup{Phase: string(b.Status.Phase)}
+	if last := b.Status.LastBackupTime; last != nil {
+		facts.LastSuccess = last.UTC()
+	}
+	o, err := newObject(KindBackup, v1alpha1.GroupVersion.String(), &b.ObjectMeta, facts, b.Spec, b.Status)
 	if err != nil {
 		return nil, err
 	}

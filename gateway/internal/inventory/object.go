@@ -223,6 +223,8 @@ type Pool struct {
 // Backup is an EtcdBackup.
 type Backup struct {
 	Phase string
+	// LastSuccess is when the newest snapshot was due. It is zero if there is none.
+	LastSuccess time.Time
 }
 
 // Node is a node of this Kubernetes cluster.

@@ -20,6 +20,7 @@ type Snapshot struct {
 	orphans        []orphansJSON
 	orphanCounts   map[string]int
 	servers        []Server
+	backups        []BackupState
 	summary        []byte
 	infrastructure httpbody.Body
 }

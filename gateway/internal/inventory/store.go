@@ -184,10 +184,11 @@ func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
 	providers := slices.Collect(maps.Values(s.objects[KindProvider]))
 	orphans, orphanCounts := orphanGroups(providers, slices.Collect(maps.Values(s.objects[KindReport])))
 	servers := serversOf(slices.Collect(maps.Values(s.objects[KindServers])), providers)
+	backups := backupStates(slices.Collect(maps.Values(s.objects[KindBackup])))
 	s.mu.Unlock()
 
 	last := s.Current()
-	next := &Snapshot{Epoch: s.epoch, Version: last.Version + 1, Time: now, collections: map[Topic]*Collection{}, functions: functionsOf(functions), orphans: orphans, orphanCounts: orphanCounts, servers: servers}
+	next := &Snapshot{Epoch: s.epoch, Version: last.Version + 1, Time: now, collections: map[Topic]*Collection{}, functions: functionsOf(functions), orphans: orphans, orphanCounts: orphanCounts, servers: servers, backups: backups}
 	var changes []Change
 	replaced := !slices.Equal(last.functions, next.functions) || !slices.Equal(last.orphans, next.orphans) || !maps.Equal(last.orphanCounts, next.orphanCounts)
 	step := func(topic Topic, changed map[string]*Item) {
@@ -206,7 +207,7 @@ func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
 	all := operators(next, reach, functions, probes)
 	step(TopicOperators, operatorChanges(last.collections[TopicOperators], all, now))
 	next.addTalos(all)
-	if !replaced && slices.Equal(last.servers, next.servers) {
+	if !replaced && slices.Equal(last.servers, next.servers) && slices.Equal(last.backups, next.backups) {
 		return last, nil
 	}
 	next.finish()

@@ -95,6 +95,10 @@ func NewGateway(o Options, from Sources) *Gateway {
 		func(add addSeries) { addServers(from.Snapshot(), add) })
 	r.gauge("vitistack_backend_last_seen_timestamp_seconds", "Time at which a server of a backend last answered, to the minute", []string{"backend", "server"},
 		func(add addSeries) { addLastSeen(from.Snapshot(), add) })
+	r.gauge("vitistack_etcd_backup_ready", "Whether an EtcdBackup is Ready", []string{"namespace", "backup"},
+		func(add addSeries) { addBackups(from.Snapshot(), o.MaxSeries, add) })
+	r.gauge("vitistack_etcd_backup_last_success_timestamp_seconds", "Time at which the newest snapshot of an EtcdBackup was due", []string{"namespace", "backup"},
+		func(add addSeries) { addLastBackups(from.Snapshot(), o.MaxSeries, add) })
 	m.addPipeline(from.Snapshot, o.MaxSeries)
 	m.addStream(from)
 	r.counter("vitistack_operator_pushed_series_refused_total", "Pushed series that were refused, because they are unknown, invalid or too many", m.Pushed.Refused)

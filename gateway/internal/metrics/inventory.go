@@ -94,6 +94,25 @@ func addLastSeen(s *inventory.Snapshot, add addSeries) {
 	}
 }
 
+// addBackups adds whether each EtcdBackup is Ready, up to a bound.
+func addBackups(s *inventory.Snapshot, maxSeries int, add addSeries) {
+	for _, b := range s.Backups()[:min(len(s.Backups()), maxSeries)] {
+		ready := 0.0
+		if b.Ready {
+			ready = 1
+		}
+		add(ready, b.Namespace, b.Name)
+	}
+}
+
+func addLastBackups(s *inventory.Snapshot, maxSeries int, add addSeries) {
+	for _, b := range s.Backups()[:min(len(s.Backups()), maxSeries)] {
+		if !b.LastSuccess.IsZero() {
+			add(float64(b.LastSuccess.Unix()), b.Namespace, b.Name)
+		}
+	}
+}
+
 // maxReasons bounds the reasons of a layer that have series of their own. The
 // functions use a few each, but a status may contain any reason.
 const maxReasons = 50
