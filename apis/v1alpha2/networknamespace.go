@@ -411,6 +411,6 @@ type IPAllocationSummary struct {
 	// in a pool of IPv6.
 	// +optional
 	Available string `json:"available,omitempty"`
-	// Number of addresses of the pool, without those that are never allocated.
+	// Number of addresses in the pool that can be allocated, including the allocated ones.
 	TotalCount int64 `json:"totalCount"`
 }

@@ -69,7 +69,7 @@ func hasGrown(approved, wanted []v1alpha1.ApprovedPool) bool {
 	})
 }
 
-// LimitToApproved returns a copy of the cluster with no more machines than were approved.
+// LimitToApproved returns a copy of the cluster with at most the approved machines.
 func LimitToApproved(kc *v1alpha1.KubernetesCluster, approved []v1alpha1.ApprovedPool) *v1alpha1.KubernetesCluster {
 	kc = kc.DeepCopy()
 	kc.Spec.Topology = EffectiveTopology(kc.Spec.Topology)

@@ -9,8 +9,8 @@ import (
 )
 
 // configFile is a server without commands for reservations, as every free Kea before 3.0. It
-// is read and written as a whole configuration, so that one of two concurrent changes is
-// lost: change it only while holding the Lock.
+// is read and written as a whole configuration, so two concurrent changes would lose one
+// of them: change it only while holding the Lock.
 type configFile struct {
 	client *Client
 	has    map[string]bool

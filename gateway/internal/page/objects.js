@@ -227,7 +227,7 @@ export const providerView = {
         ["Machines", link(href("machines", [], { q: p.name }), p.machines)],
         ["Hosts", p.hosts],
         ["CPUs", p.cpus],
-        ["Memory", p.memoryBytes && `${bytes(p.memoryBytes)}, of which ${bytes(p.memoryFreeBytes ?? 0)} are free`],
+        ["Memory", p.memoryBytes && `${bytes(p.memoryBytes)} (${bytes(p.memoryFreeBytes ?? 0)} free)`],
       ]),
       section("commands", "Commands", commands(usual("providers", p))),
     ];
