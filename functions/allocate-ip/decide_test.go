@@ -87,13 +87,13 @@ func TestDecide(t *testing.T) {
 			t.Parallel()
 			nc := &v1alpha1.NetworkConfiguration{Spec: v1alpha1.NetworkConfigurationSpec{NetworkInterfaces: tc.interfaces}}
 			nn := networked("10.0.0.0/24", "10.0.0.1", v1alpha2.StaticPool{})
-			told := setConfigurationResult(nc, nn, tc.held)
+			outcome := setConfigurationResult(nc, nn, tc.held)
 			var allocated []bool
 			for _, i := range nc.Status.NetworkInterfaces {
 				allocated = append(allocated, i.IPAllocated)
 			}
-			if nc.Status.Phase != tc.phase || told.Reason != tc.why || !cmp.Equal(allocated, tc.allocated) {
-				t.Errorf("%s: got phase %s, reason %s, allocated %v", tc.reason, nc.Status.Phase, told.Reason, allocated)
+			if nc.Status.Phase != tc.phase || outcome.Reason != tc.why || !cmp.Equal(allocated, tc.allocated) {
+				t.Errorf("%s: got phase %s, reason %s, allocated %v", tc.reason, nc.Status.Phase, outcome.Reason, allocated)
 			}
 			before := nc.DeepCopy()
 			if again := setConfigurationResult(nc, nn, tc.held); again.Changed || !cmp.Equal(before.Status, nc.Status) {
@@ -156,9 +156,9 @@ func TestConclude(t *testing.T) {
 			t.Parallel()
 			a := &v1alpha2.IPAllocation{}
 			address, _ := netip.ParseAddr(tc.address)
-			told := setAllocationResult(a, nn, p, address, tc.until, tc.err)
-			if a.Status.Phase != tc.phase || told.Reason != tc.why || told.Warning != tc.warning || a.Status.Address != tc.address {
-				t.Errorf("%s: got phase %s, reason %s, warning %t, address %q", tc.reason, a.Status.Phase, told.Reason, told.Warning, a.Status.Address)
+			outcome := setAllocationResult(a, nn, p, address, tc.until, tc.err)
+			if a.Status.Phase != tc.phase || outcome.Reason != tc.why || outcome.Warning != tc.warning || a.Status.Address != tc.address {
+				t.Errorf("%s: got phase %s, reason %s, warning %t, address %q", tc.reason, a.Status.Phase, outcome.Reason, outcome.Warning, a.Status.Address)
 			}
 			if a.Status.ExpiresAt != tc.until.expires || a.Status.NextCheckTime != tc.until.check {
 				t.Errorf("%s: got expiry %v", tc.reason, a.Status.ExpiresAt)

@@ -300,8 +300,8 @@ func (w *requeued) Send(_ context.Context, e event.Event) error {
 func TestNextIsRequeued(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	f, heard := s.replica(s.config), &requeued{}
-	f.sender = heard
+	f, sent := s.replica(s.config), &requeued{}
+	f.sender = sent
 	look := func(name string) {
 		if err := f.reconcileConfiguration(t.Context(), s.namespace, name, false); err != nil {
 			t.Fatal(err)
@@ -315,8 +315,8 @@ func TestNextIsRequeued(t *testing.T) {
 	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.11" })
 	look("a")
 	s.until("a", "NetworkConfigured")
-	if want := []string{"b-eth0"}; !slices.Equal(heard.names, want) {
-		t.Errorf("woken: %v, want %v", heard.names, want)
+	if want := []string{"b-eth0"}; !slices.Equal(sent.names, want) {
+		t.Errorf("requeued: %v, want %v", sent.names, want)
 	}
 }
 
@@ -325,8 +325,8 @@ func TestNextIsRequeued(t *testing.T) {
 func TestNetworkRequeuesWhatWaitsForIt(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	f, heard := s.replica(s.config), &requeued{}
-	f.sender = heard
+	f, sent := s.replica(s.config), &requeued{}
+	f.sender = sent
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4RangeStart: "10.0.0.10", IPv4RangeEnd: "10.0.0.10"})
 	s.configuration("nic", "net", eth0())
 	none, nic := []string(nil), []string{"nic"}
@@ -363,13 +363,13 @@ func TestNetworkRequeuesWhatWaitsForIt(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		heard.names = nil
+		sent.names = nil
 		s.change("net", step.change)
 		if err := f.requeueNetwork(t.Context(), s.namespace, "net", step.full); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(heard.names, step.want) {
-			t.Errorf("%s: requeued %v, want %v", step.reason, heard.names, step.want)
+		if !slices.Equal(sent.names, step.want) {
+			t.Errorf("%s: requeued %v, want %v", step.reason, sent.names, step.want)
 		}
 	}
 	nn := &v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "net"}}

@@ -236,8 +236,8 @@ func (s *env) unanswered(cluster, reason string, etcd metav1.ConditionStatus, wo
 	feed.Until(s, "no condition reports healthy nodes and etcd", func() (bool, string) {
 		kc := s.get(cluster)
 		member, nodes := meta.FindStatusCondition(kc.Status.Conditions, v1alpha1.ConditionEtcdHealthy), meta.FindStatusCondition(kc.Status.Conditions, v1alpha1.ConditionNodesReady)
-		told := member.Status == etcd && strings.Contains(member.Message, words) && nodes.Status == metav1.ConditionUnknown && nodes.Message == "last seen: 1 of 1 node"
-		return told, member.String() + nodes.String()
+		done := member.Status == etcd && strings.Contains(member.Message, words) && nodes.Status == metav1.ConditionUnknown && nodes.Message == "last seen: 1 of 1 node"
+		return done, member.String() + nodes.String()
 	})
 }
 

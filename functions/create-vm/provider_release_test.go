@@ -57,9 +57,9 @@ func TestProviderInUse(t *testing.T) {
 	r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m2"}, Spec: v1alpha1.MachineSpec{
 		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider},
 	}})
-	slowHypervisor := r.Drive("m2", &hypervisortest.Wire{}, "is not created any more", hypervisortest.HasReason("MachineProviderDeleting"))
-	if told := meta.FindStatusCondition(slowHypervisor.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(told, "spec.providerRef") || len(slowHypervisor.Finalizers) > 0 {
-		t.Errorf("finalizers %v: %s", slowHypervisor.Finalizers, told)
+	rejected := r.Drive("m2", &hypervisortest.Wire{}, "is not created any more", hypervisortest.HasReason("MachineProviderDeleting"))
+	if message := meta.FindStatusCondition(rejected.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(message, "spec.providerRef") || len(rejected.Finalizers) > 0 {
+		t.Errorf("finalizers %v: %s", rejected.Finalizers, message)
 	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 	if err := r.Kube.Get(t.Context(), "", r.Site.Provider, &v1alpha1.MachineProvider{}); !kube.NotFound(err) {

@@ -59,8 +59,8 @@ func TestProxmoxClones(t *testing.T) {
 				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, NodeName: tc.node, OS: &v1alpha1.MachineOS{ImageID: tc.image},
 			}})
 			m := r.Drive("m1", &hypervisortest.Wire{}, tc.reason, hypervisortest.HasReason(tc.ready))
-			if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); !strings.Contains(told.Message, tc.says) {
-				t.Errorf("%s: got %q, want %q in it", tc.reason, told.Message, tc.says)
+			if ready := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); !strings.Contains(ready.Message, tc.says) {
+				t.Errorf("%s: got %q, want %q in it", tc.reason, ready.Message, tc.says)
 			}
 			for _, vm := range sim.Machines() {
 				if !strings.Contains(vm.Config["description"], string(m.UID)) {

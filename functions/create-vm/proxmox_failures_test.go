@@ -31,8 +31,8 @@ func TestProxmoxFailures(t *testing.T) {
 	}
 	r.CreateMachine("m1")
 	m := r.Drive("m1", &hypervisortest.Wire{}, "reports why a task failed", hypervisortest.HasReason("ProxmoxApiError"))
-	if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); !strings.Contains(told.Message, "the storage is asleep") {
-		t.Errorf("Proxmox VE's own message is missing: %s", told.Message)
+	if ready := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); !strings.Contains(ready.Message, "the storage is asleep") {
+		t.Errorf("Proxmox VE's own message is missing: %s", ready.Message)
 	}
 	m = r.Drive("m1", &hypervisortest.Wire{}, "runs on the next host", hypervisortest.IsRunning)
 	r.RequireOneVM(m, &hypervisortest.Wire{})

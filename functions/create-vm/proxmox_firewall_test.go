@@ -53,11 +53,11 @@ func TestProxmoxSpoofProtection(t *testing.T) {
 	t.Parallel()
 	audit := append([]proxmoxsim.Grant{{Path: "/", Privileges: []string{"Sys.Audit"}}}, pveGrants...)
 	for name, tc := range map[string]struct {
-		reason  string
-		on      bool
-		grants  []proxmoxsim.Grant
-		told    string
-		message string
+		reason     string
+		on         bool
+		grants     []proxmoxsim.Grant
+		wantReason string
+		message    string
 	}{
 		"On":     {"the filters work", true, audit, "MACFilter", "own MAC addresses"},
 		"Off":    {"the firewall of the datacenter is off", false, audit, "FirewallDisabled", "pvesh set /cluster/firewall/options --enable 1"},
@@ -73,8 +73,8 @@ func TestProxmoxSpoofProtection(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := meta.FindStatusCondition(r.providerNow().Status.Conditions, v1alpha1.ConditionSpoofProtection)
-			if c == nil || c.Reason != tc.told || !strings.Contains(c.Message, tc.message) {
-				t.Errorf("%s: %+v, want %s: %s", tc.reason, c, tc.told, tc.message)
+			if c == nil || c.Reason != tc.wantReason || !strings.Contains(c.Message, tc.message) {
+				t.Errorf("%s: %+v, want %s: %s", tc.reason, c, tc.wantReason, tc.message)
 			}
 		})
 	}

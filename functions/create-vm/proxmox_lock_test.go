@@ -45,9 +45,9 @@ func TestProxmoxLock(t *testing.T) {
 	}
 	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.Protected = true })
 	m = r.Drive("m1", &hypervisortest.Wire{}, "reports that its change waits", hypervisortest.HasReason("Locked"))
-	told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message
-	if m.Status.Phase != v1alpha1.MachineRunning || !strings.Contains(told, "locked (suspending)") {
-		t.Errorf("phase %s: %s", m.Status.Phase, told)
+	message := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message
+	if m.Status.Phase != v1alpha1.MachineRunning || !strings.Contains(message, "locked (suspending)") {
+		t.Errorf("phase %s: %s", m.Status.Phase, message)
 	}
 	lock("")
 	r.Drive("m1", &hypervisortest.Wire{}, "is protected", hypervisortest.IsRunning)

@@ -101,8 +101,8 @@ func TestProxmoxCDPrivilege(t *testing.T) {
 	})
 	r.CreateMachine("m1")
 	m := r.Drive("m1", &hypervisortest.Wire{}, "reports which privilege it needs", hypervisortest.HasReason("PermissionDenied"))
-	if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(told, "Datastore.Allocate on /storage/local") {
-		t.Errorf("the privilege and its path are missing: %s", told)
+	if message := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(message, "Datastore.Allocate on /storage/local") {
+		t.Errorf("the privilege and its path are missing: %s", message)
 	}
 	if left := r.Site.Left(m); len(left) > 0 {
 		t.Errorf("nothing may be created: %v", left)

@@ -45,8 +45,8 @@ func TestProxmoxRemedies(t *testing.T) {
 		tc.wrong(&m.Spec)
 		r.Create(m)
 		m = r.Drive(name, &hypervisortest.Wire{}, "reports the error", hypervisortest.HasReason(tc.reason))
-		if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(told, tc.says) {
-			t.Errorf("%s: want %q in %s", name, tc.says, told)
+		if message := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(message, tc.says) {
+			t.Errorf("%s: want %q in %s", name, tc.says, message)
 		}
 		r.Edit(name, func(m *v1alpha1.Machine) { tc.remedy(&m.Spec) })
 		r.DeleteMachine(r.Drive(name, &hypervisortest.Wire{}, "runs after the remedy", hypervisortest.IsRunning), &hypervisortest.Wire{})

@@ -247,7 +247,7 @@ func TestDecidePoolChange(t *testing.T) {
 		"Otherwise":       {"it waits for something else", network("Error", "False", reasonOverlap), true, poolUnchanged},
 		"Pending":         {"its own deliveries check pools", network("Pending", "False", provider.ReasonWorking), false, poolUnchanged},
 		"New":             {"its first delivery checks pools", fresh, false, poolUnchanged},
-		"Going":           {"it goes", going, false, poolUnchanged},
+		"Deleting":        {"it is being deleted", going, false, poolUnchanged},
 	} {
 		if got := decidePoolChange(tc.network, tc.allowed); got != tc.want {
 			t.Errorf("%s: %s: got %d, want %d", name, tc.reason, got, tc.want)

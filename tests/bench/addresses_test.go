@@ -168,7 +168,7 @@ func watchFor(b *testing.B, e *engine.Engine, what string, n int, kind resource,
 		defer cancel()
 		defer func() { watcher.Stop() }()
 		reached := map[string]bool{}
-		for told := time.Now(); len(reached) < n; {
+		for logged := time.Now(); len(reached) < n; {
 			change, ok := <-watcher.ResultChan()
 			switch {
 			case ctx.Err() != nil:
@@ -180,8 +180,8 @@ func watchFor(b *testing.B, e *engine.Engine, what string, n int, kind resource,
 			if obj, ok := change.Object.(*unstructured.Unstructured); ok {
 				reached[obj.GetNamespace()+"/"+obj.GetName()] = true
 			}
-			if time.Since(told) > 10*time.Second {
-				told = time.Now()
+			if time.Since(logged) > 10*time.Second {
+				logged = time.Now()
 				progress("%s: %d of %d", what, len(reached), n)
 			}
 		}

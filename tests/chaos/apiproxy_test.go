@@ -111,7 +111,7 @@ func (a *API) outcomeOf(r *http.Request) requestOutcome {
 	refuse := func(code int32, reason metav1.StatusReason) {
 		f.refusal = &metav1.Status{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: code, Reason: reason,
-			Message: "told to fail: " + string(reason),
+			Message: "fails as planned: " + string(reason),
 		}
 	}
 	switch {

@@ -65,9 +65,9 @@ func restartAll(*generator) func(*env) {
 	}
 }
 
-// misbehaviours are the fault rules of each simulator: slow answers, errors before and after the
+// faultRules are the fault rules of each simulator: slow answers, errors before and after the
 // effect, and wrong answers.
-var misbehaviours = map[string][]string{
+var faultRules = map[string][]string{
 	"talos": {
 		`[]`, `[{"latency":"300ms","rate":0.5}]`, `[{"operation":"MachineService/*","error":"Unavailable","rate":0.1}]`,
 		`[{"operation":"MachineService/*","error":"Unavailable","after":true,"rate":0.1}]`, `[{"error":"reset","after":true,"rate":0.1}]`,
@@ -96,14 +96,14 @@ var misbehaviours = map[string][]string{
 	"kea": {`[]`, `[{"latency":"1s"}]`, `[{"error":"503","rate":0.3}]`, `[{"error":"no luck","after":true,"rate":0.3}]`},
 }
 
-// simulators are the simulators in misbehaviours, in a fixed order.
+// simulators are the simulators in faultRules, in a fixed order.
 var simulators = []string{"talos", "kubevirt", "proxmox", "nam", "netbox", "kea"}
 
 func failBackend(a *generator) func(*env) {
 	name := a.of(simulators...)
-	rule := a.of(misbehaviours[name]...)
+	rule := a.of(faultRules[name]...)
 	return func(w *env) {
-		w.record("%s misbehaves: %s", name, rule)
+		w.record("the faults of %s: %s", name, rule)
 		w.e.SetFaults(name, rule)
 	}
 }

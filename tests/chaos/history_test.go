@@ -140,17 +140,17 @@ func (w *env) history(eventType string) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	var reported struct {
+	var page struct {
 		Events []struct{ UID string }
 	}
-	if err := json.Unmarshal(body, &reported); err != nil {
+	if err := json.Unmarshal(body, &page); err != nil {
 		return nil, err
 	}
-	if len(reported.Events) == most {
+	if len(page.Events) == most {
 		w.t.Fatalf("the run has more than %d events %s: choose a shorter one", most, eventType)
 	}
 	times := map[string]int{}
-	for _, e := range reported.Events {
+	for _, e := range page.Events {
 		times[e.UID]++
 	}
 	return times, nil

@@ -297,13 +297,13 @@ func (w *env) quiet() {
 	feed.Until(w.t, "no function writes", func() (bool, string) {
 		since := time.Now()
 		time.Sleep(4 * time.Second)
-		reported := ""
+		writes := ""
 		for _, r := range w.e.Requests(since) {
 			if r.Writes() && r.Function() != "" {
-				reported += fmt.Sprintf("%s %s %s %s; ", r.Function(), r.Verb, r.ObjectRef.Resource, r.ObjectRef.Name)
+				writes += fmt.Sprintf("%s %s %s %s; ", r.Function(), r.Verb, r.ObjectRef.Resource, r.ObjectRef.Name)
 			}
 		}
-		return reported == "", reported
+		return writes == "", writes
 	})
 }
 

@@ -131,13 +131,13 @@ func (w *env) simState(name ...string) string {
 // TestGenerator plans runs twice, and with one step removed.
 func TestGenerator(t *testing.T) {
 	t.Parallel()
-	planned := func(seed uint64) (reported []string) {
+	planned := func(seed uint64) (steps []string) {
 		a := &generator{random: rand.New(rand.NewPCG(seed, seed)), long: true}
 		for range 300 {
 			s := a.step()
-			reported = append(reported, fmt.Sprint(s.pause, len(a.living)))
+			steps = append(steps, fmt.Sprint(s.pause, len(a.living)))
 		}
-		return reported
+		return steps
 	}
 	if one, two := planned(7), planned(7); fmt.Sprint(one) != fmt.Sprint(two) {
 		t.Error("the same seed leads to two different runs")

@@ -67,11 +67,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 				t.Errorf("%s/README.md lacks %s", folder, m)
 			}
 		}
-		told := documentedMetrics.FindAllStringSubmatch(page, -1)
-		if len(told) == 0 {
+		documented := documentedMetrics.FindAllStringSubmatch(page, -1)
+		if len(documented) == 0 {
 			t.Errorf("%s/README.md has no metrics", folder)
 		}
-		for _, m := range told {
+		for _, m := range documented {
 			if !metrics[m[1]] {
 				t.Errorf("%s/README.md has %s, which does not exist", folder, m[1])
 			}

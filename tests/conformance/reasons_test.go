@@ -33,8 +33,8 @@ func TestReasonsAreDocumented(t *testing.T) {
 				t.Errorf("functions/%s/README.md lacks the reason %s", name, reason)
 			}
 		}
-		for _, told := range documentedReasons.FindAllStringSubmatch(page, -1) {
-			for _, reason := range regexp.MustCompile("[A-Z][A-Za-z]+").FindAllString(told[1], -1) {
+		for _, documented := range documentedReasons.FindAllStringSubmatch(page, -1) {
+			for _, reason := range regexp.MustCompile("[A-Z][A-Za-z]+").FindAllString(documented[1], -1) {
 				if !p.texts[reason] {
 					t.Errorf("functions/%s/README.md has the reason %s, which does not exist", name, reason)
 				}

@@ -130,7 +130,7 @@ func (s *Server) Put(t testing.TB, plural string, o Object) {
 		kind = "MODIFIED"
 	}
 	r.objects[key] = encoded
-	s.tell(r, kind, encoded)
+	s.notify(r, kind, encoded)
 }
 
 // Delete removes an object.
@@ -141,7 +141,7 @@ func (s *Server) Delete(plural, namespace, name string) {
 	r, key := s.resources[plural], namespace+"/"+name
 	last := r.objects[key]
 	delete(r.objects, key)
-	s.tell(r, "DELETED", last)
+	s.notify(r, "DELETED", last)
 }
 
 // Forget drops the history, so that a watch from an older version has to list again.
@@ -156,7 +156,7 @@ func (s *Server) Forget() {
 	s.http.CloseClientConnections()
 }
 
-func (s *Server) tell(r *resource, kind string, object json.RawMessage) {
+func (s *Server) notify(r *resource, kind string, object json.RawMessage) {
 	r.keys = nil
 	event := fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", kind, object)
 	var o metav1.PartialObjectMetadata
@@ -336,7 +336,7 @@ func (s *Server) object(w http.ResponseWriter, req *http.Request, r *resource, k
 		s.version++
 		meta["resourceVersion"] = strconv.Itoa(s.version)
 		r.objects[key], _ = json.Marshal(kept)
-		s.tell(r, "MODIFIED", r.objects[key])
+		s.notify(r, "MODIFIED", r.objects[key])
 	}
 	_ = json.NewEncoder(w).Encode(r.objects[key])
 }

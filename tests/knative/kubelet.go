@@ -37,7 +37,7 @@ type kubelet struct {
 	apiServer string // host:port
 	authority string // file
 	outside   string // socket
-	tell      func(format string, args ...any)
+	logf      func(format string, args ...any)
 
 	started int
 	mu      sync.Mutex
@@ -51,7 +51,7 @@ func (k *kubelet) run(ctx context.Context) {
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		if err := k.look(ctx); err != nil && ctx.Err() == nil {
-			k.tell("pods: %v", err)
+			k.logf("pods: %v", err)
 		}
 		select {
 		case <-tick.C:
@@ -103,7 +103,7 @@ func (k *kubelet) care(ctx context.Context, key string, deployment *appsv1.Deplo
 	if p != nil {
 		ended := p.process.Ended()
 		if ended != nil {
-			k.tell("%s: %v", key, ended)
+			k.logf("%s: %v", key, ended)
 			k.ended[key] = time.Now()
 		}
 		if ended != nil || !equality.Semantic.DeepEqual(p.template, deployment.Spec.Template) {
@@ -212,6 +212,6 @@ func (k *kubelet) printLogs() {
 	for _, file := range logs {
 		text, _ := os.ReadFile(file)
 		const most = 3000
-		k.tell("%s:\n%s", filepath.Base(file), text[max(0, len(text)-most):])
+		k.logf("%s:\n%s", filepath.Base(file), text[max(0, len(text)-most):])
 	}
 }

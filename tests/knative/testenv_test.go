@@ -74,7 +74,7 @@ func newRig(t *testing.T, bin string) *env {
 	}
 	k := &kubelet{
 		client: r.client, dir: dir, bin: bin, apiServer: strings.TrimPrefix(config.Host, "https://"), authority: config.CAFile,
-		outside: outside, tell: t.Logf, pods: map[string]*pod{}, ended: map[string]time.Time{},
+		outside: outside, logf: t.Logf, pods: map[string]*pod{}, ended: map[string]time.Time{},
 	}
 	r.network.client, r.network.enter = r.client, k.enter
 	r.network.elsewhere["default/kubernetes"] = k.apiServer

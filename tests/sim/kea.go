@@ -69,7 +69,7 @@ func note(what, where string) error {
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("tell where %s is: %w", what, err)
+		return fmt.Errorf("write the note about %s: %w", what, err)
 	}
 	_, err = fmt.Fprintf(file, "%s\t%s\n", what, where)
 	return errors.Join(err, file.Close())

@@ -177,7 +177,7 @@ func apply(ctx context.Context, config *rest.Config, resource schema.GroupVersio
 	u := &unstructured.Unstructured{Object: object}
 	options := metav1.ApplyOptions{FieldManager: "sim", Force: true}
 	if _, err := client.Resource(resource).Namespace(u.GetNamespace()).Apply(ctx, u.GetName(), u, options); err != nil {
-		return fmt.Errorf("tell the stack of %s: %w", u.GetName(), err)
+		return fmt.Errorf("configure %s: %w", u.GetName(), err)
 	}
 	return nil
 }

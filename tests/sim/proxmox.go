@@ -83,7 +83,7 @@ func applyProvider(ctx context.Context, config *rest.Config, url string) error {
 	}}
 	resource := schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machineproviders"}
 	if _, err := client.Resource(resource).Apply(ctx, proxmoxProvider, provider, metav1.ApplyOptions{FieldManager: "sim", Force: true}); err != nil {
-		return fmt.Errorf("tell the stack of %s: %w", proxmoxProvider, err)
+		return fmt.Errorf("configure %s: %w", proxmoxProvider, err)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func showing(n RotatingNode, edit []func(*RotatingNode)) RotatingNode {
 func current(n *RotatingNode) { n.Current = true }
 func silent(n *RotatingNode)  { n.Answers = false }
 func unready(n *RotatingNode) { n.Ready = false }
-func goes(n *RotatingNode)    { n.Leaving = true }
+func leaving(n *RotatingNode) { n.Leaving = true }
 func accepts(n *RotatingNode) {
 	n.Current = true
 	n.Talos.AcceptsNext, n.Kubernetes.AcceptsNext = true, n.ControlPlane
@@ -89,7 +89,7 @@ func TestDecideRotation(t *testing.T) {
 		"only a worker that is down is left": {"the next phase would disconnect it",
 			accepting, []RotatingNode{planeNode("a", accepts), workerNode("v", silent), workerNode("w", accepts)}, true, nil, "", "delete Machine v", 2},
 		"leaves": {"a node in removal is reached with the present authority",
-			accepting, []RotatingNode{planeNode("a", accepts), workerNode("v", goes)}, true, nil, "", "Machine v to be gone", 1},
+			accepting, []RotatingNode{planeNode("a", accepts), workerNode("v", leaving)}, true, nil, "", "Machine v to be gone", 1},
 		"all accept": {"every node accepts the next authorities",
 			accepting, []RotatingNode{planeNode("a", accepts), workerNode("w", accepts)}, true, nil, issuing, "", 2},
 		"config is not enough": {"a worker runs the configuration, but its control plane has not renewed its certificate",

@@ -158,21 +158,21 @@ func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	address := servers.Redis(t)
 	a, b, stranger := withRedis(t, address), withRedis(t, address), withRedis(t, servers.Redis(t))
-	heard := make(chan string, 100)
+	received := make(chan string, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.Subscribe(ctx, func(m []byte) { heard <- string(m) }, func(time.Time) {})
+		b.Subscribe(ctx, func(m []byte) { received <- string(m) }, func(time.Time) {})
 	}()
 	deadline := time.After(3 * time.Minute)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for got := ""; got == ""; {
 		select {
-		case got = <-heard:
+		case got = <-received:
 			if got != "hello" {
-				t.Errorf("heard %q", got)
+				t.Errorf("received %q", got)
 			}
 		case <-tick.C:
 			if !stranger.Publish(t.Context(), []byte("not for you")) {

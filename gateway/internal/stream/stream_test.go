@@ -337,7 +337,7 @@ func TestEndOfPermission(t *testing.T) {
 func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, stream.Limits{})
-	told := func(r *reader, until string) (counts []any) {
+	countsUntil := func(r *reader, until string) (counts []any) {
 		for {
 			event, data := r.next()
 			if event == "deliveries" {
@@ -349,7 +349,7 @@ func TestDeliveries(t *testing.T) {
 		}
 	}
 	early := w.connect("", stream.Filter{})
-	if got := told(early, "synced"); got != nil {
+	if got := countsUntil(early, "synced"); got != nil {
 		t.Errorf("before the first count: %v", got)
 	}
 	for range 2 {
@@ -357,10 +357,10 @@ func TestDeliveries(t *testing.T) {
 	}
 	w.set("a", "m", "Running")
 	want := []any{map[string]any{"done": 3.0, "retry": 1.0}}
-	if diff := cmp.Diff(want, told(early, "patch")); diff != "" {
+	if diff := cmp.Diff(want, countsUntil(early, "patch")); diff != "" {
 		t.Errorf("a connected client (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want, told(w.connect("", stream.Filter{}), "synced")); diff != "" {
+	if diff := cmp.Diff(want, countsUntil(w.connect("", stream.Filter{}), "synced")); diff != "" {
 		t.Errorf("a later client (-want +got):\n%s", diff)
 	}
 }

@@ -72,7 +72,7 @@ func Etcd(ctx context.Context, args []string) error {
 func ready(supervisor *os.File) error {
 	_, err := supervisor.Write([]byte{1})
 	if err := errors.Join(err, supervisor.Close()); err != nil {
-		return fmt.Errorf("tell the supervisor: %w", err)
+		return fmt.Errorf("notify the supervisor: %w", err)
 	}
 	return nil
 }

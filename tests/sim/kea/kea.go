@@ -167,12 +167,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if text, hit := fault.Before(); hit {
-		misbehave(w, text)
+		respondWithFault(w, text)
 		return
 	}
 	result := s.run(r.Context(), name, asked)
 	if text, hit := fault.Lost(); hit {
-		misbehave(w, text)
+		respondWithFault(w, text)
 		return
 	}
 	answer(w, result)
@@ -235,8 +235,8 @@ func fail(w http.ResponseWriter, status int) {
 	_ = json.NewEncoder(w).Encode(reply{Result: status, Text: http.StatusText(status)})
 }
 
-// misbehave responds with a fault.
-func misbehave(w http.ResponseWriter, text string) {
+// respondWithFault responds with a fault.
+func respondWithFault(w http.ResponseWriter, text string) {
 	if status, err := strconv.Atoi(text); err == nil && status >= 300 && status <= 599 {
 		fail(w, status)
 		return

@@ -169,7 +169,7 @@ func dataVolumeOf(vm *virtv1.VirtualMachine, template virtv1.DataVolumeTemplateS
 
 // follow applies the run strategy.
 func (v *visit) follow(ctx context.Context) error {
-	switch runDecision := decideRun(v.vm, v.vmi, v.strategy, v.now); runDecision {
+	switch decision := decideRun(v.vm, v.vmi, v.strategy, v.now); decision {
 	case start:
 		return v.start(ctx)
 	case delayed:
@@ -178,7 +178,7 @@ func (v *visit) follow(ctx context.Context) error {
 		if v.vmi.IsFinal() && startFailure(v.vm, v.vmi, v.strategy, 0, v.now) != v.vm.Status.StartFailure {
 			return nil // the failure is counted first
 		}
-		if runDecision == rerun {
+		if decision == rerun {
 			if err := v.askStart(ctx); err != nil {
 				return err
 			}

@@ -28,16 +28,16 @@ const (
 
 // shownSegment returns the segment in its present state. Before it is ready it has no values.
 func (s *Server) shownSegment(r *record) Segment {
-	told := r.Segment
+	shown := r.Segment
 	switch {
 	case !r.GoneAt.IsZero():
-		told.State = stateDeleting
+		shown.State = stateDeleting
 	case s.options.Now().Before(r.ReadyAt):
-		return Segment{UID: told.UID, ID: told.ID, State: statePending}
+		return Segment{UID: shown.UID, ID: shown.ID, State: statePending}
 	default:
-		told.State = stateReady
+		shown.State = stateReady
 	}
-	return told
+	return shown
 }
 
 // allot allocates a segment of the first free prefixes.

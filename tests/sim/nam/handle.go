@@ -82,14 +82,14 @@ func (s *Server) put(r *http.Request) answer {
 
 // progress responds with 200 for a completed request, and with 202 for one in progress.
 func (s *Server) progress(r *record) answer {
-	told := s.shownSegment(r)
-	switch told.State {
+	shown := s.shownSegment(r)
+	switch shown.State {
 	case statePending:
-		return answer{status: http.StatusAccepted, body: told, retryAfter: r.ReadyAt.Sub(s.options.Now())}
+		return answer{status: http.StatusAccepted, body: shown, retryAfter: r.ReadyAt.Sub(s.options.Now())}
 	case stateDeleting:
-		return answer{status: http.StatusAccepted, body: told, retryAfter: r.GoneAt.Sub(s.options.Now())}
+		return answer{status: http.StatusAccepted, body: shown, retryAfter: r.GoneAt.Sub(s.options.Now())}
 	default:
-		return answer{status: http.StatusOK, body: told}
+		return answer{status: http.StatusOK, body: shown}
 	}
 }
 

@@ -215,11 +215,11 @@ func (s *Server) guard(pattern string, next answerer) http.Handler {
 		if fault.Wait(r.Context()) != nil {
 			return
 		}
-		if text, hit := fault.Before(); hit && misbehave(w, text) {
+		if text, hit := fault.Before(); hit && respondWithFault(w, text) {
 			return
 		}
 		result := next(r)
-		if text, hit := fault.Lost(); hit && misbehave(w, text) {
+		if text, hit := fault.Lost(); hit && respondWithFault(w, text) {
 			return
 		}
 		lie := Lies[fault.Error]
@@ -231,10 +231,10 @@ func (s *Server) guard(pattern string, next answerer) http.Handler {
 	})
 }
 
-// misbehave responds with a fault, and reports whether there is one.
-func misbehave(w http.ResponseWriter, text string) bool {
+// respondWithFault responds with a fault, and reports whether there is one.
+func respondWithFault(w http.ResponseWriter, text string) bool {
 	if status, err := strconv.Atoi(text); err == nil && status >= 300 && status <= 599 {
-		problem(status, "told to fail").write(w)
+		problem(status, "fails as planned").write(w)
 		return true
 	}
 	switch text {

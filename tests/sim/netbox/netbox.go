@@ -306,7 +306,7 @@ func (s *Server) guard(pattern string, next answerer) http.Handler {
 			return
 		}
 		if text, hit := fault.Before(); hit {
-			misbehave(w, text)
+			respondWithFault(w, text)
 			return
 		}
 		s.mu.Lock()
@@ -317,7 +317,7 @@ func (s *Server) guard(pattern string, next answerer) http.Handler {
 			result = detail(http.StatusInternalServerError, "%v", err)
 		}
 		if text, hit := fault.Lost(); hit {
-			misbehave(w, text)
+			respondWithFault(w, text)
 			return
 		}
 		result.write(w)
@@ -338,9 +338,9 @@ func (s *Server) authenticate(r *http.Request) (answer, bool) {
 	}
 }
 
-func misbehave(w http.ResponseWriter, text string) {
+func respondWithFault(w http.ResponseWriter, text string) {
 	if status, err := strconv.Atoi(text); err == nil && status >= 300 && status <= 599 {
-		detail(status, "told to fail").write(w)
+		detail(status, "fails as planned").write(w)
 		return
 	}
 	if text == "garbage" {

@@ -89,14 +89,14 @@ func (s *Server) serve(r *http.Request) (any, error) {
 		return nil, brokenConnection{}
 	}
 	if text, ok := fault.Before(); ok {
-		return nil, misbehave(text)
+		return nil, faultError(text)
 	}
 	data, err := s.answer(r, path)
 	if err != nil {
 		return nil, err
 	}
 	if text, ok := fault.Lost(); ok {
-		return nil, misbehave(text)
+		return nil, faultError(text)
 	}
 	return data, nil
 }
@@ -249,8 +249,8 @@ type brokenConnection struct{}
 
 func (brokenConnection) Error() string { return "the connection breaks" }
 
-// misbehave returns the error of a fault.
-func misbehave(text string) error {
+// faultError returns the error of a fault.
+func faultError(text string) error {
 	if text == connectionReset {
 		return brokenConnection{}
 	}

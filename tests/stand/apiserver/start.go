@@ -70,13 +70,13 @@ func start(ctx context.Context) (*Server, error) {
 
 // startEtcd returns once etcd serves. etcd then writes one byte to its first extra file.
 func startEtcd(ctx context.Context, binary, dir string) (*process.Process, error) {
-	ready, told, err := os.Pipe()
+	ready, readyWriter, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = ready.Close() }()
-	p, err := spawn(binary, dir, told, "etcd", "--data-dir=etcd")
-	_ = told.Close()
+	p, err := spawn(binary, dir, readyWriter, "etcd", "--data-dir=etcd")
+	_ = readyWriter.Close()
 	if err != nil {
 		return nil, fmt.Errorf("run %s etcd: %w", binary, err)
 	}

@@ -16,7 +16,7 @@ import (
 // starting.
 func (e *Engine) SetFaults(simulator, rules string) {
 	e.t.Helper()
-	feed.Until(e.t, simulator+" misbehaves", func() (bool, string) {
+	feed.Until(e.t, simulator+" has its fault plan", func() (bool, string) {
 		err := e.setFaults(simulator, rules)
 		return err == nil, fmt.Sprint(err)
 	})

@@ -191,12 +191,12 @@ func TestFaults(t *testing.T) {
 		final  bool
 		says   string
 	}{
-		"400":       {"400", "SourceRejected", true, "told to fail"},
+		"400":       {"400", "SourceRejected", true, "fails as planned"},
 		"401":       {"401", "SourceUnauthorized", true, "NAM_TOKEN"},
 		"403":       {"403", "SourceUnauthorized", true, "NAM_TOKEN"},
 		"404":       {"404", "SourceNotFound", true, "NAM_URL"},
-		"409":       {"409", "SourceConflict", true, "told to fail"},
-		"422":       {"422", "SourceRejected", true, "told to fail"},
+		"409":       {"409", "SourceConflict", true, "fails as planned"},
+		"422":       {"422", "SourceRejected", true, "fails as planned"},
 		"429":       {"429", "SourceThrottled", false, "later"},
 		"500":       {"500", "SourceUnavailable", false, "500"},
 		"503":       {"503", "SourceUnavailable", false, "503"},

@@ -238,12 +238,12 @@ func TestFaults(t *testing.T) {
 		final                    bool
 		says                     string
 	}{
-		"400":       {take, "400", "SourceRejected", true, "told to fail"},
+		"400":       {take, "400", "SourceRejected", true, "fails as planned"},
 		"401":       {list, "401", "SourceUnauthorized", true, "NETBOX_TOKEN"},
 		"403":       {take, "403", "SourceUnauthorized", true, "NETBOX_TOKEN"},
 		"404":       {list, "404", "SourceNotFound", true, "NETBOX_URL"},
-		"409":       {"PATCH /api/ipam/prefixes/*/", "409", "SourceConflict", true, "told to fail"},
-		"422":       {take, "422", "SourceRejected", true, "told to fail"},
+		"409":       {"PATCH /api/ipam/prefixes/*/", "409", "SourceConflict", true, "fails as planned"},
+		"422":       {take, "422", "SourceRejected", true, "fails as planned"},
 		"429":       {take, "429", "SourceThrottled", false, "later"},
 		"500":       {take, "500", "SourceUnavailable", false, "500"},
 		"503":       {list, "503", "SourceUnavailable", false, "503"},

@@ -136,7 +136,7 @@ func (s *store) put(k *kind, obj runtime.Object) error {
 	if existed {
 		event = watch.Modified
 	}
-	s.tell(change{k, event, obj, previous, s.revision})
+	s.notify(change{k, event, obj, previous, s.revision})
 	return nil
 }
 
@@ -153,7 +153,7 @@ func (s *store) drop(k *kind, obj runtime.Object) error {
 	delete(s.objects[k], at)
 	last := obj.DeepCopyObject()
 	metaOf(last).SetResourceVersion(strconv.FormatUint(s.revision, 10))
-	s.tell(change{k, watch.Deleted, last, obj, s.revision})
+	s.notify(change{k, watch.Deleted, last, obj, s.revision})
 	return nil
 }
 
@@ -180,7 +180,7 @@ func (s *store) compact() error {
 	return s.journal.rewrite(entries)
 }
 
-func (s *store) tell(c change) {
+func (s *store) notify(c change) {
 	s.history = append(s.history, c)
 	if len(s.history) > historyLength {
 		s.history = slices.Delete(s.history, 0, len(s.history)-historyLength)
