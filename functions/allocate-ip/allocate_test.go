@@ -27,17 +27,17 @@ func TestConfigurationGetsItsAddresses(t *testing.T) {
 	s := setUp(t)
 	s.serve(1)
 	s.configuration("web", "", eth0(), v1alpha1.InterfaceSpec{Name: "eth1"})
-	s.until("web", "NoNetworkNamespace")
+	s.awaitReason("web", "NoNetworkNamespace")
 	s.network("net", "192.168.10.0/24", "2001:db8::/64", v1alpha2.StaticPool{
 		IPv4Gateway: "192.168.10.1", IPv6Gateway: "2001:db8::1", IPv4RangeStart: "192.168.10.10", IPv4RangeEnd: "192.168.10.10", DNS: []string{"192.168.10.53"},
 	})
-	nc := s.until("web", "WaitingForMAC")
+	nc := s.awaitReason("web", "WaitingForMAC")
 	before := nc.DeepCopy()
 	nc.Spec.NetworkInterfaces = nc.Spec.NetworkInterfaces[:1]
 	if _, err := s.kube.Patch(t.Context(), before, nc); err != nil {
 		t.Fatal(err)
 	}
-	got := s.until("web", "NetworkConfigured").Status
+	got := s.awaitReason("web", "NetworkConfigured").Status
 	if len(got.NetworkInterfaces) != 1 || len(got.NetworkInterfaces[0].IPv6Addresses) != 1 {
 		t.Fatalf("got %+v", got)
 	}
@@ -60,7 +60,7 @@ func TestConfigurationGetsItsAddresses(t *testing.T) {
 	if a.Status.Phase != "Allocated" || a.Status.Prefix != 24 || a.Status.Gateway != "192.168.10.1" || a.Status.VLANID != 7 {
 		t.Errorf("IPAllocation: %+v", a.Status)
 	}
-	s.consistent()
+	s.requireConsistentLeases()
 }
 
 func TestRequestedAddress(t *testing.T) {
@@ -74,7 +74,7 @@ func TestRequestedAddress(t *testing.T) {
 		s.configuration(name, "net", i)
 	}
 	asking("first", "10.0.0.77")
-	if got := s.until("first", "NetworkConfigured").Status.NetworkInterfaces[0].IPv4Addresses; !slices.Equal(got, []string{"10.0.0.77"}) {
+	if got := s.awaitReason("first", "NetworkConfigured").Status.NetworkInterfaces[0].IPv4Addresses; !slices.Equal(got, []string{"10.0.0.77"}) {
 		t.Errorf("asked for 10.0.0.77, got %v", got)
 	}
 	for name, tc := range map[string]struct{ address, reason, says string }{
@@ -83,12 +83,12 @@ func TestRequestedAddress(t *testing.T) {
 		"gateway": {"10.0.0.1", "AddressOutsidePool", "10.0.0.1"},
 	} {
 		asking(name, tc.address)
-		nc := s.until(name, tc.reason)
+		nc := s.awaitReason(name, tc.reason)
 		if !strings.Contains(nc.Status.Message, tc.says) || nc.Status.Phase != "Error" {
 			t.Errorf("%s: phase %s, message %q, want %q in it", name, nc.Status.Phase, nc.Status.Message, tc.says)
 		}
 	}
-	if n := s.consistent(); n != 1 {
+	if n := s.requireConsistentLeases(); n != 1 {
 		t.Errorf("%d addresses were allocated, want 1: a requested address is never replaced by another", n)
 	}
 }
@@ -99,14 +99,14 @@ func TestOldestIsServedFirst(t *testing.T) {
 	s.network("net", "10.0.0.0/30", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
 	s.serve(2)
 	s.configuration("holder", "net", eth0())
-	s.until("holder", "NetworkConfigured")
+	s.awaitReason("holder", "NetworkConfigured")
 	for _, name := range []string{"one", "two"} {
 		s.configuration(name, "net", eth0())
-		s.until(name, "PoolExhausted")
+		s.awaitReason(name, "PoolExhausted")
 		next := time.Now().Truncate(time.Second).Add(time.Second) // creation timestamps have a resolution of one second
 		feed.Until(t, "the next second", func() (bool, string) { return time.Now().After(next), "" })
 	}
-	s.untilWarned("one", "PoolExhausted")
+	s.awaitWarning("one", "PoolExhausted")
 	release := func(name string) {
 		a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name + "-eth0"}}
 		nc := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
@@ -115,11 +115,11 @@ func TestOldestIsServedFirst(t *testing.T) {
 		}
 	}
 	release("holder")
-	s.until("one", "NetworkConfigured")
-	s.until("two", "PoolExhausted")
+	s.awaitReason("one", "NetworkConfigured")
+	s.awaitReason("two", "PoolExhausted")
 	release("one")
-	s.until("two", "NetworkConfigured")
-	s.consistent()
+	s.awaitReason("two", "NetworkConfigured")
+	s.requireConsistentLeases()
 }
 
 func TestPoolGrows(t *testing.T) {
@@ -147,9 +147,9 @@ func TestPoolGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 6 {
-		s.until(fmt.Sprintf("c%d", i), "NetworkConfigured")
+		s.awaitReason(fmt.Sprintf("c%d", i), "NetworkConfigured")
 	}
-	if n := s.consistent(); n != 6 {
+	if n := s.requireConsistentLeases(); n != 6 {
 		t.Errorf("%d addresses, want 6", n)
 	}
 }
@@ -178,7 +178,7 @@ func TestBurst(t *testing.T) {
 		}
 	}
 	group.Wait()
-	if n := s.consistent(); n != size {
+	if n := s.requireConsistentLeases(); n != size {
 		t.Errorf("%d of %d holders have an address, want all %d of the pool", n, holders, size)
 	}
 }
@@ -224,9 +224,9 @@ func TestProcessDiesBetweenWrites(t *testing.T) {
 		if err := s.replica(s.config).reconcileConfiguration(t.Context(), s.namespace, name, true); err != nil {
 			t.Fatalf("after %d writes: %v", n, err)
 		}
-		s.until(name, "NetworkConfigured")
+		s.awaitReason(name, "NetworkConfigured")
 	}
-	if n := s.consistent(); n != writes+1 {
+	if n := s.requireConsistentLeases(); n != writes+1 {
 		t.Errorf("%d addresses for %d holders", n, writes+1)
 	}
 }

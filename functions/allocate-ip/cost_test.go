@@ -41,8 +41,8 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// counted returns a process whose requests to the API server are counted.
-func (s *env) counted() (*function, *atomic.Int64) {
+// countingFunction returns a process whose requests to the API server are counted.
+func (s *env) countingFunction() (*function, *atomic.Int64) {
 	s.Helper()
 	n := &atomic.Int64{}
 	config := rest.CopyConfig(s.config)
@@ -65,7 +65,7 @@ func TestCost(t *testing.T) {
 				v4, v6 = "", prefix
 			}
 			nn := own.network("net", v4, v6, v1alpha2.StaticPool{})
-			counted, n := own.counted()
+			counted, n := own.countingFunction()
 			taken := 0
 			for i, percent := range []int{0, 50, 95} {
 				taken = own.fill(nn, taken, min(size*percent/100, 1000))
@@ -76,7 +76,7 @@ func TestCost(t *testing.T) {
 					if err := counted.reconcileConfiguration(t.Context(), own.namespace, name, true); err != nil {
 						t.Fatal(err)
 					}
-					own.until(name, "NetworkConfigured")
+					own.awaitReason(name, "NetworkConfigured")
 					if got := n.Load(); got < requestsAtLeast || got > requestsAtMost {
 						t.Errorf("with %d taken: %d requests, want %d to %d", taken, got, requestsAtLeast, requestsAtMost)
 					}
@@ -95,11 +95,11 @@ func TestCarried(t *testing.T) {
 	if err := s.replica(s.config).reconcileConfiguration(t.Context(), s.namespace, "web", false); err != nil {
 		t.Fatal(err)
 	}
-	nc, a := s.until("web", "NetworkConfigured"), &v1alpha2.IPAllocation{}
+	nc, a := s.awaitReason("web", "NetworkConfigured"), &v1alpha2.IPAllocation{}
 	if err := s.kube.Get(t.Context(), s.namespace, "web-eth0", a); err != nil {
 		t.Fatal(err)
 	}
-	counted, n := s.counted()
+	counted, n := s.countingFunction()
 	now, past := metav1.Now(), metav1.NewTime(time.Now().Add(-time.Minute))
 	for name, tc := range map[string]struct {
 		reason, eventType string
@@ -130,7 +130,7 @@ func TestCarried(t *testing.T) {
 		}
 		*nc, *a = *savedConfiguration, *savedAllocation
 	}
-	s.consistent()
+	s.requireConsistentLeases()
 }
 
 // carrying returns the event of a change as the event source sends it.

@@ -115,7 +115,7 @@ func (w *worker) RoundTrip(r *http.Request) (*http.Response, error) {
 		w.history[r.URL.String()] = append(w.history[r.URL.String()], body)
 	}
 	if r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/leases") {
-		w.unique()
+		w.checkUnique()
 	}
 	if what == diesAfter {
 		w.dead = true
@@ -132,9 +132,9 @@ func answer(r *http.Request, body []byte) *http.Response {
 	}
 }
 
-// unique checks the invariant: no two IPAllocations are Allocated, and no two NetworkConfigurations
+// checkUnique checks the invariant: no two IPAllocations are Allocated, and no two NetworkConfigurations
 // Ready, with the same address.
-func (s *schedule) unique() {
+func (s *schedule) checkUnique() {
 	users := &v1alpha1.NetworkConfigurationList{}
 	if err := s.kube.List(s.Context(), s.namespace, "", users); err != nil {
 		s.Error(err)
@@ -238,7 +238,7 @@ func (s *schedule) doOperation(f *function, name string) {
 			address = fmt.Sprintf("10.0.0.%d", 9+n)
 		}
 		s.trace = append(s.trace, name+": "+holder+" asks for "+address)
-		_ = s.ask(holder, address)
+		_ = s.changeRequest(holder, address)
 		_ = f.reconcileConfiguration(ctx, s.namespace, holder, false)
 	default:
 		s.clock = s.clock.Add(40 * time.Second)
@@ -306,7 +306,7 @@ func (s *schedule) reconcileAll() {
 	f := s.replica(s.config)
 	f.sender, f.now, f.leases.now = silent{}, func() time.Time { return s.clock }, func() time.Time { return s.clock }
 	for i := range s.addresses + 1 {
-		_ = s.ask(fmt.Sprintf("c%d", i), "") // requests for the same address conflict, so each holder requests any address
+		_ = s.changeRequest(fmt.Sprintf("c%d", i), "") // requests for the same address conflict, so each holder requests any address
 	}
 	for range 4 {
 		allocations := &v1alpha2.IPAllocationList{}
@@ -330,9 +330,9 @@ func (s *schedule) reconcileAll() {
 		for i := range s.addresses + 1 {
 			_ = kube.OnConflict(func() error { return f.reconcileConfiguration(s.Context(), s.namespace, fmt.Sprintf("c%d", i), true) })
 		}
-		s.unique()
+		s.checkUnique()
 	}
-	s.consistent()
+	s.requireConsistentLeases()
 	alive := &v1alpha1.NetworkConfigurationList{}
 	if err := s.kube.List(s.Context(), s.namespace, "", alive); err != nil {
 		s.Fatal(err)
@@ -381,10 +381,10 @@ func TestProcessDiesWhileItReleases(t *testing.T) {
 			if err := s.replica(s.config).reconcileAllocation(t.Context(), s.namespace, who+"-eth0", events.TypeResync); err != nil {
 				t.Fatal(err)
 			}
-			check.unique()
+			check.checkUnique()
 		}
-		s.until(names[1], "NetworkConfigured")
+		s.awaitReason(names[1], "NetworkConfigured")
 		slices.Reverse(names) // the present holder is first in the next round
 	}
-	s.consistent()
+	s.requireConsistentLeases()
 }

@@ -53,7 +53,7 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 			f := s.replica(s.config)
 			s.configuration("web", "net", asking("10.0.0.77"))
 			s.reconcile(f, "web")
-			s.until("web", "NetworkConfigured")
+			s.awaitReason("web", "NetworkConfigured")
 			s.machine("web", "web", "10.0.0.77")
 			if err := s.edit("web", edit); err != nil {
 				t.Fatal(err)
@@ -68,9 +68,9 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 			resync()
 			s.configuration("rival", "net", asking("10.0.0.77"))
 			s.reconcile(f, "rival")
-			s.until("rival", "AddressTaken")
+			s.awaitReason("rival", "AddressTaken")
 			if name == "Address" {
-				nc := s.until("web", "AddressInUse")
+				nc := s.awaitReason("web", "AddressInUse")
 				if !strings.Contains(nc.Status.Message, "request 10.0.0.77, or delete Machine web") || nc.Status.NetworkInterfaces[0].IPv4Addresses[0] != "10.0.0.77" {
 					t.Errorf("status %+v, want it to keep what the machine has", nc.Status)
 				}
@@ -84,8 +84,8 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 			resync()
 			resync()
 			s.reconcile(f, "rival")
-			s.until("rival", "NetworkConfigured")
-			s.consistent()
+			s.awaitReason("rival", "NetworkConfigured")
+			s.requireConsistentLeases()
 		})
 	}
 }
@@ -99,7 +99,7 @@ func TestClosedNetwork(t *testing.T) {
 	f := s.replica(s.config)
 	s.configuration("web", "net", eth0())
 	s.reconcile(f, "web")
-	had := s.until("web", "NetworkConfigured")
+	had := s.awaitReason("web", "NetworkConfigured")
 	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Finalizers = []string{v1alpha1.FinalizerNetworkNamespace} })
 	if err := s.kube.Delete(t.Context(), nn); err != nil {
 		t.Fatal(err)
@@ -109,12 +109,12 @@ func TestClosedNetwork(t *testing.T) {
 		name := "late-" + strings.ToLower(string(phase))
 		s.configuration(name, "net", eth0())
 		s.reconcile(f, name)
-		nc := s.until(name, "NetworkDeleting")
+		nc := s.awaitReason(name, "NetworkDeleting")
 		if len(nc.Status.NetworkInterfaces) > 0 && nc.Status.NetworkInterfaces[0].IPAllocated || !strings.Contains(nc.Status.Message, "create it again in another network") {
 			t.Errorf("%s: status %+v, want no address", phase, nc.Status)
 		}
 		s.reconcile(f, "web")
-		if now := s.until("web", "NetworkConfigured"); now.ResourceVersion != had.ResourceVersion {
+		if now := s.awaitReason("web", "NetworkConfigured"); now.ResourceVersion != had.ResourceVersion {
 			t.Errorf("%s: an unchanged status was written: %+v", phase, now.Status)
 		}
 		f.now = func() time.Time { return time.Now().Add(5 * time.Minute) }
@@ -122,10 +122,10 @@ func TestClosedNetwork(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.now = time.Now
-		if a := s.says("web-eth0", "Allocated"); a.Status.Phase != v1alpha2.IPAllocationAllocated || !a.Status.ExpiresAt.After(time.Now().Add(10*time.Minute)) {
+		if a := s.awaitAllocation("web-eth0", "Allocated"); a.Status.Phase != v1alpha2.IPAllocationAllocated || !a.Status.ExpiresAt.After(time.Now().Add(10*time.Minute)) {
 			t.Errorf("%s: status %+v, want a renewed address", phase, a.Status)
 		}
-		had = s.until("web", "NetworkConfigured")
+		had = s.awaitReason("web", "NetworkConfigured")
 	}
 	own := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "own"}, Spec: v1alpha2.IPAllocationSpec{NetworkNamespaceName: "net"}}
 	if err := s.kube.Create(t.Context(), own); err != nil {
@@ -134,7 +134,7 @@ func TestClosedNetwork(t *testing.T) {
 	if err := f.reconcileAllocation(t.Context(), s.namespace, "own", events.TypeAdd); err != nil {
 		t.Fatal(err)
 	}
-	s.says("own", "NetworkDeleting")
+	s.awaitAllocation("own", "NetworkDeleting")
 }
 
 // TestOtherVLAN names a VLAN that differs from the network's. Another network may use the same
@@ -145,7 +145,7 @@ func TestOtherVLAN(t *testing.T) {
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"}) // its VLAN is 7
 	s.serve(1)
 	s.configuration("web", "net", eth0())
-	s.until("web", "NetworkConfigured")
+	s.awaitReason("web", "NetworkConfigured")
 	to := func(vlan *v1alpha2.VLANID) {
 		t.Helper()
 		if err := s.edit("web", func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.VLAN = vlan }); err != nil {
@@ -154,15 +154,15 @@ func TestOtherVLAN(t *testing.T) {
 	}
 	other, own := v1alpha2.VLANID(8), v1alpha2.VLANID(7)
 	to(&other)
-	if nc := s.until("web", "VLANMismatch"); !strings.Contains(nc.Status.Message, "leave spec.vlan out, or write 7") || nc.Status.NetworkInterfaces[0].VLAN != "7" {
+	if nc := s.awaitReason("web", "VLANMismatch"); !strings.Contains(nc.Status.Message, "leave spec.vlan out, or write 7") || nc.Status.NetworkInterfaces[0].VLAN != "7" {
 		t.Errorf("status %+v, want it to keep VLAN 7", nc.Status)
 	}
 	to(&own)
-	s.until("web", "NetworkConfigured")
+	s.awaitReason("web", "NetworkConfigured")
 	to(&other)
-	s.until("web", "VLANMismatch")
+	s.awaitReason("web", "VLANMismatch")
 	to(nil)
-	s.until("web", "NetworkConfigured")
+	s.awaitReason("web", "NetworkConfigured")
 }
 
 // TestStaysInItsNetwork leaves spec.networkNamespaceName empty and then creates a second network. The
@@ -174,19 +174,19 @@ func TestStaysInItsNetwork(t *testing.T) {
 	f := s.replica(s.config)
 	s.configuration("web", "", eth0())
 	s.reconcile(f, "web")
-	had := s.until("web", "NetworkConfigured")
+	had := s.awaitReason("web", "NetworkConfigured")
 	s.network("other", "10.1.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.1.0.1"})
 	if err := s.edit("web", func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.Description = "seen again" }); err != nil {
 		t.Fatal(err)
 	}
 	s.reconcile(f, "web")
 	feed.Until(t, "the NetworkConfiguration is reconciled again", func() (bool, string) {
-		now := s.until("web", "NetworkConfigured")
+		now := s.awaitReason("web", "NetworkConfigured")
 		return now.Status.ObservedGeneration == now.Generation && now.Status.NetworkInterfaces[0].IPv4Addresses[0] == had.Status.NetworkInterfaces[0].IPv4Addresses[0], now.Status.Message
 	})
 	s.configuration("late", "", eth0())
 	s.reconcile(f, "late")
-	s.until("late", "NetworkNamespaceAmbiguous")
+	s.awaitReason("late", "NetworkNamespaceAmbiguous")
 }
 
 // TestLinkLocalGateway accepts a link-local IPv6 gateway, the kind that most routers announce.
@@ -197,7 +197,7 @@ func TestLinkLocalGateway(t *testing.T) {
 	f := s.replica(s.config)
 	s.configuration("web", "net", eth0())
 	s.reconcile(f, "web")
-	if got := s.until("web", "NetworkConfigured").Status.NetworkInterfaces[0]; got.IPv6Gateway != "fe80::1" || got.IPv6Subnet != "2001:db8::/64" || len(got.IPv6Addresses) != 1 {
+	if got := s.awaitReason("web", "NetworkConfigured").Status.NetworkInterfaces[0]; got.IPv6Gateway != "fe80::1" || got.IPv6Subnet != "2001:db8::/64" || len(got.IPv6Addresses) != 1 {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -82,12 +82,12 @@ func TestInterfaceGoesEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.serve(1)
-	s.until("web", "NetworkConfigured")
+	s.awaitReason("web", "NetworkConfigured")
 	feed.Until(t, "the IPAllocation of the removed interface is deleted", func() (bool, string) {
 		err := s.kube.Get(t.Context(), s.namespace, "web-eth1", &v1alpha2.IPAllocation{})
 		return kube.NotFound(err), fmt.Sprint(err)
 	})
-	s.consistent()
+	s.requireConsistentLeases()
 }
 
 func TestTTL(t *testing.T) {
@@ -133,7 +133,7 @@ func TestTTL(t *testing.T) {
 	if a := reconcile(); a.Status.Phase != "Released" || a.Status.Address != "" {
 		t.Errorf("an expired address is released, got phase %s with address %q", a.Status.Phase, a.Status.Address)
 	}
-	s.consistent()
+	s.requireConsistentLeases()
 }
 
 // change edits a network and writes its status first, because the present spec decides the terms of a
@@ -157,8 +157,8 @@ func (s *env) change(name string, edit func(*v1alpha2.NetworkNamespace)) {
 	}
 }
 
-// says waits until an allocation has a reason, and returns the allocation.
-func (s *env) says(name, reason string) *v1alpha2.IPAllocation {
+// awaitAllocation waits until an allocation has a reason, and returns the allocation.
+func (s *env) awaitAllocation(name, reason string) *v1alpha2.IPAllocation {
 	s.Helper()
 	var a *v1alpha2.IPAllocation
 	feed.Until(s.T, name+" is "+reason, func() (bool, string) {
@@ -186,20 +186,20 @@ func TestPoolMoves(t *testing.T) {
 	if err := s.kube.Create(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
-	s.until("web", "NetworkConfigured")
-	s.says("own", "Allocated")
+	s.awaitReason("web", "NetworkConfigured")
+	s.awaitAllocation("own", "Allocated")
 
 	check := func(what, reason, says string) {
 		t.Helper()
 		for name, address := range map[string]string{"web-eth0": "10.0.0.77", "own": "10.0.0.78"} {
-			a := s.says(name, reason)
+			a := s.awaitAllocation(name, reason)
 			if a.Status.Phase != "Allocated" || a.Status.Address != address || a.Status.Gateway != "10.0.0.1" || a.Status.Prefix != 24 {
 				t.Errorf("%s: %s has %+v, want to keep %s", what, name, a.Status, address)
 			}
 		}
 		var nc *v1alpha1.NetworkConfiguration
 		feed.Until(t, what+": the NetworkConfiguration says "+says, func() (bool, string) {
-			nc = s.until("web", "NetworkConfigured")
+			nc = s.awaitReason("web", "NetworkConfigured")
 			return strings.HasSuffix(nc.Status.Message, says), nc.Status.Message
 		})
 		if got := nc.Status.NetworkInterfaces[0]; got.IPv4Addresses[0] != "10.0.0.77" || got.IPv4Subnet != "10.0.0.0/24" || got.IPv4Gateway != "10.0.0.1" {
@@ -214,7 +214,7 @@ func TestPoolMoves(t *testing.T) {
 		nn.Status.IPv4Prefix, nn.Status.IPv4Gateway = "10.9.0.0/24", "10.9.0.1"
 	})
 	check("the segment moved", reasonOutside, ": 10.0.0.77")
-	s.consistent()
+	s.requireConsistentLeases()
 }
 
 // TestControlPlaneIsKept allocates an address for a control plane whose cluster names that address as
@@ -255,7 +255,7 @@ func TestControlPlaneIsKept(t *testing.T) {
 	if err := s.kube.Create(t.Context(), vip); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.says("shop-vip", "Allocated").Status.Address; got != "10.0.0.3" {
+	if got := s.awaitAllocation("shop-vip", "Allocated").Status.Address; got != "10.0.0.3" {
 		t.Errorf("the control plane requests the endpoint of its cluster, and got %s", got)
 	}
 }
@@ -268,22 +268,22 @@ func TestOldestIsServedFirstOfARange(t *testing.T) {
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4RangeStart: "10.0.0.10", IPv4RangeEnd: "10.0.0.10"})
 	s.serve(2)
 	s.configuration("holder", "net", eth0())
-	s.until("holder", "NetworkConfigured")
+	s.awaitReason("holder", "NetworkConfigured")
 	for _, name := range []string{"c", "b"} {
 		s.configuration(name, "net", eth0())
-		s.until(name, "PoolExhausted")
+		s.awaitReason(name, "PoolExhausted")
 		next := time.Now().Truncate(time.Second).Add(time.Second) // creation timestamps have a resolution of one second
 		feed.Until(t, "the next second", func() (bool, string) { return time.Now().After(next), "" })
 	}
 	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.11" })
 	s.configuration("a", "net", eth0())
-	s.until("c", "NetworkConfigured")
-	s.until("a", "PoolExhausted")
-	s.until("b", "PoolExhausted")
+	s.awaitReason("c", "NetworkConfigured")
+	s.awaitReason("a", "PoolExhausted")
+	s.awaitReason("b", "PoolExhausted")
 	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.13" })
-	s.until("b", "NetworkConfigured")
-	s.until("a", "NetworkConfigured")
-	s.consistent()
+	s.awaitReason("b", "NetworkConfigured")
+	s.awaitReason("a", "NetworkConfigured")
+	s.requireConsistentLeases()
 }
 
 // requeued is a broker that delivers nothing and records the names of the requeued objects.
@@ -314,7 +314,7 @@ func TestNextIsRequeued(t *testing.T) {
 	}
 	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.11" })
 	look("a")
-	s.until("a", "NetworkConfigured")
+	s.awaitReason("a", "NetworkConfigured")
 	if want := []string{"b-eth0"}; !slices.Equal(sent.names, want) {
 		t.Errorf("requeued: %v, want %v", sent.names, want)
 	}

@@ -49,19 +49,19 @@ func TestDuplicateMAC(t *testing.T) {
 	}
 	s.configuration("first", "net", with("eth0", "52:54:00:aa:bb:cc"))
 	s.reconcile(f, "first")
-	s.until("first", "NetworkConfigured")
+	s.awaitReason("first", "NetworkConfigured")
 	s.configuration("second", "net", with("eth0", "52-54-00-AA-BB-CC"))
 	s.configuration("both", "net", with("eth0", "52:54:00:00:00:01"), with("eth1", "52:54:00:00:00:01"))
 	for name, says := range map[string]string{"second": "IPAllocation first-eth0", "both": "IPAllocation both-eth0"} {
 		s.reconcile(f, name)
-		nc := s.until(name, reasonDuplicateMAC)
+		nc := s.awaitReason(name, reasonDuplicateMAC)
 		last := nc.Status.NetworkInterfaces[len(nc.Status.NetworkInterfaces)-1]
 		if nc.Status.Phase != v1alpha1.NetworkConfigurationError || last.IPAllocated || len(last.IPv4Addresses) > 0 || !strings.Contains(nc.Status.Message, says) {
 			t.Errorf("%s: phase %s, interface %+v, message %s", name, nc.Status.Phase, last, nc.Status.Message)
 		}
 	}
-	version := s.until("second", reasonDuplicateMAC).ResourceVersion
-	if s.reconcile(f, "second"); s.until("second", reasonDuplicateMAC).ResourceVersion != version {
+	version := s.awaitReason("second", reasonDuplicateMAC).ResourceVersion
+	if s.reconcile(f, "second"); s.awaitReason("second", reasonDuplicateMAC).ResourceVersion != version {
 		t.Error("an unchanged status was written")
 	}
 	if err := s.edit("second", func(nc *v1alpha1.NetworkConfiguration) {
@@ -70,15 +70,15 @@ func TestDuplicateMAC(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.reconcile(f, "second")
-	s.until("second", "NetworkConfigured")
+	s.awaitReason("second", "NetworkConfigured")
 	if err := s.edit("both", func(nc *v1alpha1.NetworkConfiguration) {
 		nc.Spec.NetworkInterfaces = nc.Spec.NetworkInterfaces[:1]
 	}); err != nil {
 		t.Fatal(err)
 	}
 	s.reconcile(f, "both")
-	s.until("both", "NetworkConfigured")
-	s.consistent()
+	s.awaitReason("both", "NetworkConfigured")
+	s.requireConsistentLeases()
 }
 
 // TestMACChanges changes the MAC address of an interface. The earlier MAC address is free for other
@@ -92,24 +92,24 @@ func TestMACChanges(t *testing.T) {
 		s.configuration(name, "net", eth0())
 		s.reconcile(f, name)
 	}
-	had := s.until("a", "NetworkConfigured").Status.NetworkInterfaces[0]
+	had := s.awaitReason("a", "NetworkConfigured").Status.NetworkInterfaces[0]
 	change := func(name string, to v1alpha1.MACAddress, reason string) v1alpha1.InterfaceStatus {
 		t.Helper()
 		if err := s.edit(name, func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces[0].MACAddress = to }); err != nil {
 			t.Fatal(err)
 		}
 		s.reconcile(f, name)
-		return s.until(name, reason).Status.NetworkInterfaces[0]
+		return s.awaitReason(name, reason).Status.NetworkInterfaces[0]
 	}
 	if got := change("a", macFor("b", "eth0"), reasonDuplicateMAC); got.IPv4Addresses[0] != had.IPv4Addresses[0] || got.MACAddress != had.MACAddress {
 		t.Errorf("got %+v, want to keep %+v", got, had)
 	}
-	s.says("a-eth0", "Allocated")
+	s.awaitAllocation("a-eth0", "Allocated")
 	if got := change("a", "52:54:00:00:00:0a", "NetworkConfigured"); got.IPv4Addresses[0] != had.IPv4Addresses[0] || got.MACAddress != "52:54:00:00:00:0a" {
 		t.Errorf("got %+v, want the same address", got)
 	}
 	change("b", macFor("a", "eth0"), "NetworkConfigured")
-	s.consistent()
+	s.requireConsistentLeases()
 }
 
 // TestOneOfManyHasTheMAC has replicas reconcile interfaces with the same MAC address concurrently.
@@ -134,7 +134,7 @@ func TestOneOfManyHasTheMAC(t *testing.T) {
 		}
 		reasons[reasonOf(nc.Status.Conditions)]++
 	}
-	if reasons["NetworkConfigured"] != 1 || reasons[reasonDuplicateMAC] != many-1 || s.consistent() != 1 {
+	if reasons["NetworkConfigured"] != 1 || reasons[reasonDuplicateMAC] != many-1 || s.requireConsistentLeases() != 1 {
 		t.Errorf("got %v, want one to have an address", reasons)
 	}
 }
@@ -158,13 +158,13 @@ func TestSharedByMany(t *testing.T) {
 	}
 	var nc *v1alpha1.NetworkConfiguration
 	feed.Until(t, "every interface has an address", func() (bool, string) {
-		nc = s.until("shared", "NetworkConfigured")
+		nc = s.awaitReason("shared", "NetworkConfigured")
 		return len(nc.Status.NetworkInterfaces) == machines, fmt.Sprint(len(nc.Status.NetworkInterfaces))
 	})
-	if s.consistent() != machines {
-		t.Errorf("%d addresses for %d interfaces", s.consistent(), machines)
+	if s.requireConsistentLeases() != machines {
+		t.Errorf("%d addresses for %d interfaces", s.requireConsistentLeases(), machines)
 	}
-	counted, n := s.counted()
+	counted, n := s.countingFunction()
 	s.reconcile(counted, "shared")
 	if most := int64(10); n.Load() > most {
 		t.Errorf("reconciling an unchanged object took %d requests, want at most %d", n.Load(), most)
@@ -195,8 +195,8 @@ func TestLateDelivery(t *testing.T) {
 	f := s.replica(s.config)
 	s.configuration("a", "net", eth0())
 	s.reconcile(f, "a")
-	s.until("a", "NetworkConfigured")
-	late, nn := s.says("a-eth0", "Allocated"), &v1alpha2.NetworkNamespace{}
+	s.awaitReason("a", "NetworkConfigured")
+	late, nn := s.awaitAllocation("a-eth0", "Allocated"), &v1alpha2.NetworkNamespace{}
 	if err := s.kube.Get(t.Context(), s.namespace, "net", nn); err != nil {
 		t.Fatal(err)
 	}

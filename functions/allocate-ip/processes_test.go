@@ -60,7 +60,7 @@ func TestProcesses(t *testing.T) {
 	})
 	took := time.Since(began)
 	t.Logf("%d addresses in %.1f s: %.0f in a second", holders, took.Seconds(), holders/took.Seconds())
-	if n := s.consistent(); n != holders {
+	if n := s.requireConsistentLeases(); n != holders {
 		t.Errorf("%d addresses for %d holders", n, holders)
 	}
 }

@@ -30,9 +30,9 @@ func asking(address string) v1alpha1.InterfaceSpec {
 	return i
 }
 
-// ask changes the request of a NetworkConfiguration's interface to an address, or to any address if it
+// changeRequest changes the request of a NetworkConfiguration's interface to an address, or to any address if it
 // is empty.
-func (s *env) ask(nc, address string) error {
+func (s *env) changeRequest(nc, address string) error {
 	now := &v1alpha1.NetworkConfiguration{}
 	return kube.OnConflict(func() error {
 		if err := s.kube.Get(s.Context(), s.namespace, nc, now); err != nil {
@@ -47,9 +47,9 @@ func (s *env) ask(nc, address string) error {
 	})
 }
 
-// has waits until a NetworkConfiguration has a reason for its present generation, and checks the
+// awaitAddress waits until a NetworkConfiguration has a reason for its present generation, and checks the
 // address of its interface.
-func (s *env) has(name, reason, address string) {
+func (s *env) awaitAddress(name, reason, address string) {
 	s.Helper()
 	nc := &v1alpha1.NetworkConfiguration{}
 	feed.Until(s.T, fmt.Sprintf("%s is %s, with %q", name, reason, address), func() (bool, string) {
@@ -65,8 +65,8 @@ func (s *env) has(name, reason, address string) {
 	})
 }
 
-// beforehand creates an IPAllocation before the NetworkConfiguration that it is for, as a user may.
-func (s *env) beforehand(nc, address string) {
+// createAllocation creates an IPAllocation before the NetworkConfiguration that it is for, as a user may.
+func (s *env) createAllocation(nc, address string) {
 	s.Helper()
 	a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: nc + "-eth0"}, Spec: v1alpha2.IPAllocationSpec{
 		NetworkNamespaceName: "net", NetworkConfigurationName: nc, InterfaceName: "eth0", RequestedAddress: address,
@@ -84,13 +84,13 @@ func TestCreatedBeforehand(t *testing.T) {
 	s.serve(1)
 	const delay = 3600
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1", ReuseDelaySeconds: delay})
-	s.beforehand("web", "10.0.0.50")
+	s.createAllocation("web", "10.0.0.50")
 	s.configuration("web", "net", eth0())
-	nc := s.until("web", "NetworkConfigured")
+	nc := s.awaitReason("web", "NetworkConfigured")
 	if got := nc.Status.NetworkInterfaces[0].IPv4Addresses; !slices.Equal(got, []string{"10.0.0.50"}) {
 		t.Errorf("the user requested 10.0.0.50, got %v", got)
 	}
-	a := s.says("web-eth0", "Allocated")
+	a := s.awaitAllocation("web-eth0", "Allocated")
 	if !slices.Contains(a.Finalizers, v1alpha1.FinalizerStaticIP) || len(a.OwnerReferences) > 0 {
 		t.Errorf("a user's allocation has finalizers %v and owners %v", a.Finalizers, a.OwnerReferences)
 	}
@@ -111,7 +111,7 @@ func TestCreatedBeforehand(t *testing.T) {
 		t.Errorf("the Lease of the address has holder %q for %v seconds, want none for %d", holderUID(lease), got, delay)
 	}
 	s.configuration("next", "net", asking("10.0.0.50"))
-	s.until("next", "AddressTaken")
+	s.awaitReason("next", "AddressTaken")
 }
 
 // TestExpiredBeforehand creates a NetworkConfiguration after the user's IPAllocation for it has
@@ -123,7 +123,7 @@ func TestExpiredBeforehand(t *testing.T) {
 	f, now := s.replica(s.config), time.Now()
 	f.now = func() time.Time { return now }
 	f.leases.now = f.now
-	s.beforehand("web", "10.0.0.50")
+	s.createAllocation("web", "10.0.0.50")
 	for range 2 {
 		if err := f.reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync); err != nil {
 			t.Fatal(err)
@@ -132,15 +132,15 @@ func TestExpiredBeforehand(t *testing.T) {
 	}
 	s.serve(1)
 	s.configuration("web", "net", eth0())
-	nc := s.until("web", "Lapsed")
+	nc := s.awaitReason("web", "Lapsed")
 	if !strings.Contains(nc.Status.Message, "delete the IPAllocation") {
 		t.Errorf("the message %q does not name the remedy", nc.Status.Message)
 	}
-	if err := s.kube.Delete(t.Context(), s.says("web-eth0", "Lapsed")); err != nil {
+	if err := s.kube.Delete(t.Context(), s.awaitAllocation("web-eth0", "Lapsed")); err != nil {
 		t.Fatal(err)
 	}
-	s.until("web", "NetworkConfigured")
-	s.consistent()
+	s.awaitReason("web", "NetworkConfigured")
+	s.requireConsistentLeases()
 }
 
 // TestNamespaceDeleted deletes every object of a namespace at once while a machine runs.
@@ -150,7 +150,7 @@ func TestNamespaceDeleted(t *testing.T) {
 	s.serve(1)
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
 	s.configuration("web", "net", asking("10.0.0.77"))
-	nc := s.until("web", "NetworkConfigured")
+	nc := s.awaitReason("web", "NetworkConfigured")
 	edit := func(change func(*v1alpha1.NetworkConfiguration, string)) {
 		t.Helper()
 		err := kube.OnConflict(func() error {
@@ -167,13 +167,13 @@ func TestNamespaceDeleted(t *testing.T) {
 		}
 	}
 	edit(network.AddUser)
-	a := s.says("web-eth0", "Allocated")
+	a := s.awaitAllocation("web-eth0", "Allocated")
 	for _, obj := range []kube.Object{nc, a} {
 		if err := s.kube.Delete(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if a = s.says(a.Name, reasonInUse); a.Status.Address != "10.0.0.77" {
+	if a = s.awaitAllocation(a.Name, reasonInUse); a.Status.Address != "10.0.0.77" {
 		t.Errorf("a machine uses the address, but the IPAllocation has %q", a.Status.Address)
 	}
 	edit(network.RemoveUser)
@@ -202,30 +202,30 @@ func TestDeletedInUse(t *testing.T) {
 	}
 	inUse := func(nc, address string) *v1alpha2.IPAllocation {
 		t.Helper()
-		a := s.says(nc+"-eth0", "Allocated")
+		a := s.awaitAllocation(nc+"-eth0", "Allocated")
 		if err := s.kube.Delete(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}
-		if a = s.says(a.Name, reasonInUse); a.Status.Phase != v1alpha2.IPAllocationAllocated || a.Status.Address != address {
+		if a = s.awaitAllocation(a.Name, reasonInUse); a.Status.Phase != v1alpha2.IPAllocationAllocated || a.Status.Address != address {
 			t.Errorf("the address is in use, but the IPAllocation is %s with %q", a.Status.Phase, a.Status.Address)
 		}
-		s.has(nc, "NetworkConfigured", address)
+		s.awaitAddress(nc, "NetworkConfigured", address)
 		return a
 	}
 	s.configuration("web", "net", asking("10.0.0.77"))
-	s.until("web", "NetworkConfigured")
+	s.awaitReason("web", "NetworkConfigured")
 	a := inUse("web", "10.0.0.77")
 	s.configuration("next", "net", asking("10.0.0.77"))
-	s.until("next", "AddressTaken")
+	s.awaitReason("next", "AddressTaken")
 
-	if err := s.ask("web", "10.0.0.78"); err != nil {
+	if err := s.changeRequest("web", "10.0.0.78"); err != nil {
 		t.Fatal(err)
 	}
-	s.until("web", "WaitingForAddress")
+	s.awaitReason("web", "WaitingForAddress")
 	resync(a.Name)
-	s.has("web", "NetworkConfigured", "10.0.0.78")
+	s.awaitAddress("web", "NetworkConfigured", "10.0.0.78")
 	a = inUse("web", "10.0.0.78")
-	if err := s.kube.Delete(t.Context(), s.until("web", "NetworkConfigured")); err != nil {
+	if err := s.kube.Delete(t.Context(), s.awaitReason("web", "NetworkConfigured")); err != nil {
 		t.Fatal(err)
 	}
 	resync(a.Name)
@@ -233,8 +233,8 @@ func TestDeletedInUse(t *testing.T) {
 		t.Errorf("the IPAllocation is not needed by any object, but still exists: %v", err)
 	}
 	resync("next-eth0")
-	s.has("next", "NetworkConfigured", "10.0.0.77")
-	s.consistent()
+	s.awaitAddress("next", "NetworkConfigured", "10.0.0.77")
+	s.requireConsistentLeases()
 }
 
 func TestRequestChanges(t *testing.T) {
@@ -243,7 +243,7 @@ func TestRequestChanges(t *testing.T) {
 	s.serve(2)
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1", IPv4RangeEnd: "10.0.0.99"})
 	s.configuration("holder", "net", asking("10.0.0.77"))
-	s.until("holder", "NetworkConfigured")
+	s.awaitReason("holder", "NetworkConfigured")
 	const okay, taken, outside = "NetworkConfigured", "AddressTaken", "AddressOutsidePool"
 	for name, tc := range map[string]struct {
 		reason, asked, was, asks, is, has string
@@ -256,38 +256,38 @@ func TestRequestChanges(t *testing.T) {
 		"any":     {"its present address satisfies a request for any", "10.0.0.73", okay, "", okay, "10.0.0.73"},
 	} {
 		s.configuration(name, "net", asking(tc.asked))
-		s.until(name, tc.was)
-		if err := s.ask(name, tc.asks); err != nil {
+		s.awaitReason(name, tc.was)
+		if err := s.changeRequest(name, tc.asks); err != nil {
 			t.Fatal(err)
 		}
 		t.Log(tc.reason)
-		s.has(name, tc.is, tc.has)
+		s.awaitAddress(name, tc.is, tc.has)
 	}
 	// A user's own IPAllocation is never changed.
-	s.beforehand("theirs", "10.0.0.60")
+	s.createAllocation("theirs", "10.0.0.60")
 	s.configuration("theirs", "net", eth0())
-	s.has("theirs", okay, "10.0.0.60")
-	if err := s.ask("theirs", "10.0.0.61"); err != nil {
+	s.awaitAddress("theirs", okay, "10.0.0.60")
+	if err := s.changeRequest("theirs", "10.0.0.61"); err != nil {
 		t.Fatal(err)
 	}
-	s.until("theirs", "AllocationNameTaken")
-	if err := s.kube.Delete(t.Context(), s.says("theirs-eth0", "Allocated")); err != nil {
+	s.awaitReason("theirs", "AllocationNameTaken")
+	if err := s.kube.Delete(t.Context(), s.awaitAllocation("theirs-eth0", "Allocated")); err != nil {
 		t.Fatal(err)
 	}
-	s.has("theirs", okay, "10.0.0.61")
+	s.awaitAddress("theirs", okay, "10.0.0.61")
 	// A rejected request that is withdrawn blocks nothing.
 	s.configuration("none", "net", asking("10.0.0.77"))
-	s.until("none", taken)
-	if err := s.ask("none", ""); err != nil {
+	s.awaitReason("none", taken)
+	if err := s.changeRequest("none", ""); err != nil {
 		t.Fatal(err)
 	}
-	s.until("none", okay)
+	s.awaitReason("none", okay)
 	feed.Until(t, "every released address is free", func() (bool, string) {
 		leases := &coordinationv1.LeaseList{}
 		err := s.kube.List(t.Context(), s.namespace, v1alpha2.LabelNetworkNamespace, leases)
 		return err == nil && len(leases.Items) == 9, fmt.Sprint(len(leases.Items))
 	})
-	s.consistent()
+	s.requireConsistentLeases()
 }
 
 // TestFamilyNotServed requests an address of a family that the network lacks at first.
@@ -299,15 +299,15 @@ func TestFamilyNotServed(t *testing.T) {
 	i := asking("10.0.0.5")
 	i.IPv6Addresses = []v1alpha2.IPv6Address{"2001:db8::5"}
 	s.configuration("web", "net", i)
-	nc := s.until("web", "IPv6NotServed")
+	nc := s.awaitReason("web", "IPv6NotServed")
 	if nc.Status.Phase != v1alpha1.NetworkConfigurationError || !strings.Contains(nc.Status.Message, "requests 2001:db8::5") {
 		t.Errorf("phase %s, message %q", nc.Status.Phase, nc.Status.Message)
 	}
 	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Status.IPv4Prefix, nn.Status.IPv6Prefix = "", "2001:db8::/64" })
-	s.until("web", "IPv4NotServed")
+	s.awaitReason("web", "IPv4NotServed")
 	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Status.IPv4Prefix = "10.0.0.0/24" })
-	s.has("web", "NetworkConfigured", "10.0.0.5")
-	s.consistent()
+	s.awaitAddress("web", "NetworkConfigured", "10.0.0.5")
+	s.requireConsistentLeases()
 }
 
 // TestProcessDiesWhileAddressIsReleased kills the function after each write of a release, while
@@ -321,18 +321,18 @@ func TestProcessDiesWhileAddressIsReleased(t *testing.T) {
 	reconcile := func(f *function, name string) {
 		_ = kube.OnConflict(func() error { return f.reconcileConfiguration(t.Context(), s.namespace, name, true) })
 		_ = kube.OnConflict(func() error { return f.reconcileAllocation(t.Context(), s.namespace, name+"-eth0", events.TypeResync) })
-		check.unique()
+		check.checkUnique()
 	}
 	for n := range int32(9) {
 		for reason, asks := range map[string]string{"the address is replaced": "10.0.0.78", "a person deletes the allocation": ""} {
 			s.configuration("web", "net", asking("10.0.0.77"))
 			reconcile(healthy, "web")
-			a := s.says("web-eth0", "Allocated")
+			a := s.awaitAllocation("web-eth0", "Allocated")
 			if asks == "" {
 				if err := s.kube.Delete(t.Context(), a); err != nil {
 					t.Fatal(err)
 				}
-			} else if err := s.ask("web", asks); err != nil {
+			} else if err := s.changeRequest("web", asks); err != nil {
 				t.Fatal(err)
 			}
 			config, d := rest.CopyConfig(s.config), &dying{}
@@ -349,10 +349,10 @@ func TestProcessDiesWhileAddressIsReleased(t *testing.T) {
 			reconcile(healthy, "next")
 			t.Log(reason)
 			if asks == "" {
-				s.has("web", "NetworkConfigured", "10.0.0.77")
+				s.awaitAddress("web", "NetworkConfigured", "10.0.0.77")
 			} else {
-				s.has("web", "NetworkConfigured", asks)
-				s.has("next", "NetworkConfigured", "10.0.0.77")
+				s.awaitAddress("web", "NetworkConfigured", asks)
+				s.awaitAddress("next", "NetworkConfigured", "10.0.0.77")
 			}
 			for _, name := range []string{"web", "next"} {
 				meta := metav1.ObjectMeta{Namespace: s.namespace, Name: name}
@@ -363,7 +363,7 @@ func TestProcessDiesWhileAddressIsReleased(t *testing.T) {
 			}
 		}
 	}
-	if n := s.consistent(); n > 0 {
+	if n := s.requireConsistentLeases(); n > 0 {
 		t.Errorf("%d addresses have no holder", n)
 	}
 }

@@ -134,8 +134,8 @@ func macFor(nc, iface string) v1alpha1.MACAddress {
 	return v1alpha1.MACAddress(fmt.Sprintf("02:%x:%x:%x:%x:%x", sum[0:1], sum[1:2], sum[2:3], sum[3:4], sum[4:5]))
 }
 
-// until waits until the condition Ready of a NetworkConfiguration has a reason.
-func (s *env) until(name, reason string) *v1alpha1.NetworkConfiguration {
+// awaitReason waits until the condition Ready of a NetworkConfiguration has a reason.
+func (s *env) awaitReason(name, reason string) *v1alpha1.NetworkConfiguration {
 	s.Helper()
 	nc := &v1alpha1.NetworkConfiguration{}
 	feed.Until(s.T, name+" is "+reason, func() (bool, string) {
@@ -153,8 +153,8 @@ func (s *env) until(name, reason string) *v1alpha1.NetworkConfiguration {
 	return nc
 }
 
-// untilWarned waits for an Event of type Warning about an object, with a reason.
-func (s *env) untilWarned(name, reason string) {
+// awaitWarning waits for an Event of type Warning about an object, with a reason.
+func (s *env) awaitWarning(name, reason string) {
 	s.Helper()
 	feed.Until(s, "a Warning with the reason "+reason, func() (bool, string) {
 		events := &corev1.EventList{}
@@ -172,9 +172,9 @@ func (s *env) untilWarned(name, reason string) {
 	})
 }
 
-// consistent checks that every Lease has one holder that refers to it, and every address one Lease. It
+// requireConsistentLeases checks that every Lease has one holder that refers to it, and every address one Lease. It
 // returns the number of allocated addresses.
-func (s *env) consistent() (allocated int) {
+func (s *env) requireConsistentLeases() (allocated int) {
 	s.Helper()
 	allocations, all := &v1alpha2.IPAllocationList{}, &coordinationv1.LeaseList{}
 	if err := s.kube.List(s.Context(), s.namespace, "", allocations); err != nil {

@@ -70,7 +70,7 @@ func TestApproval(t *testing.T) {
 	kc := s.cluster("shop", 1, 1)
 	kc.Spec.Data.Workorder = "WO-1234"
 	s.create(kc)
-	s.waits("shop", "PendingApproval", "1 control plane and 1 worker", "WO-1234")
+	s.awaitReason("shop", "PendingApproval", "1 control plane and 1 worker", "WO-1234")
 	first := <-asked
 	if got := s.get("shop"); got.Status.Phase != v1alpha1.ClusterPendingApproval || len(s.machines("shop")) > 0 {
 		t.Errorf("before any decision: phase %s, machines %v", got.Status.Phase, s.machines("shop"))
@@ -83,27 +83,27 @@ func TestApproval(t *testing.T) {
 		t.Fatalf("an unauthenticated sender can approve: %+v", got.Status.Approval)
 	}
 	decide(events.TypeWorkorderApproved, map[string]any{"comment": "within budget"}, first)
-	got := s.running("shop", "cp-0", "pool-0")
+	got := s.awaitRunning("shop", "cp-0", "pool-0")
 	if a := got.Status.Approval; a.By != "kari@example.com" || a.Time == nil || a.Comment != "within budget" {
 		t.Errorf("want the decision with its user and time: %+v", a)
 	}
 
 	s.change("shop", replicas(1, map[string]int32{"pool": 3}))
-	s.waits("shop", "PendingApproval", "3 workers")
+	s.awaitReason("shop", "PendingApproval", "3 workers")
 	growth := next(t, asked, got.Generation+1)
 	decide(events.TypeWorkorderRejected, map[string]any{"reason": "the budget is used up"}, growth)
-	s.waits("shop", "ApprovalRejected", "kari@example.com", "the budget is used up")
+	s.awaitReason("shop", "ApprovalRejected", "kari@example.com", "the budget is used up")
 	if diff := cmp.Diff([]string{"cp-0", "pool-0"}, s.machines("shop")); diff != "" {
 		t.Errorf("machines above the approved number were created (-want +got):\n%s", diff)
 	}
 	decide(events.TypeWorkorderApproved, map[string]any{}, growth)
-	s.waits("shop", "ApprovalRejected")
+	s.awaitReason("shop", "ApprovalRejected")
 
 	s.change("shop", replicas(1, map[string]int32{"pool": 2}))
 	decide(events.TypeWorkorderApproved, map[string]any{}, next(t, asked, got.Generation+2))
-	s.running("shop", "cp-0", "pool-0", "pool-1")
+	s.awaitRunning("shop", "cp-0", "pool-0", "pool-1")
 	s.change("shop", replicas(1, map[string]int32{"pool": 1}))
-	s.running("shop", "cp-0", "pool-0")
+	s.awaitRunning("shop", "cp-0", "pool-0")
 }
 
 // next returns a request for a generation. Duplicates of it may follow.

@@ -27,7 +27,7 @@ func TestDeadClusterIsForced(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 1))
-	s.running("shop")
+	s.awaitRunning("shop")
 	const held = "example.com/held"
 	hold := func(finalizers ...string) {
 		t.Helper()
@@ -44,7 +44,7 @@ func TestDeadClusterIsForced(t *testing.T) {
 	if err := s.kube.Delete(t.Context(), kc); err != nil {
 		t.Fatal(err)
 	}
-	s.waits("shop", "Deleting", "shop-pool-0", v1alpha1.AnnotationForce)
+	s.awaitReason("shop", "Deleting", "shop-pool-0", v1alpha1.AnnotationForce)
 	s.secret("shop-talos-secrets") // the keys are kept while they may be needed
 	if err := s.kube.Merge(t.Context(), s.get("shop"), map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationForce: "true"}}}); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestCredentialsAreRenewed(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 0))
-	s.running("shop")
+	s.awaitRunning("shop")
 	keys := s.secret("shop-talos-secrets").Data[pkiKey]
 	certs := s.authoritiesOf("shop").Present.Certs
 	for _, tc := range []struct {

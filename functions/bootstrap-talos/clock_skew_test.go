@@ -14,7 +14,7 @@ func TestClockSkew(t *testing.T) {
 	s := newEnv(t, envOptions{})
 	s.skew.Store(int64(72 * time.Hour))
 	s.create(s.cluster("shop", 1, 0))
-	s.waits("shop", "ClockSkew", "shop-cp-0", "reach a time server")
+	s.awaitReason("shop", "ClockSkew", "shop-cp-0", "reach a time server")
 	if kc := s.get("shop"); kc.Status.Phase == v1alpha1.ClusterRunning || len(s.machines("shop")) != 1 {
 		t.Errorf("the cluster is %s, with machines %v", kc.Status.Phase, s.machines("shop"))
 	}
@@ -22,5 +22,5 @@ func TestClockSkew(t *testing.T) {
 	if err := s.power(t.Context(), s.machine("shop-cp-0")); err != nil {
 		t.Fatal(err)
 	}
-	s.running("shop", "cp-0")
+	s.awaitRunning("shop", "cp-0")
 }

@@ -39,7 +39,7 @@ func simulated(t *testing.T) *drainEnv {
 	t.Helper()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 1))
-	s.running("shop")
+	s.awaitRunning("shop")
 	return &drainEnv{T: t, Clientset: s.workload("shop"), w: openFor(t, s.secret("shop-kubeconfig").Data[kubeconfigKey]), namespace: "default", node: "shop-pool-0"}
 }
 
@@ -175,8 +175,8 @@ func (d *drainEnv) stop() {
 	}
 }
 
-// left returns the pods that remain on the node.
-func (d *drainEnv) left() (names []string) {
+// podsLeft returns the pods that remain on the node.
+func (d *drainEnv) podsLeft() (names []string) {
 	d.Helper()
 	list, err := d.CoreV1().Pods(d.namespace).List(d.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -190,7 +190,7 @@ func (d *drainEnv) left() (names []string) {
 	return names
 }
 
-func (d *drainEnv) seen() plan.Node {
+func (d *drainEnv) observedNode() plan.Node {
 	d.Helper()
 	nodes, err := d.w.Nodes(d.Context())
 	if err != nil {
@@ -204,7 +204,7 @@ func (d *drainEnv) seen() plan.Node {
 }
 
 // refreshed upgrades kube-proxy, and skips an addon that Talos did not deploy.
-func (d *drainEnv) refreshed() {
+func (d *drainEnv) checkAddonRefresh() {
 	d.Helper()
 	sets := d.AppsV1().DaemonSets("kube-system")
 	if d.real {
@@ -252,9 +252,9 @@ func TestDrain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := open(t)
-			d.labelled()
-			d.refreshed()
-			d.drained()
+			d.checkLabels()
+			d.checkAddonRefresh()
+			d.checkDrain()
 			for range 2 { // the second call finds no Node
 				if err := d.w.DeleteNode(t.Context(), d.node); err != nil {
 					t.Error(err)
@@ -264,21 +264,21 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-func (d *drainEnv) labelled() {
+func (d *drainEnv) checkLabels() {
 	d.Helper()
-	if n := d.seen(); !n.Ready || n.Cordoned || n.TalosVersion != "1.13.9" || !strings.HasPrefix(n.Version, "v1.34.") || n.BootID == "" {
+	if n := d.observedNode(); !n.Ready || n.Cordoned || n.TalosVersion != "1.13.9" || !strings.HasPrefix(n.Version, "v1.34.") || n.BootID == "" {
 		d.Errorf("the observed node is %+v", n)
 	}
-	others := len(d.seen().Taints)
+	others := len(d.observedNode().Taints)
 	properties := v1alpha1.MachineProperties{
 		Labels: map[string]string{"tier": "front", "node-role.kubernetes.io/front": ""},
 		Taints: []v1alpha1.NodeTaint{{Key: "only", Value: "front", Effect: "NoSchedule"}},
 	}
 	for _, p := range []v1alpha1.MachineProperties{properties, {}} {
-		if err := d.w.PatchNode(d.Context(), d.node, workload.LabelPatch(d.seen(), p)); err != nil {
+		if err := d.w.PatchNode(d.Context(), d.node, workload.LabelPatch(d.observedNode(), p)); err != nil {
 			d.Fatal(err)
 		}
-		n := d.seen()
+		n := d.observedNode()
 		if n.Labels["tier"] != p.Labels["tier"] || len(n.Taints) != others+len(p.Taints) {
 			d.Errorf("labels %v and taints %v, want %v and %v", n.Labels, n.Taints, p.Labels, p.Taints)
 		}
@@ -288,7 +288,7 @@ func (d *drainEnv) labelled() {
 	}
 }
 
-func (d *drainEnv) drained() {
+func (d *drainEnv) checkDrain() {
 	d.Helper()
 	controller := true
 	d.run("agent", func(p *corev1.Pod) {
@@ -305,8 +305,8 @@ func (d *drainEnv) drained() {
 	if now != plan.UpgradeDrain || !strings.Contains(why, "may not be moved: Cannot evict pod as it would violate the pod's disruption budget. The disruption budget db ") {
 		d.Errorf("the budget keeps two pods: got %s, %s", now, why)
 	}
-	if left := d.left(); len(left) != 3 || !d.seen().Cordoned {
-		d.Errorf("pods %v are left on the node, want the agent and two; cordoned: %t", left, d.seen().Cordoned)
+	if left := d.podsLeft(); len(left) != 3 || !d.observedNode().Cordoned {
+		d.Errorf("pods %v are left on the node, want the agent and two; cordoned: %t", left, d.observedNode().Cordoned)
 	}
 	if err := d.PolicyV1().PodDisruptionBudgets(d.namespace).Delete(d.Context(), "db", metav1.DeleteOptions{}); err != nil {
 		d.Fatal(err)
@@ -316,7 +316,7 @@ func (d *drainEnv) drained() {
 		d.stop()
 		return now == plan.UpgradeRequest, why
 	})
-	if left := d.left(); !slices.Equal(left, []string{"agent"}) {
+	if left := d.podsLeft(); !slices.Equal(left, []string{"agent"}) {
 		d.Errorf("pods %v are left on the node, want the agent", left)
 	}
 }

@@ -24,14 +24,14 @@ func TestDrainTimeout(t *testing.T) {
 	kc := s.cluster("shop", 1, 2)
 	kc.Spec.Topology.Workers[0].DrainTimeout = &metav1.Duration{Duration: time.Hour}
 	s.create(kc)
-	s.running("shop")
+	s.awaitRunning("shop")
 	s.deploy("shop", "web", 4, 4)
 	s.change("shop", replicas(1, map[string]int32{"pool": 1}))
-	s.waits("shop", "RemovingNodes", "pool-", "The disruption budget web needs 4 healthy pods")
+	s.awaitReason("shop", "RemovingNodes", "pool-", "The disruption budget web needs 4 healthy pods")
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
 		kc.Spec.Topology.Workers[0].DrainTimeout = &metav1.Duration{Duration: time.Second}
 	})
-	if kc := s.running("shop"); kc.Status.WorkersReady != "1/1" {
+	if kc := s.awaitRunning("shop"); kc.Status.WorkersReady != "1/1" {
 		t.Errorf("workers: %s, want 1/1", kc.Status.WorkersReady)
 	}
 }
@@ -43,12 +43,12 @@ func TestDrainBlocked(t *testing.T) {
 	var later atomic.Int64
 	s := newEnv(t, envOptions{now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 	s.create(s.cluster("shop", 1, 2))
-	s.running("shop")
+	s.awaitRunning("shop")
 	s.deploy("shop", "web", 4, 4)
 	s.change("shop", replicas(1, map[string]int32{"pool": 1}))
-	s.waits("shop", "RemovingNodes", "pool-", "The disruption budget web needs 4 healthy pods")
+	s.awaitReason("shop", "RemovingNodes", "pool-", "The disruption budget web needs 4 healthy pods")
 	later.Store(int64(plan.DefaultDrainTimeout + time.Minute))
-	s.waits("shop", "DrainBlocked", "shop-pool-", "within 1h0m0s", "The disruption budget web needs 4 healthy pods", "drainTimeout", v1alpha1.AnnotationForce+"=true")
+	s.awaitReason("shop", "DrainBlocked", "shop-pool-", "within 1h0m0s", "The disruption budget web needs 4 healthy pods", "drainTimeout", v1alpha1.AnnotationForce+"=true")
 	if got := s.machines("shop"); len(got) != 3 {
 		t.Errorf("machines %v, want all three", got)
 	}
@@ -58,7 +58,7 @@ func TestDrainBlocked(t *testing.T) {
 			break
 		}
 	}
-	if kc := s.running("shop"); kc.Status.WorkersReady != "1/1" {
+	if kc := s.awaitRunning("shop"); kc.Status.WorkersReady != "1/1" {
 		t.Errorf("workers: %s, want 1/1", kc.Status.WorkersReady)
 	}
 }
@@ -72,7 +72,7 @@ func TestConfigChanges(t *testing.T) {
 	kc := s.cluster("shop", 1, 0)
 	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"patches"}}}
 	s.create(kc)
-	s.running("shop")
+	s.awaitRunning("shop")
 	cm := &corev1.ConfigMap{}
 	if err := s.kube.Get(t.Context(), s.namespace, "patches", cm); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestConfigChanges(t *testing.T) {
 	}
 	runs := func(want bool) {
 		t.Helper()
-		if got := strings.Contains(s.active("shop", "cp-0"), "SUBSYSTEM"); got != want {
+		if got := strings.Contains(s.activeConfig("shop", "cp-0"), "SUBSYSTEM"); got != want {
 			t.Errorf("the node runs the change: %t, want %t", got, want)
 		}
 	}
@@ -116,6 +116,6 @@ func TestConfigChanges(t *testing.T) {
 	}
 	policy(v1alpha1.ConfigReboot)
 	current("ConfigCurrent")
-	s.running("shop", "cp-0")
+	s.awaitRunning("shop", "cp-0")
 	runs(true)
 }

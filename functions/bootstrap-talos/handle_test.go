@@ -57,7 +57,7 @@ func TestRequestFails(t *testing.T) {
 	u := &unreadable{}
 	s := newEnv(t, envOptions{wrap: func(next http.RoundTripper) http.RoundTripper { u.RoundTripper = next; return u }})
 	s.create(s.cluster("shop", 1, 1))
-	before := s.running("shop")
+	before := s.awaitRunning("shop")
 	u.on.Store(true)
 	look := resyncEvent(s.namespace, "shop", "look")
 	look.SetExtension(events.ArrivalTime, time.Now())
@@ -82,7 +82,7 @@ func TestRequestFails(t *testing.T) {
 		t.Errorf("failures have changed more than Ready:\n%s", diff)
 	}
 	u.on.Store(false)
-	s.running("shop")
+	s.awaitRunning("shop")
 }
 
 // TestMachineOfNoCluster sends an event about a Machine without a cluster. It costs one request, also

@@ -91,15 +91,15 @@ func TestKilledBetweenSideEffects(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.create(s.cluster("shop", tc.first, 1))
-			s.running("shop")
+			s.awaitRunning("shop")
 			keys := s.secret("shop-talos-secrets").UID
-			s.consistent("shop", int(tc.first))
+			s.requireOneEtcd("shop", int(tc.first))
 			s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Replicas = tc.then })
 			feed.Until(t, "the control plane has changed", func() (bool, string) {
 				kc := s.get("shop")
 				return isUpToDate(kc) && len(s.machines("shop")) == int(tc.then)+1, kc.Status.Message
 			})
-			s.consistent("shop", int(tc.then))
+			s.requireOneEtcd("shop", int(tc.then))
 			if s.secret("shop-talos-secrets").UID != keys || r.keys.Load() != 1 {
 				t.Error("the keys were created twice")
 			}
@@ -115,8 +115,8 @@ func TestKilledBetweenSideEffects(t *testing.T) {
 	}
 }
 
-// consistent checks that a cluster has one etcd, whose members are its control planes.
-func (s *env) consistent(cluster string, controlPlanes int) {
+// requireOneEtcd checks that a cluster has one etcd, whose members are its control planes.
+func (s *env) requireOneEtcd(cluster string, controlPlanes int) {
 	s.Helper()
 	if err := s.plan.Set(); err != nil {
 		s.Fatal(err)

@@ -18,8 +18,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// until waits until is accepts a Node.
-func (s *env) until(cluster, node, what string, is func(*corev1.Node) bool) {
+// awaitNode waits until is accepts a Node.
+func (s *env) awaitNode(cluster, node, what string, is func(*corev1.Node) bool) {
 	s.Helper()
 	client := s.workload(cluster)
 	feed.Until(s, what, func() (bool, string) {
@@ -39,7 +39,7 @@ func TestLabelsAndTaints(t *testing.T) {
 	pool.Labels = map[string]string{"tier": "front", "node-role.kubernetes.io/front": ""}
 	pool.Taints = []v1alpha1.NodeTaint{{Key: "only", Value: "front", Effect: "NoSchedule"}}
 	s.create(kc)
-	s.running("shop")
+	s.awaitRunning("shop")
 	tainted := func(n *corev1.Node, key string) bool {
 		for _, t := range n.Spec.Taints {
 			if t.Key == key {
@@ -48,7 +48,7 @@ func TestLabelsAndTaints(t *testing.T) {
 		}
 		return false
 	}
-	s.until("shop", "pool-0", "the node has labels that a kubelet may not set", func(n *corev1.Node) bool {
+	s.awaitNode("shop", "pool-0", "the node has labels that a kubelet may not set", func(n *corev1.Node) bool {
 		_, role := n.Labels["node-role.kubernetes.io/front"]
 		return role && n.Labels["tier"] == "front" && tainted(n, "only")
 	})
@@ -56,11 +56,11 @@ func TestLabelsAndTaints(t *testing.T) {
 		kc.Spec.Topology.Workers[0].Labels = map[string]string{"tier": "back"}
 		kc.Spec.Topology.Workers[0].Taints = nil
 	})
-	s.until("shop", "pool-0", "the node has lost the labels and taints that the spec no longer has", func(n *corev1.Node) bool {
+	s.awaitNode("shop", "pool-0", "the node has lost the labels and taints that the spec no longer has", func(n *corev1.Node) bool {
 		_, role := n.Labels["node-role.kubernetes.io/front"]
 		return !role && n.Labels["tier"] == "back" && !tainted(n, "only") && n.Labels["kubernetes.io/hostname"] != ""
 	})
-	s.running("shop")
+	s.awaitRunning("shop")
 }
 
 func TestPatchesAndDrift(t *testing.T) {
@@ -72,12 +72,12 @@ func TestPatchesAndDrift(t *testing.T) {
 	s.create(kc)
 	current := func() {
 		t.Helper()
-		if c := meta.FindStatusCondition(s.running("shop").Status.Conditions, v1alpha1.ConditionConfigCurrent); c == nil || c.Status != metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(s.awaitRunning("shop").Status.Conditions, v1alpha1.ConditionConfigCurrent); c == nil || c.Status != metav1.ConditionTrue {
 			t.Errorf("condition ConfigCurrent: %v", c)
 		}
 	}
 	current()
-	if got := s.active("shop", "pool-0"); !strings.Contains(got, "vm.swappiness: \"1\"") {
+	if got := s.activeConfig("shop", "pool-0"); !strings.Contains(got, "vm.swappiness: \"1\"") {
 		t.Error("the patch is not in the node's configuration")
 	}
 	patch := func(text string) {
@@ -94,13 +94,13 @@ func TestPatchesAndDrift(t *testing.T) {
 	patch("machine:\n  sysctls:\n    vm.swappiness: \"2\"\n")
 	for _, node := range []string{"cp-0", "pool-0"} {
 		feed.Until(t, node+" has applied the change without a reboot", func() (bool, string) {
-			return strings.Contains(s.active("shop", node), "vm.swappiness: \"2\""), ""
+			return strings.Contains(s.activeConfig("shop", node), "vm.swappiness: \"2\""), ""
 		})
 	}
 	patch("machine:\n  sysctls:\n    vm.swappiness: \"2\"\n  install:\n    wipe: true\n  type: worker\n")
-	s.waits("shop", "InvalidPatch", "a.yaml of ConfigMap patches", "machine.type")
+	s.awaitReason("shop", "InvalidPatch", "a.yaml of ConfigMap patches", "machine.type")
 	patch("machine:\n  nonsense: true\n")
-	s.waits("shop", "InvalidPatch", "nonsense")
+	s.awaitReason("shop", "InvalidPatch", "nonsense")
 	patch("machine:\n  sysctls:\n    vm.swappiness: \"2\"\n")
 	current()
 }
@@ -126,8 +126,8 @@ func TestPatchedMeanwhile(t *testing.T) {
 	if err := s.kube.Merge(t.Context(), patches, map[string]any{"data": map[string]any{"a.yaml": "machine:\n  sysctls:\n    vm.swappiness: \"2\"\n"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.running("shop")
-	if got := s.active("shop", "cp-0"); !strings.Contains(got, "vm.swappiness: \"2\"") {
+	s.awaitRunning("shop")
+	if got := s.activeConfig("shop", "cp-0"); !strings.Contains(got, "vm.swappiness: \"2\"") {
 		t.Error("the cluster is Running while a node lacks its present configuration")
 	}
 }
@@ -146,11 +146,11 @@ func TestPatchesOfRolesAndPools(t *testing.T) {
 	kc.Spec.Topology.Workers = append(kc.Spec.Topology.Workers, v1alpha1.WorkerPool{Name: "gpu", Replicas: 1})
 	kc.Spec.Topology.Workers[1].Patches = []v1alpha1.ObjectName{"special"}
 	s.create(kc)
-	s.running("shop")
+	s.awaitRunning("shop")
 	for node, want := range map[string][]string{ // the last patch overrides a value that all of them set
 		"cp-0": {"everybody", "planes"}, "pool-0": {"everybody", "workers"}, "gpu-0": {"everybody", "workers", "special"},
 	} {
-		config := s.active("shop", node)
+		config := s.activeConfig("shop", node)
 		for _, name := range []string{"everybody", "planes", "workers", "special"} {
 			if got := strings.Contains(config, "net."+name+":"); got != slices.Contains(want, name) {
 				t.Errorf("%s runs the patch %s: %t, want %t", node, name, got, !got)
@@ -169,7 +169,7 @@ func TestAutoscaling(t *testing.T) {
 	kc := s.cluster("shop", 1, 1)
 	kc.Spec.Topology.Workers[0].Autoscaling = &v1alpha1.Autoscaling{Enabled: true, MinReplicas: 1, MaxReplicas: 3}
 	s.create(kc)
-	s.running("shop", "cp-0", "pool-0")
+	s.awaitRunning("shop", "cp-0", "pool-0")
 	client, err := dynamic.NewForConfig(apiserver.Start(t).Config())
 	if err != nil {
 		t.Fatal(err)
@@ -195,11 +195,11 @@ func TestAutoscaling(t *testing.T) {
 	if err := scale(3); err != nil {
 		t.Fatal(err)
 	}
-	s.running("shop", "cp-0", "pool-0", "pool-1", "pool-2")
+	s.awaitRunning("shop", "cp-0", "pool-0", "pool-1", "pool-2")
 	if err := scale(2); err != nil {
 		t.Fatal(err)
 	}
-	s.running("shop", "cp-0", "pool-0", "pool-1")
+	s.awaitRunning("shop", "cp-0", "pool-0", "pool-1")
 	feed.Until(t, "the subresource reports the number of workers", func() (bool, string) {
 		obj, err := clusters.Get(t.Context(), "shop", metav1.GetOptions{}, "scale")
 		if err != nil {

@@ -50,7 +50,7 @@ func TestConfigurationsAreRemoved(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 3, 1))
-	s.running("shop", "cp-0", "cp-1", "cp-2", "pool-0")
+	s.awaitRunning("shop", "cp-0", "cp-1", "cp-2", "pool-0")
 	if n := s.plan.Calls()["MachineService/ApplyConfiguration"]; n != 0 {
 		t.Errorf("a configuration was sent over the network %d times", n)
 	}
@@ -70,7 +70,7 @@ func TestSecretIsTaken(t *testing.T) {
 	taken := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "shop-cp-0-machine-config"}, Data: map[string][]byte{"userdata": []byte("mine")}}
 	s.create(taken)
 	s.create(s.cluster("shop", 1, 0))
-	s.waits("shop", "NameTaken", taken.Name, "delete it")
+	s.awaitReason("shop", "NameTaken", taken.Name, "delete it")
 	if string(s.secret(taken.Name).Data["userdata"]) != "mine" {
 		t.Error("a user's Secret was overwritten")
 	}
@@ -78,7 +78,7 @@ func TestSecretIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.reconcile("shop")
-	s.running("shop", "cp-0")
+	s.awaitRunning("shop", "cp-0")
 }
 
 // TestUnprovided has a configuration that create-vm does not find.

@@ -63,12 +63,12 @@ func TestRemediesOfNewClusters(t *testing.T) {
 			kc.Spec.NetworkNamespaceName = "lan"
 			tc.wrong(kc)
 			s.create(kc)
-			s.waits("shop", tc.reason, tc.words...)
+			s.awaitReason("shop", tc.reason, tc.words...)
 			if got := s.machines("shop"); len(got) != 0 {
 				t.Errorf("machines %v of an invalid cluster were created", got)
 			}
 			s.change("shop", tc.remedy)
-			s.running("shop")
+			s.awaitRunning("shop")
 		})
 	}
 }
@@ -80,7 +80,7 @@ func TestEndpointPort(t *testing.T) {
 	kc := s.cluster("shop", 1, 0)
 	kc.Spec.ControlPlaneEndpoint = &v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointNode, Port: 7443}
 	s.create(kc)
-	if got := s.running("shop").Status.Endpoint; !strings.HasSuffix(got, ":7443") {
+	if got := s.awaitRunning("shop").Status.Endpoint; !strings.HasSuffix(got, ":7443") {
 		t.Errorf("the endpoint is %s", got)
 	}
 	if _, err := s.workload("shop").CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {

@@ -66,10 +66,10 @@ func TestDrainRespectsBudgets(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 2))
-	s.running("shop")
+	s.awaitRunning("shop")
 	s.deploy("shop", "web", 4, 4)
 	s.change("shop", replicas(1, map[string]int32{"pool": 1}))
-	s.waits("shop", "RemovingNodes", "pool-", "default/web-", "The disruption budget web needs 4 healthy pods")
+	s.awaitReason("shop", "RemovingNodes", "pool-", "default/web-", "The disruption budget web needs 4 healthy pods")
 	leaving := "pool-1"
 	if s.machine("shop-pool-0").Annotations[v1alpha1.AnnotationRemoving] != "" {
 		leaving = "pool-0"
@@ -81,7 +81,7 @@ func TestDrainRespectsBudgets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kc := s.running("shop", slices.DeleteFunc([]string{"cp-0", "pool-0", "pool-1"}, func(n string) bool { return n == leaving })...)
+	kc := s.awaitRunning("shop", slices.DeleteFunc([]string{"cp-0", "pool-0", "pool-1"}, func(n string) bool { return n == leaving })...)
 	if kc.Status.WorkersReady != "1/1" {
 		t.Errorf("workers: %s, want 1/1", kc.Status.WorkersReady)
 	}
@@ -91,9 +91,9 @@ func TestNamedMachineIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 3, 0))
-	s.running("shop")
+	s.awaitRunning("shop")
 	s.annotate("shop-cp-0", v1alpha1.AnnotationRemove, "true") // the bootstrap node, which is healthy
-	s.running("shop", "cp-1", "cp-2", "cp-3")
+	s.awaitRunning("shop", "cp-1", "cp-2", "cp-3")
 	if got := s.members("shop", "cp-1"); !slices.Equal(got, []string{"cp-1", "cp-2", "cp-3"}) {
 		t.Errorf("etcd members: %v", got)
 	}
@@ -109,14 +109,14 @@ func TestDeadControlPlaneIsReplaced(t *testing.T) {
 			t.Parallel()
 			s := newEnv(t, envOptions{})
 			s.create(s.cluster("shop", 3, 0))
-			s.running("shop")
+			s.awaitRunning("shop")
 			if err := s.fleet.PowerOff(string(s.machine("shop-cp-1").UID)); err != nil {
 				t.Fatal(err)
 			}
 			dead := s.machine("shop-cp-1").UID
 			how(s)
-			s.replaced(dead)
-			s.running("shop")
+			s.awaitReplacement(dead)
+			s.awaitRunning("shop")
 			want := s.machines("shop") // the name of a deleted machine can be used again
 			if got := s.members("shop", "cp-0"); !slices.Equal(got, want) {
 				t.Errorf("etcd members: %v, want %v", got, want)
@@ -134,7 +134,7 @@ func TestQuorum(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 3, 0))
-	s.running("shop")
+	s.awaitRunning("shop")
 	for _, name := range []string{"shop-cp-1", "shop-cp-2"} {
 		if err := s.fleet.PowerOff(string(s.machine(name).UID)); err != nil {
 			t.Fatal(err)
@@ -142,7 +142,7 @@ func TestQuorum(t *testing.T) {
 	}
 	s.annotate("shop-cp-1", v1alpha1.AnnotationRemove, "true") // before a replacement is selected
 	s.change("shop", replicas(1, nil))
-	s.waits("shop", "EtcdUnavailable", "shop-cp-1", v1alpha1.AnnotationForce)
+	s.awaitReason("shop", "EtcdUnavailable", "shop-cp-1", v1alpha1.AnnotationForce)
 	for _, name := range []string{"cp-0", "cp-1", "cp-2"} { // and cp-3, if the removal of cp-1 was seen first
 		if got := s.machines("shop"); !slices.Contains(got, name) {
 			t.Errorf("machines %v, want %s among them", got, name)

@@ -20,8 +20,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// chosen waits until a control plane is chosen to bootstrap etcd.
-func (s *env) chosen(cluster string) *v1alpha1.Machine {
+// awaitBootstrapMachine waits until a control plane is chosen to bootstrap etcd.
+func (s *env) awaitBootstrapMachine(cluster string) *v1alpha1.Machine {
 	s.Helper()
 	var m *v1alpha1.Machine
 	feed.Until(s, "a control plane is chosen", func() (bool, string) {
@@ -35,17 +35,17 @@ func (s *env) chosen(cluster string) *v1alpha1.Machine {
 	return m
 }
 
-// lose deletes a machine with its disk, and waits for its replacement.
-func (s *env) lose(m *v1alpha1.Machine) {
+// loseMachine deletes a machine with its disk, and waits for its replacement.
+func (s *env) loseMachine(m *v1alpha1.Machine) {
 	s.Helper()
 	if err := s.kube.Delete(s.Context(), m); err != nil {
 		s.Fatal(err)
 	}
-	s.replaced(m.UID)
+	s.awaitReplacement(m.UID)
 }
 
-// replaced waits until one of three machines is replaced.
-func (s *env) replaced(gone types.UID) {
+// awaitReplacement waits until one of three machines is replaced.
+func (s *env) awaitReplacement(gone types.UID) {
 	s.Helper()
 	feed.Until(s, "the machine is replaced", func() (bool, string) {
 		list := &v1alpha1.MachineList{}
@@ -90,7 +90,7 @@ func TestBootstrapMachineIsLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.create(s.cluster("shop", 3, 0))
-			first := s.chosen("shop")
+			first := s.awaitBootstrapMachine("shop")
 			other, before := "shop-cp-1", map[string]uint64{}
 			if first.Name == other {
 				other = "shop-cp-2"
@@ -104,11 +104,11 @@ func TestBootstrapMachineIsLost(t *testing.T) {
 					return len(before) == 3, ""
 				})
 			}
-			s.lose(first)
+			s.loseMachine(first)
 			if err := s.plan.Set(); err != nil {
 				t.Fatal(err)
 			}
-			kc := s.running("shop")
+			kc := s.awaitRunning("shop")
 			if !begun && kc.Status.BootstrapUID == first.UID {
 				t.Errorf("etcd was bootstrapped on %s, which was lost before", first.Name)
 			}

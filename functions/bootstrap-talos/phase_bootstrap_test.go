@@ -22,16 +22,16 @@ func TestBootstrapIsLost(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{timing: simtalos.Timing{EtcdPull: 3 * time.Second}})
 	s.create(s.cluster("shop", 1, 0))
-	m := s.chosen("shop")
-	s.requests("shop", m, 1)
+	m := s.awaitBootstrapMachine("shop")
+	s.awaitBootstrapRequests("shop", m, 1)
 	if kc := s.get("shop"); isTrue(kc, v1alpha1.ConditionBootstrapped) || kc.Status.BootstrapRequest == nil {
 		t.Errorf("etcd is not bootstrapped: condition Bootstrapped is %t, request %v", isTrue(kc, v1alpha1.ConditionBootstrapped), kc.Status.BootstrapRequest)
 	}
 	if err := s.fleet.Reboot(string(m.UID)); err != nil {
 		t.Fatal(err)
 	}
-	kc := s.running("shop")
-	s.requests("shop", m, 1)
+	kc := s.awaitRunning("shop")
+	s.awaitBootstrapRequests("shop", m, 1)
 	if !isTrue(kc, v1alpha1.ConditionBootstrapped) || kc.Status.BootstrapRequest != nil {
 		t.Errorf("etcd is bootstrapped: condition Bootstrapped is %t, request %v", isTrue(kc, v1alpha1.ConditionBootstrapped), kc.Status.BootstrapRequest)
 	}
@@ -43,7 +43,7 @@ func TestTalosReportsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{timing: simtalos.Timing{EtcdPull: time.Hour}})
 	s.create(s.cluster("shop", 1, 0))
-	s.waits("shop", "WaitingForEtcd", "node shop-cp-0 to pull the image of etcd", "Talos on shop-cp-0 is booting", "etcd not running")
+	s.awaitReason("shop", "WaitingForEtcd", "node shop-cp-0 to pull the image of etcd", "Talos on shop-cp-0 is booting", "etcd not running")
 	if got := s.get("shop").Status.Message; strings.Contains(got, "delete Machine") || strings.Contains(got, "0 machines") {
 		t.Errorf("the message names a remedy that destroys a healthy node: %s", got)
 	}
@@ -54,7 +54,7 @@ func TestPatchBeforeRunning(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{timing: simtalos.Timing{EtcdPull: time.Hour}})
 	s.create(s.cluster("shop", 1, 0))
-	s.waits("shop", "WaitingForEtcd", "shop-cp-0")
+	s.awaitReason("shop", "WaitingForEtcd", "shop-cp-0")
 	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mirror"}, Data: map[string]string{
 		"mirror.yaml": "machine:\n  registries:\n    mirrors:\n      ghcr.io:\n        endpoints: [https://mirror.example.com]\n",
 	}})
@@ -62,12 +62,12 @@ func TestPatchBeforeRunning(t *testing.T) {
 		kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"mirror"}}}
 	})
 	feed.Until(t, "the node has the mirror", func() (bool, string) {
-		return strings.Contains(s.active("shop", "cp-0"), "mirror.example.com"), s.get("shop").Status.Message
+		return strings.Contains(s.activeConfig("shop", "cp-0"), "mirror.example.com"), s.get("shop").Status.Message
 	})
 }
 
-// requests waits until a node has received exactly want bootstrap requests since its boot.
-func (s *env) requests(cluster string, m *v1alpha1.Machine, want int) {
+// awaitBootstrapRequests waits until a node has received exactly want bootstrap requests since its boot.
+func (s *env) awaitBootstrapRequests(cluster string, m *v1alpha1.Machine, want int) {
 	s.Helper()
 	feed.Until(s, "the node has a bootstrap request", func() (bool, string) {
 		ctx, c, end, err := talos.Connect(s.Context(), plan.Address(m), s.access(cluster), time.Minute)

@@ -65,14 +65,14 @@ func TestAPIIsSilent(t *testing.T) {
 		unknown      bool
 	}{
 		{"Moment", "the API fails some requests", 1, simtalos.Timing{}, func(s *env) {
-			s.faulty(faults.Rule{Operation: "workload", Error: "503", Times: 3})
+			s.setFaults(faults.Rule{Operation: "workload", Error: "503", Times: 3})
 			s.reconcile("shop")
 		}, false},
 		{"API", "the API does not answer at all", 1, simtalos.Timing{}, func(s *env) {
-			s.faulty(faults.Rule{Operation: "workload", Error: "503"})
+			s.setFaults(faults.Rule{Operation: "workload", Error: "503"})
 			s.reconcile("shop")
-			s.unanswered("shop", "ClusterUnreachable", metav1.ConditionUnknown, "last seen: 1 member")
-			s.faulty()
+			s.awaitSilentAPI("shop", "ClusterUnreachable", metav1.ConditionUnknown, "last seen: 1 member")
+			s.setFaults()
 		}, true},
 		{"Boot", "the only control plane boots, and its etcd starts slowly", 1, simtalos.Timing{EtcdStart: nodePollTime + time.Second}, func(s *env) {
 			if err := s.fleet.Reboot(string(s.machine("shop-cp-0").UID)); err != nil {
@@ -81,7 +81,7 @@ func TestAPIIsSilent(t *testing.T) {
 			s.reconcile("shop")
 		}, true},
 		{"Replaced", "one of three control planes is replaced", 3, simtalos.Timing{}, func(s *env) {
-			s.lose(s.machine("shop-cp-1"))
+			s.loseMachine(s.machine("shop-cp-1"))
 		}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -89,9 +89,9 @@ func TestAPIIsSilent(t *testing.T) {
 			w := &witness{}
 			s := newEnv(t, envOptions{timing: tc.timing, wrap: w.wrap})
 			s.create(s.cluster("shop", tc.planes, 0))
-			s.running("shop")
+			s.awaitRunning("shop")
 			tc.away(s)
-			kc := s.running("shop")
+			kc := s.awaitRunning("shop")
 			for _, kind := range []string{v1alpha1.ConditionEtcdHealthy, v1alpha1.ConditionNodesReady} {
 				if !isTrue(kc, kind) {
 					t.Errorf("the cluster runs, and %s is not True", kind)
@@ -110,13 +110,13 @@ func TestEtcdIsLost(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 0))
-	s.running("shop")
+	s.awaitRunning("shop")
 	old := s.machine("shop-cp-0").UID
 	s.annotate("shop-cp-0", v1alpha1.AnnotationForce, "true")
 	if err := s.kube.Delete(t.Context(), s.machine("shop-cp-0")); err != nil {
 		t.Fatal(err)
 	}
-	s.unanswered("shop", plan.ReasonEtcdLost, metav1.ConditionFalse, "restore a snapshot")
+	s.awaitSilentAPI("shop", plan.ReasonEtcdLost, metav1.ConditionFalse, "restore a snapshot")
 	s.reconcile("shop")
 	kc := s.get("shop")
 	s.reconcile("shop")
@@ -131,7 +131,7 @@ func TestEtcdIsLost(t *testing.T) {
 	if err := talos.Bootstrap(t.Context(), plan.Address(m), s.access("shop")); err != nil {
 		t.Fatal(err)
 	}
-	if kc := s.running("shop", planes...); !isTrue(kc, v1alpha1.ConditionEtcdHealthy) || !isTrue(kc, v1alpha1.ConditionNodesReady) {
+	if kc := s.awaitRunning("shop", planes...); !isTrue(kc, v1alpha1.ConditionEtcdHealthy) || !isTrue(kc, v1alpha1.ConditionNodesReady) {
 		t.Errorf("the cluster runs, with conditions %v", kc.Status.Conditions)
 	}
 }
@@ -141,7 +141,7 @@ func TestMinorityIsLeft(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 3, 0))
-	s.running("shop")
+	s.awaitRunning("shop")
 	for _, name := range []string{"shop-cp-1", "shop-cp-2"} {
 		if err := s.fleet.PowerOff(string(s.machine(name).UID)); err != nil {
 			t.Fatal(err)
@@ -151,7 +151,7 @@ func TestMinorityIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.waits("shop", plan.ReasonEtcdUnavailable, "1 of 3 members of etcd left (shop-cp-0)", "restore", "create it again")
+	s.awaitReason("shop", plan.ReasonEtcdUnavailable, "1 of 3 members of etcd left (shop-cp-0)", "restore", "create it again")
 	feed.Until(t, "EtcdHealthy is False", func() (bool, string) {
 		c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionEtcdHealthy)
 		return c.Status == metav1.ConditionFalse && c.Reason == plan.ReasonEtcdUnavailable, c.String()
@@ -174,7 +174,7 @@ func TestDeletedControlPlanesLeave(t *testing.T) {
 			t.Parallel()
 			s := newEnv(t, envOptions{})
 			s.create(s.cluster("shop", tc.planes, 0))
-			s.running("shop")
+			s.awaitRunning("shop")
 			kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
 			if _, err := s.workload("shop").CoreV1().ConfigMaps("default").Create(t.Context(), kept, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
@@ -195,7 +195,7 @@ func TestDeletedControlPlanesLeave(t *testing.T) {
 				left := slices.ContainsFunc(list.Items, func(m v1alpha1.Machine) bool { return gone[m.UID] })
 				return !left, s.get("shop").Status.Message
 			})
-			s.running("shop")
+			s.awaitRunning("shop")
 			planes := s.machines("shop")
 			if got := s.members("shop", planes[0]); len(planes) != int(tc.planes) || !slices.Equal(got, planes) {
 				t.Errorf("control planes %v, members of etcd %v, want %d", planes, got, tc.planes)
@@ -213,9 +213,9 @@ func TestLastMemberStays(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 0))
-	s.running("shop")
+	s.awaitRunning("shop")
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Paused = true })
-	s.waits("shop", "Paused")
+	s.awaitReason("shop", "Paused")
 	m := s.machine("shop-cp-0")
 	if err := s.kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
@@ -228,11 +228,11 @@ func TestLastMemberStays(t *testing.T) {
 	feed.Until(t, "the Machine is deleted", func() (bool, string) { return len(s.machines("shop")) == 0, strings.Join(s.machines("shop"), " ") })
 }
 
-// unanswered waits until a cluster of one node whose API is unavailable reports that in Ready, in the
+// awaitSilentAPI waits until a cluster of one node whose API is unavailable reports that in Ready, in the
 // condition of its nodes, and in that of etcd, with this message.
-func (s *env) unanswered(cluster, reason string, etcd metav1.ConditionStatus, words string) {
+func (s *env) awaitSilentAPI(cluster, reason string, etcd metav1.ConditionStatus, words string) {
 	s.Helper()
-	s.waits(cluster, reason)
+	s.awaitReason(cluster, reason)
 	feed.Until(s, "no condition reports healthy nodes and etcd", func() (bool, string) {
 		kc := s.get(cluster)
 		member, nodes := meta.FindStatusCondition(kc.Status.Conditions, v1alpha1.ConditionEtcdHealthy), meta.FindStatusCondition(kc.Status.Conditions, v1alpha1.ConditionNodesReady)
@@ -241,8 +241,8 @@ func (s *env) unanswered(cluster, reason string, etcd metav1.ConditionStatus, wo
 	})
 }
 
-// faulty replaces the faults of the nodes by these rules.
-func (s *env) faulty(rules ...faults.Rule) {
+// setFaults replaces the faults of the nodes by these rules.
+func (s *env) setFaults(rules ...faults.Rule) {
 	s.Helper()
 	if err := s.plan.Set(rules...); err != nil {
 		s.Fatal(err)

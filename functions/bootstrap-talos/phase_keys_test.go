@@ -102,8 +102,8 @@ func TestKeysAreDeleted(t *testing.T) {
 			}
 			if tc.lost {
 				s.reconcile("shop")
-				s.waits("shop", "KeysLost", "restore", "Secret shop-talos-secrets", "delete the cluster")
-				s.withoutKeys("shop")
+				s.awaitReason("shop", "KeysLost", "restore", "Secret shop-talos-secrets", "delete the cluster")
+				s.growWithoutKeys("shop")
 				s.restore(old)
 			} else {
 				s.reconcile("shop")
@@ -117,7 +117,7 @@ func TestKeysAreDeleted(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.closed.Store(false)
-			kc := s.running("shop", "cp-0")
+			kc := s.awaitRunning("shop", "cp-0")
 			if !isTrue(kc, conditionCredentials) {
 				t.Errorf("the cluster runs, with conditions %v", kc.Status.Conditions)
 			}
@@ -128,9 +128,9 @@ func TestKeysAreDeleted(t *testing.T) {
 	}
 }
 
-// withoutKeys adds a machine to a cluster whose keys are lost, and checks that it reports the loss,
+// growWithoutKeys adds a machine to a cluster whose keys are lost, and checks that it reports the loss,
 // creates no keys and configures no node.
-func (s *env) withoutKeys(cluster string) {
+func (s *env) growWithoutKeys(cluster string) {
 	s.Helper()
 	s.change(cluster, func(kc *v1alpha1.KubernetesCluster) {
 		kc.Spec.Topology.Workers = []v1alpha1.WorkerPool{{Name: "pool", Replicas: 1}}
@@ -166,12 +166,12 @@ func TestRemoveWithoutKeys(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 0))
-	s.running("shop")
+	s.awaitRunning("shop")
 	if err := s.kube.Delete(t.Context(), s.secret("shop-talos-secrets")); err != nil {
 		t.Fatal(err)
 	}
 	s.reconcile("shop")
-	s.unanswered("shop", "KeysLost", metav1.ConditionUnknown, "last seen: 1 member")
+	s.awaitSilentAPI("shop", "KeysLost", metav1.ConditionUnknown, "last seen: 1 member")
 	if err := s.kube.Delete(t.Context(), s.get("shop")); err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// reachedAt waits until status, kubeconfig and the configuration of these nodes have an endpoint, and
+// awaitEndpoint waits until status, kubeconfig and the configuration of these nodes have an endpoint, and
 // checks that the API answers there.
-func (s *env) reachedAt(cluster, host string, nodes ...string) {
+func (s *env) awaitEndpoint(cluster, host string, nodes ...string) {
 	s.Helper()
 	want := "https://" + net.JoinHostPort(host, "6443")
 	feed.Until(s, "the endpoint is "+want, func() (bool, string) {
@@ -29,7 +29,7 @@ func (s *env) reachedAt(cluster, host string, nodes ...string) {
 			return false, "the kubeconfig has another endpoint"
 		}
 		for _, node := range nodes {
-			if !strings.Contains(s.active(cluster, node), "endpoint: "+want) {
+			if !strings.Contains(s.activeConfig(cluster, node), "endpoint: "+want) {
 				return false, "the configuration of " + node + " says otherwise"
 			}
 		}
@@ -43,11 +43,11 @@ func TestEndpointOfANode(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 1))
-	s.running("shop", "cp-0", "pool-0")
-	s.reachedAt("shop", plan.Address(s.machine("shop-cp-0")), "cp-0", "pool-0")
+	s.awaitRunning("shop", "cp-0", "pool-0")
+	s.awaitEndpoint("shop", plan.Address(s.machine("shop-cp-0")), "cp-0", "pool-0")
 	s.annotate("shop-cp-0", v1alpha1.AnnotationRemove, "true")
-	s.running("shop", "cp-1", "pool-0")
-	s.reachedAt("shop", plan.Address(s.machine("shop-cp-1")), "cp-1", "pool-0")
+	s.awaitRunning("shop", "cp-1", "pool-0")
+	s.awaitEndpoint("shop", plan.Address(s.machine("shop-cp-1")), "cp-1", "pool-0")
 }
 
 // TestEndpointBecomesVirtual replaces the endpoint of one node by the virtual address of three, which
@@ -56,15 +56,15 @@ func TestEndpointBecomesVirtual(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 1))
-	s.running("shop", "cp-0", "pool-0")
+	s.awaitRunning("shop", "cp-0", "pool-0")
 	s.change("shop", replicas(3, map[string]int32{"pool": 1}))
-	s.running("shop", "cp-0", "cp-1", "cp-2", "pool-0")
+	s.awaitRunning("shop", "cp-0", "cp-1", "cp-2", "pool-0")
 	vip := s.vip("shop")
-	s.reachedAt("shop", vip, "cp-0", "cp-1", "cp-2", "pool-0")
+	s.awaitEndpoint("shop", vip, "cp-0", "cp-1", "cp-2", "pool-0")
 	s.change("shop", replicas(1, map[string]int32{"pool": 1}))
-	s.running("shop", "cp-0", "pool-0")
+	s.awaitRunning("shop", "cp-0", "pool-0")
 	s.reconcile("shop")
-	s.reachedAt("shop", vip, "cp-0", "pool-0")
+	s.awaitEndpoint("shop", vip, "cp-0", "pool-0")
 }
 
 // TestEndpointIsServed has machines whose network interfaces no configuration selects, so that no node
@@ -74,7 +74,7 @@ func TestEndpointIsServed(t *testing.T) {
 	s := newEnv(t, envOptions{})
 	s.temporary = true
 	s.create(s.cluster("shop", 3, 0))
-	s.waits("shop", "WaitingForEndpoint", "nothing serves the endpoint", "control planes answer", "shop-cp-0", "02:00:00", "alias net0")
+	s.awaitReason("shop", "WaitingForEndpoint", "nothing serves the endpoint", "control planes answer", "shop-cp-0", "02:00:00", "alias net0")
 	if kc := s.get("shop"); kc.Status.Phase == v1alpha1.ClusterRunning {
 		t.Errorf("the cluster is %s, although no node serves its endpoint", kc.Status.Phase)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// renew gives a machine a new disk, as a hypervisor does that creates it again.
-func (s *env) renew(name string) {
+// replaceDisk gives a machine a new disk, as a hypervisor does that creates it again.
+func (s *env) replaceDisk(name string) {
 	s.Helper()
 	m := s.machine(name)
 	feed.Until(s, name+" has its configuration on its disk alone", func() (bool, string) {
@@ -43,15 +43,15 @@ func (s *env) state(name string) talos.State {
 	return state
 }
 
-// says reconciles a cluster until Ready has a reason, with these words in its message.
-func (s *env) says(cluster, reason string, words ...string) {
+// reconcileUntil reconciles a cluster until Ready has a reason, with these words in its message.
+func (s *env) reconcileUntil(cluster, reason string, words ...string) {
 	s.Helper()
 	feed.Until(s, cluster+" has not reached the reason", func() (bool, string) {
 		s.reconcile(cluster)
 		kc := s.get(cluster)
 		return !isUpToDate(kc), kc.Status.Message
 	})
-	s.waits(cluster, reason, words...)
+	s.awaitReason(cluster, reason, words...)
 }
 
 // TestResetNodeIsConfiguredAgain erases the disk of a worker, and then that of the control plane that
@@ -60,18 +60,18 @@ func TestResetNodeIsConfiguredAgain(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 3, 1))
-	first := s.running("shop").Status.BootstrapMachine
+	first := s.awaitRunning("shop").Status.BootstrapMachine
 	other := plan.Pick(first == "shop-cp-1", "shop-cp-2", "shop-cp-1")
 	before := s.memberIDs("shop", other)
 	for _, name := range []string{"shop-pool-0", first} {
 		uid := s.machine(name).UID
-		s.renew(name)
+		s.replaceDisk(name)
 		feed.Until(t, name+" is configured again", func() (bool, string) {
 			s.reconcile("shop")
 			kc := s.get("shop")
 			return s.state(name) == talos.Configured && isUpToDate(kc), kc.Status.Message
 		})
-		s.running("shop", "cp-0", "cp-1", "cp-2", "pool-0")
+		s.awaitRunning("shop", "cp-0", "cp-1", "cp-2", "pool-0")
 		if s.machine(name).UID != uid {
 			t.Errorf("%s was replaced by another Machine", name)
 		}
@@ -101,11 +101,11 @@ func TestResetMajorityWaitsForUser(t *testing.T) {
 			t.Parallel()
 			s := newEnv(t, envOptions{})
 			s.create(s.cluster("shop", tc.planes, 0))
-			s.running("shop")
+			s.awaitRunning("shop")
 			for _, name := range tc.reset {
-				s.renew(name)
+				s.replaceDisk(name)
 			}
-			s.says("shop", "NodeReset", "control plane shop-cp-0", "while etcd has a majority without it: ", "restore a backup", v1alpha1.AnnotationInstalled)
+			s.reconcileUntil("shop", "NodeReset", "control plane shop-cp-0", "while etcd has a majority without it: ", "restore a backup", v1alpha1.AnnotationInstalled)
 			applied := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionConfigApplied)
 			if want := fmt.Sprintf("%d of %s", int(tc.planes)-len(tc.reset), plan.Quantity(int(tc.planes), "node")); applied.Message != want {
 				t.Errorf("ConfigApplied: %s, want %s", applied.Message, want)
@@ -116,15 +116,15 @@ func TestResetMajorityWaitsForUser(t *testing.T) {
 				}
 			}
 			if len(tc.reset) == int(tc.planes) {
-				s.forRestore(tc.reset[0])
+				s.prepareRestore(tc.reset[0])
 			}
 		})
 	}
 }
 
-// forRestore configures a control plane without an etcd to join, and checks that it waits for a
+// prepareRestore configures a control plane without an etcd to join, and checks that it waits for a
 // backup.
-func (s *env) forRestore(name string) {
+func (s *env) prepareRestore(name string) {
 	s.Helper()
 	if err := s.kube.Merge(s.Context(), s.machine(name), map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationInstalled: nil}}}); err != nil {
 		s.Fatal(err)
@@ -142,12 +142,12 @@ func TestSilentNodeIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 1))
-	s.running("shop")
+	s.awaitRunning("shop")
 	m := s.machine("shop-pool-0")
 	if err := s.fleet.PowerOff(string(m.UID)); err != nil {
 		t.Fatal(err)
 	}
-	s.says("shop", "WaitingForNodes", "shop-pool-0")
+	s.reconcileUntil("shop", "WaitingForNodes", "shop-pool-0")
 	const stranger = "5c1c1b1a-0000-4000-8000-000000000000"
 	if err := s.fleet.PowerOn(t.Context(), simtalos.Machine{
 		ID: stranger, Links: []simtalos.Link{{Name: "eth0", MAC: "02:00:00:00:ff:ff"}}, Static: true,
@@ -156,7 +156,7 @@ func TestSilentNodeIsLeftAlone(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	s.waits("shop", "WrongNode", "shop-pool-0", "02:00:00:00:ff:ff")
+	s.awaitReason("shop", "WrongNode", "shop-pool-0", "02:00:00:00:ff:ff")
 	if got := s.state("shop-pool-0"); got != talos.Maintenance {
 		t.Errorf("the other machine is %s", got)
 	}
@@ -166,7 +166,7 @@ func TestSilentNodeIsLeftAlone(t *testing.T) {
 	if err := s.power(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	s.running("shop", "cp-0", "pool-0")
+	s.awaitRunning("shop", "cp-0", "pool-0")
 	if got := s.machine("shop-pool-0").ResourceVersion; got != m.ResourceVersion {
 		t.Errorf("the Machine was written")
 	}

@@ -23,7 +23,7 @@ func TestPoolsGrowAndShrink(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 1))
-	s.running("shop", "cp-0", "pool-0")
+	s.awaitRunning("shop", "cp-0", "pool-0")
 	for _, step := range []struct {
 		pools map[string]int32
 		want  []string
@@ -33,7 +33,7 @@ func TestPoolsGrowAndShrink(t *testing.T) {
 		{map[string]int32{"other": 1}, []string{"cp-0", "other-0"}},
 	} {
 		s.change("shop", replicas(1, step.pools))
-		s.running("shop", step.want...)
+		s.awaitRunning("shop", step.want...)
 		if ready, all := s.nodes("shop"); !slices.Equal(all, step.want) || !slices.Equal(ready, step.want) {
 			t.Errorf("nodes %v, Ready are %v, want %v", all, ready, step.want)
 		}
@@ -44,7 +44,7 @@ func TestControlPlaneGrowsAndShrinks(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 0))
-	s.running("shop", "cp-0")
+	s.awaitRunning("shop", "cp-0")
 	for _, step := range []struct {
 		replicas int32
 		want     []string
@@ -55,7 +55,7 @@ func TestControlPlaneGrowsAndShrinks(t *testing.T) {
 		{1, []string{"cp-0"}},
 	} {
 		s.change("shop", replicas(step.replicas, nil))
-		s.running("shop", step.want...)
+		s.awaitRunning("shop", step.want...)
 		if got := s.members("shop", "cp-0"); !slices.Equal(got, step.want) {
 			t.Errorf("etcd members: %v, want %v", got, step.want)
 		}

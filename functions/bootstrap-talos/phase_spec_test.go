@@ -40,29 +40,29 @@ func TestInvalidSpec(t *testing.T) {
 			t.Parallel()
 			s := newEnv(t, envOptions{})
 			s.create(s.cluster("shop", 1, 2))
-			before := s.running("shop")
+			before := s.awaitRunning("shop")
 			s.change("shop", tc.edit)
-			s.waits("shop", tc.reason)
-			s.observedAs(before, tc.condition)
+			s.awaitReason("shop", tc.reason)
+			s.requireStatusAs(before, tc.condition)
 			lost := s.machine("shop-pool-0")
 			if err := s.kube.Delete(t.Context(), lost); err != nil {
 				t.Fatal(err)
 			}
-			s.replaced(lost.UID)
+			s.awaitReplacement(lost.UID)
 			feed.Until(t, "the lost worker is replaced", func() (bool, string) {
 				kc := s.get("shop")
 				return kc.Status.WorkersReady == before.Status.WorkersReady || kc.Status.WorkersReady == "2/3", kc.Status.WorkersReady + " " + kc.Status.Message
 			})
-			s.waits("shop", tc.reason)
+			s.awaitReason("shop", tc.reason)
 			s.change("shop", tc.fix)
-			s.running("shop")
+			s.awaitRunning("shop")
 		})
 	}
 }
 
-// observedAs checks that a cluster's status is as before, except for the condition of an error and for
+// requireStatusAs checks that a cluster's status is as before, except for the condition of an error and for
 // Ready.
-func (s *env) observedAs(before *v1alpha1.KubernetesCluster, condition string) {
+func (s *env) requireStatusAs(before *v1alpha1.KubernetesCluster, condition string) {
 	s.Helper()
 	feed.Until(s, "the status shows the nodes", func() (bool, string) {
 		kc := s.get(before.Name)

@@ -29,8 +29,8 @@ func nodeVersions(kc *v1alpha1.KubernetesCluster) map[string]string {
 	return out
 }
 
-// upgraded waits until a cluster is Running with these versions on every node.
-func (s *env) upgraded(name, kubernetes, talos string) {
+// awaitVersions waits until a cluster is Running with these versions on every node.
+func (s *env) awaitVersions(name, kubernetes, talos string) {
 	s.Helper()
 	feed.Until(s, fmt.Sprintf("%s runs Kubernetes %s on Talos %s", name, kubernetes, talos), func() (bool, string) {
 		kc := s.get(name)
@@ -43,8 +43,8 @@ func (s *env) upgraded(name, kubernetes, talos string) {
 	})
 }
 
-// installed waits until all nodes of a cluster run a version of Talos.
-func (s *env) installed(name, talos string) {
+// awaitTalos waits until all nodes of a cluster run a version of Talos.
+func (s *env) awaitTalos(name, talos string) {
 	s.Helper()
 	feed.Until(s, name+" runs Talos "+talos, func() (bool, string) {
 		kc := s.get(name)
@@ -53,14 +53,14 @@ func (s *env) installed(name, talos string) {
 	})
 }
 
-// old creates a cluster with versions that can be upgraded.
-func (s *env) old(name string, controlPlanes, workers int32) {
+// newOutdatedCluster creates a cluster with versions that can be upgraded.
+func (s *env) newOutdatedCluster(name string, controlPlanes, workers int32) {
 	s.Helper()
 	kc := s.cluster(name, controlPlanes, workers)
 	kc.Spec.Topology.Version, kc.Spec.Talos = "1.33.4", &v1alpha1.TalosOptions{Version: "1.12.6"}
 	s.create(kc)
-	s.running(name)
-	s.upgraded(name, "1.33.4", "1.12.6")
+	s.awaitRunning(name)
+	s.awaitVersions(name, "1.33.4", "1.12.6")
 }
 
 // addons checks the images of kube-proxy and CoreDNS.
@@ -124,15 +124,15 @@ func (s *env) inOrder(kc *v1alpha1.KubernetesCluster, most int) {
 func TestUpgrades(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
-	s.old("shop", 3, 3)
+	s.newOutdatedCluster("shop", 3, 3)
 	s.addons("shop", "registry.k8s.io/kube-proxy:v1.33.4", "registry.k8s.io/coredns/coredns:v1.13.2")
 	s.watchUpgrade("shop", 2)
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
 		kc.Spec.Topology.Version, kc.Spec.Talos.Version = "1.34.1", "1.13.9"
 		kc.Spec.Topology.Workers[0].UpgradeConcurrency = 2
 	})
-	s.installed("shop", "1.13.9")
-	s.upgraded("shop", "1.34.1", "1.13.9")
+	s.awaitTalos("shop", "1.13.9")
+	s.awaitVersions("shop", "1.34.1", "1.13.9")
 	s.addons("shop", "registry.k8s.io/kube-proxy:v1.34.1", "registry.k8s.io/coredns/coredns:v1.14.6")
 	if ready, all := s.nodes("shop"); len(ready) != 6 || len(all) != 6 {
 		t.Errorf("nodes %v, Ready are %v", all, ready)
@@ -150,7 +150,7 @@ func TestUpgrades(t *testing.T) {
 		t.Errorf("etcd members: %v", got)
 	}
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.36" })
-	s.waits("shop", "KubernetesUpgradePath", "write 1.35 first")
+	s.awaitReason("shop", "KubernetesUpgradePath", "write 1.35 first")
 }
 
 // TestUpgradeRespectsBudgets has a PodDisruptionBudget keep a pod for longer than the timeout of its
@@ -158,7 +158,7 @@ func TestUpgrades(t *testing.T) {
 func TestUpgradeRespectsBudgets(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
-	s.old("shop", 1, 1)
+	s.newOutdatedCluster("shop", 1, 1)
 	api := s.workload("shop")
 	labels := map[string]string{"app": "db"}
 	_, err := api.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
@@ -177,29 +177,29 @@ func TestUpgradeRespectsBudgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.change("shop", talosTo("1.13.9"))
-	s.waits("shop", "Upgrading", "shop-pool-0", "pod default/db may not be moved", "disruption budget")
+	s.awaitReason("shop", "Upgrading", "shop-pool-0", "pod default/db may not be moved", "disruption budget")
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
 		kc.Spec.Topology.Workers[0].DrainTimeout = &metav1.Duration{Duration: time.Second}
 	})
-	s.waits("shop", "UpgradeFailed", "shop-pool-0", "were not evicted within 1s", "pod default/db may not be moved", "spec.upgrade.paused")
+	s.awaitReason("shop", "UpgradeFailed", "shop-pool-0", "were not evicted within 1s", "pod default/db may not be moved", "spec.upgrade.paused")
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].DrainTimeout = nil })
-	s.waits("shop", "Upgrading", "shop-pool-0", "pod default/db may not be moved")
+	s.awaitReason("shop", "Upgrading", "shop-pool-0", "pod default/db may not be moved")
 	if err := api.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "db", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.upgraded("shop", "1.33.4", "1.13.9")
+	s.awaitVersions("shop", "1.33.4", "1.13.9")
 }
 
 // TestUpgradeStops has the first node reject the upgrade, so that no other node is upgraded.
 func TestUpgradeStops(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
-	s.old("shop", 1, 2)
+	s.newOutdatedCluster("shop", 1, 2)
 	if err := s.plan.Set(faults.Rule{Operation: "MachineService/Upgrade", Error: "error validating installer image"}); err != nil {
 		t.Fatal(err)
 	}
 	s.change("shop", talosTo("1.13.9"))
-	s.waits("shop", "UpgradeFailed", "shop-cp-0", "error validating installer image", "spec.upgrade.paused")
+	s.awaitReason("shop", "UpgradeFailed", "shop-cp-0", "error validating installer image", "spec.upgrade.paused")
 	if got := s.get("shop").Status.Upgrade; len(got.Nodes) != 1 || got.Progress != "0/3" {
 		t.Errorf("only the first node may be upgraded: %+v", got)
 	}
@@ -209,7 +209,7 @@ func TestUpgradeStops(t *testing.T) {
 	for _, paused := range []bool{true, false} {
 		s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Upgrade = &v1alpha1.UpgradeOptions{Paused: paused} })
 	}
-	s.upgraded("shop", "1.33.4", "1.13.9")
+	s.awaitVersions("shop", "1.33.4", "1.13.9")
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
 		kc.Spec.Upgrade.Paused, kc.Spec.Topology.Version = true, "1.33.5"
 	})
@@ -229,7 +229,7 @@ func TestUpgradeSurvives(t *testing.T) {
 	t.Parallel()
 	var hurry atomic.Bool
 	s := newEnv(t, envOptions{now: hurried(&hurry)})
-	s.old("shop", 1, 1)
+	s.newOutdatedCluster("shop", 1, 1)
 	s.plan.Seed(7)
 	if err := s.plan.Set(
 		faults.Rule{Operation: "*/*", Error: "reset", After: true, Rate: 0.1},
@@ -242,7 +242,7 @@ func TestUpgradeSurvives(t *testing.T) {
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
 		kc.Spec.Topology.Version, kc.Spec.Talos.Version = "1.34.1", "1.13.9"
 	})
-	s.upgraded("shop", "1.34.1", "1.13.9")
+	s.awaitVersions("shop", "1.34.1", "1.13.9")
 }
 
 // hurried returns a clock that runs ten times as fast once hurry is set, so that a delay of a minute

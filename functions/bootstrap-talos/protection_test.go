@@ -97,8 +97,8 @@ func (s *env) protect(name string, protected bool) {
 	})
 }
 
-// untouched checks that the removal of a node has not started.
-func (s *env) untouched(cluster, node string) {
+// requireUntouched checks that the removal of a node has not started.
+func (s *env) requireUntouched(cluster, node string) {
 	s.Helper()
 	for range 3 {
 		s.reconcile(cluster)
@@ -136,22 +136,22 @@ func TestProtectedMachineIsNotRemoved(t *testing.T) {
 			t.Parallel()
 			s := newProtectedEnv(t)
 			s.create(s.cluster("shop", 1, 2))
-			s.running("shop", "cp-0", "pool-0", "pool-1")
+			s.awaitRunning("shop", "cp-0", "pool-0", "pool-1")
 			s.protect("shop-"+tc.machine, true)
 			tc.remove(s)
 			if tc.then == nil {
-				s.running("shop", tc.during...)
+				s.awaitRunning("shop", tc.during...)
 				return
 			}
-			s.waits("shop", reasonMachineProtected, "cannot remove Machine "+s.namespace+"/shop-"+tc.machine, s.machine("shop-"+tc.machine).UnprotectCommand())
+			s.awaitReason("shop", reasonMachineProtected, "cannot remove Machine "+s.namespace+"/shop-"+tc.machine, s.machine("shop-"+tc.machine).UnprotectCommand())
 			feed.Until(t, tc.reason, func() (bool, string) {
 				ready, all := s.nodes("shop")
 				return slices.Equal(s.machines("shop"), tc.during) && slices.Equal(all, tc.during) && slices.Equal(ready, all), strings.Join(all, " ")
 			})
-			s.untouched("shop", tc.machine)
-			s.waits("shop", reasonMachineProtected)
+			s.requireUntouched("shop", tc.machine)
+			s.awaitReason("shop", reasonMachineProtected)
 			s.protect("shop-"+tc.machine, false)
-			s.running("shop", tc.then...)
+			s.awaitRunning("shop", tc.then...)
 		})
 	}
 }
@@ -165,7 +165,7 @@ func TestProtectedMachineKeepsItsCluster(t *testing.T) {
 			t.Parallel()
 			s := newProtectedEnv(t)
 			s.create(s.cluster("shop", 1, 1))
-			kc := s.running("shop", "cp-0", "pool-0")
+			kc := s.awaitRunning("shop", "cp-0", "pool-0")
 			s.protect("shop-pool-0", true)
 			if force {
 				if err := s.kube.Merge(t.Context(), kc, map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationForce: "true"}}}); err != nil {
@@ -175,12 +175,12 @@ func TestProtectedMachineKeepsItsCluster(t *testing.T) {
 			if err := s.kube.Delete(t.Context(), kc); err != nil {
 				t.Fatal(err)
 			}
-			s.waits("shop", reasonMachineProtected, s.machine("shop-pool-0").UnprotectCommand())
+			s.awaitReason("shop", reasonMachineProtected, s.machine("shop-pool-0").UnprotectCommand())
 			for range 3 {
 				s.reconcile("shop")
 			}
 			for _, node := range []string{"cp-0", "pool-0"} {
-				s.untouched("shop", node)
+				s.requireUntouched("shop", node)
 			}
 			s.protect("shop-pool-0", false)
 			feed.Until(t, "the cluster is deleted", func() (bool, string) {
@@ -196,12 +196,12 @@ func TestProtectionStopsRemoval(t *testing.T) {
 	t.Parallel()
 	s := newProtectedEnv(t)
 	s.create(s.cluster("shop", 1, 1))
-	s.running("shop")
+	s.awaitRunning("shop")
 	s.deploy("shop", "web", 2, 2)
 	s.change("shop", replicas(1, nil))
-	s.waits("shop", "RemovingNodes", "pool-0")
+	s.awaitReason("shop", "RemovingNodes", "pool-0")
 	s.protect("shop-pool-0", true)
-	s.waits("shop", reasonMachineProtected, s.machine("shop-pool-0").UnprotectCommand())
+	s.awaitReason("shop", reasonMachineProtected, s.machine("shop-pool-0").UnprotectCommand())
 	if err := s.workload("shop").PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestProtectionStopsRemoval(t *testing.T) {
 		t.Errorf("pods of a protected Machine were evicted, left are %v", pods)
 	}
 	s.protect("shop-pool-0", false)
-	s.running("shop", "cp-0")
+	s.awaitRunning("shop", "cp-0")
 }
 
 // TestRefusedDeletion distinguishes the refusal of the policy from other refusals of the API server.

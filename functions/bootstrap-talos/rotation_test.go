@@ -39,8 +39,8 @@ func (s *env) rotate(cluster, rotation string) {
 	})
 }
 
-// rotated waits until a rotation is completed, and returns the cluster.
-func (s *env) rotated(cluster, rotation string) *v1alpha1.KubernetesCluster {
+// awaitRotation waits until a rotation is completed, and returns the cluster.
+func (s *env) awaitRotation(cluster, rotation string) *v1alpha1.KubernetesCluster {
 	s.Helper()
 	feed.Until(s, "rotation "+rotation+" is done", func() (bool, string) {
 		kc := s.get(cluster)
@@ -51,7 +51,7 @@ func (s *env) rotated(cluster, rotation string) *v1alpha1.KubernetesCluster {
 		a := kc.Status.Authorities
 		return c.Status == metav1.ConditionTrue && a != nil && a.Completed == rotation && a.Phase == "", c.Message + "; " + kc.Status.Message
 	})
-	return s.running(cluster)
+	return s.awaitRunning(cluster)
 }
 
 // authoritiesOf returns the keys of a cluster, as a user has saved them.
@@ -75,8 +75,8 @@ func (s *env) handedOut(cluster string) handedOut {
 	return handedOut{s.secret(cluster + "-talosconfig").Data[talosconfigKey], s.secret(cluster + "-kubeconfig").Data[kubeconfigKey], s.authoritiesOf(cluster)}
 }
 
-// admitted reports whether a node answers a client with a talosconfig. The client trusts every server.
-func (s *env) admitted(node string, document []byte) bool {
+// isAdmitted reports whether a node answers a client with a talosconfig. The client trusts every server.
+func (s *env) isAdmitted(node string, document []byte) bool {
 	s.Helper()
 	current, err := talosconfig.Read(document)
 	if err != nil {
@@ -100,9 +100,9 @@ func (s *env) answers(node string, config *tls.Config) bool {
 	return err == nil
 }
 
-// strangers checks that credentials from before a rotation are rejected, and that the present ones are
+// checkCredentials checks that credentials from before a rotation are rejected, and that the present ones are
 // accepted.
-func (s *env) strangers(cluster string, old handedOut) {
+func (s *env) checkCredentials(cluster string, old handedOut) {
 	s.Helper()
 	now := s.handedOut(cluster)
 	if bytes.Equal(old.keys.Present.Certs.OS.Crt, now.keys.Present.Certs.OS.Crt) || bytes.Equal(old.keys.Present.Certs.K8s.Crt, now.keys.Present.Certs.K8s.Crt) {
@@ -118,10 +118,10 @@ func (s *env) strangers(cluster string, old handedOut) {
 	}
 	for _, name := range s.machines(cluster) {
 		node := cluster + "-" + name
-		if s.admitted(node, old.talosconfig) {
+		if s.isAdmitted(node, old.talosconfig) {
 			s.Errorf("%s accepts the old talosconfig", node)
 		}
-		if !s.admitted(node, now.talosconfig) {
+		if !s.isAdmitted(node, now.talosconfig) {
 			s.Errorf("%s rejects the present talosconfig", node)
 		}
 		if s.machine(node).Labels[v1alpha1.LabelClusterRole] != v1alpha1.RoleControlPlane {
@@ -158,9 +158,9 @@ func trustsOnly(document []byte, k *talos.Keys) bool {
 	return err == nil && talos.SameCertificates(config.CAData, k.TrustedKubernetes())
 }
 
-// watched calls a function repeatedly until enough is called, and returns the longest sequence of
+// countFailures calls a function repeatedly until enough is called, and returns the longest sequence of
 // failures.
-func (s *env) watched(call func(context.Context) error) (enough func() (worst time.Duration, last error)) {
+func (s *env) countFailures(call func(context.Context) error) (enough func() (worst time.Duration, last error)) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	var worst time.Duration
 	var last error
@@ -195,15 +195,15 @@ func TestRotation(t *testing.T) {
 	kc := s.cluster("shop", 3, 2)
 	kc.Spec.Talos = &v1alpha1.TalosOptions{RotateAuthorities: "first"}
 	s.create(kc)
-	if c := meta.FindStatusCondition(s.running("shop").Status.Conditions, v1alpha1.ConditionAuthoritiesRotated); c == nil || c.Status != metav1.ConditionTrue {
+	if c := meta.FindStatusCondition(s.awaitRunning("shop").Status.Conditions, v1alpha1.ConditionAuthoritiesRotated); c == nil || c.Status != metav1.ConditionTrue {
 		t.Errorf("the value at the creation starts no rotation: %+v", c)
 	}
 	old := s.handedOut("shop")
-	api := s.watched(func(ctx context.Context) error {
+	api := s.countFailures(func(ctx context.Context) error {
 		_, err := s.workload("shop").CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		return err
 	})
-	backup := s.watched(func(ctx context.Context) error {
+	backup := s.countFailures(func(ctx context.Context) error {
 		current, err := talosconfig.Read(s.secret("shop-talosconfig").Data[talosconfigKey])
 		if err != nil {
 			return err
@@ -227,14 +227,14 @@ func TestRotation(t *testing.T) {
 		return nil
 	})
 	s.rotate("shop", "second")
-	s.rotated("shop", "second")
+	s.awaitRotation("shop", "second")
 	for what, enough := range map[string]func() (time.Duration, error){"kubeconfig": api, "talosconfig": backup} {
 		if worst, err := enough(); worst > 2*time.Second {
 			t.Errorf("the %s of the Secret was invalid for %s: %v", what, worst, err)
 		}
 	}
-	s.strangers("shop", old)
-	s.consistent("shop", 3)
+	s.checkCredentials("shop", old)
+	s.requireOneEtcd("shop", 3)
 	proxy, err := s.workload("shop").AppsV1().DaemonSets("kube-system").Get(t.Context(), "kube-proxy", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ func TestRotation(t *testing.T) {
 		t.Errorf("kube-proxy was restarted for rotation %q", got)
 	}
 	for _, node := range s.machines("shop") {
-		if strings.Contains(s.active("shop", node), "acceptedCAs") {
+		if strings.Contains(s.activeConfig("shop", node), "acceptedCAs") {
 			t.Errorf("%s still accepts another authority", node)
 		}
 	}
@@ -282,7 +282,7 @@ func TestRotationIsKilled(t *testing.T) {
 	s := newEnv(t, envOptions{wrap: r.wrap, handle: r.handle})
 	s.plan.Seed(7)
 	s.create(s.cluster("shop", 3, 1))
-	s.running("shop")
+	s.awaitRunning("shop")
 	old := s.handedOut("shop")
 	if err := s.plan.Set(
 		faults.Rule{Operation: "MachineService/*", Error: "Unavailable", Rate: 0.1},
@@ -293,17 +293,17 @@ func TestRotationIsKilled(t *testing.T) {
 	}
 	began := r.writes.Load()
 	s.rotate("shop", "2026-11")
-	s.rotated("shop", "2026-11")
+	s.awaitRotation("shop", "2026-11")
 	if err := s.plan.Set(); err != nil {
 		t.Fatal(err)
 	}
-	s.strangers("shop", old)
-	s.consistent("shop", 3)
+	s.checkCredentials("shop", old)
+	s.requireOneEtcd("shop", 3)
 	t.Logf("%d deliveries have died", r.writes.Load()-began)
 }
 
-// phase waits until a rotation is in a phase, with these words in its message.
-func (s *env) phase(cluster string, phase v1alpha1.RotationPhase, words ...string) {
+// awaitRotationPhase waits until a rotation is in a phase, with these words in its message.
+func (s *env) awaitRotationPhase(cluster string, phase v1alpha1.RotationPhase, words ...string) {
 	s.Helper()
 	feed.Until(s, "the rotation is "+string(phase), func() (bool, string) {
 		kc := s.get(cluster)
@@ -332,7 +332,7 @@ func TestRotationWaitsForNode(t *testing.T) {
 			t.Parallel()
 			s := newEnv(t, envOptions{})
 			s.create(s.cluster("shop", 1, 2))
-			s.running("shop")
+			s.awaitRunning("shop")
 			old := s.handedOut("shop")
 			s.rotateWithout("shop", "first", "shop-pool-1")
 			s.rotate("shop", "second")
@@ -341,15 +341,15 @@ func TestRotationWaitsForNode(t *testing.T) {
 				names := s.machines("shop")
 				return slices.Contains(names, "pool-2") && plan.IsInstalled(s.machine("shop-pool-2")), s.get("shop").Status.Message
 			})
-			s.phase("shop", v1alpha1.RotationAccepting, "rotation first", "3/4", "shop-pool-1")
+			s.awaitRotationPhase("shop", v1alpha1.RotationAccepting, "rotation first", "3/4", "shop-pool-1")
 			if err := remedy(s); err != nil {
 				t.Fatal(err)
 			}
-			s.rotated("shop", "second")
+			s.awaitRotation("shop", "second")
 			if got := s.machines("shop"); len(got) != 4 {
 				t.Errorf("machines %v, want 4", got)
 			}
-			s.strangers("shop", old)
+			s.checkCredentials("shop", old)
 			if got := s.eventsWith("RotationFinished"); got != 2 {
 				t.Errorf("%d rotations are completed, want 2", got)
 			}
@@ -370,13 +370,13 @@ func TestWorkerIsCertifiedAgain(t *testing.T) {
 		}
 	}})
 	s.create(s.cluster("shop", 1, 1))
-	s.running("shop")
+	s.awaitRunning("shop")
 	old := s.handedOut("shop")
 	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ApplyConfiguration", Error: "Unavailable"}); err != nil {
 		t.Fatal(err)
 	}
 	s.rotate("shop", "2026-11")
-	s.phase("shop", v1alpha1.RotationAccepting, "0/2")
+	s.awaitRotationPhase("shop", v1alpha1.RotationAccepting, "0/2")
 	func() {
 		deliveries.Lock()
 		defer deliveries.Unlock()
@@ -392,9 +392,9 @@ func TestWorkerIsCertifiedAgain(t *testing.T) {
 		}
 		time.Sleep(200 * time.Millisecond) // the control plane certifies the worker
 	}()
-	s.phase("shop", v1alpha1.RotationAccepting, "1/2", "node shop-pool-0 to accept")
-	s.rotated("shop", "2026-11")
-	s.strangers("shop", old)
+	s.awaitRotationPhase("shop", v1alpha1.RotationAccepting, "1/2", "node shop-pool-0 to accept")
+	s.awaitRotation("shop", "2026-11")
+	s.checkCredentials("shop", old)
 }
 
 // rotateWithout starts a rotation of a cluster with three nodes. One of them goes down before it
@@ -405,14 +405,14 @@ func (s *env) rotateWithout(cluster, rotation, node string) {
 		s.Fatal(err)
 	}
 	s.rotate(cluster, rotation)
-	s.phase(cluster, v1alpha1.RotationAccepting, "0/3", "changes node "+cluster+"-cp-0")
+	s.awaitRotationPhase(cluster, v1alpha1.RotationAccepting, "0/3", "changes node "+cluster+"-cp-0")
 	if err := s.fleet.PowerOff(string(s.machine(node).UID)); err != nil {
 		s.Fatal(err)
 	}
 	if err := s.plan.Set(); err != nil {
 		s.Fatal(err)
 	}
-	s.phase(cluster, v1alpha1.RotationAccepting, "2/3", node+", which does not answer", "delete Machine "+node)
+	s.awaitRotationPhase(cluster, v1alpha1.RotationAccepting, "2/3", node+", which does not answer", "delete Machine "+node)
 }
 
 // mark sets an annotation of a Secret.
@@ -423,8 +423,8 @@ func (s *env) mark(secret, annotation, value string) {
 	}
 }
 
-// recorded writes the state of a rotation into the status of a cluster.
-func (s *env) recorded(cluster string, a *v1alpha1.AuthoritiesStatus) {
+// recordRotation writes the state of a rotation into the status of a cluster.
+func (s *env) recordRotation(cluster string, a *v1alpha1.AuthoritiesStatus) {
 	s.Helper()
 	err := kube.OnConflict(func() error {
 		kc := s.get(cluster)
@@ -444,23 +444,23 @@ func TestKeysOfARotationAreDeleted(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 1))
-	s.running("shop")
+	s.awaitRunning("shop")
 	old := s.handedOut("shop")
 	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ApplyConfiguration", Error: "Unavailable"}); err != nil {
 		t.Fatal(err)
 	}
 	s.rotate("shop", "2026-11")
-	s.phase("shop", v1alpha1.RotationAccepting, "0/2")
+	s.awaitRotationPhase("shop", v1alpha1.RotationAccepting, "0/2")
 	first := s.secret("shop-talos-secrets-next")
 	if first.Immutable == nil || !*first.Immutable {
 		t.Error("the keys can be changed")
 	}
 
 	s.mark(first.Name, v1alpha1.AnnotationRotationPhase, "Halfway")
-	s.waits("shop", "RotationDamaged", "Halfway", "status.authorities.phase")
+	s.awaitReason("shop", "RotationDamaged", "Halfway", "status.authorities.phase")
 	s.mark(first.Name, v1alpha1.AnnotationRotationPhase, string(v1alpha1.RotationAccepting))
-	s.recorded("shop", nil)
-	s.phase("shop", v1alpha1.RotationAccepting, "0/2")
+	s.recordRotation("shop", nil)
+	s.awaitRotationPhase("shop", v1alpha1.RotationAccepting, "0/2")
 
 	if err := s.kube.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
@@ -470,22 +470,22 @@ func TestKeysOfARotationAreDeleted(t *testing.T) {
 		err := s.kube.Get(t.Context(), s.namespace, first.Name, now)
 		return err == nil && now.UID != first.UID, s.get("shop").Status.Message
 	})
-	s.phase("shop", v1alpha1.RotationAccepting, "0/2")
+	s.awaitRotationPhase("shop", v1alpha1.RotationAccepting, "0/2")
 
 	next := s.secret(first.Name)
 	s.mark(first.Name, v1alpha1.AnnotationRotationPhase, string(v1alpha1.RotationIssuing))
-	s.phase("shop", v1alpha1.RotationIssuing)
+	s.awaitRotationPhase("shop", v1alpha1.RotationIssuing)
 	if err := s.kube.Delete(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
-	s.waits("shop", "KeysLost", "shop-talos-secrets-next", "restore")
+	s.awaitReason("shop", "KeysLost", "shop-talos-secrets-next", "restore")
 	s.restore(next)
-	s.phase("shop", v1alpha1.RotationAccepting, "0/2")
+	s.awaitRotationPhase("shop", v1alpha1.RotationAccepting, "0/2")
 	if err := s.plan.Set(); err != nil {
 		t.Fatal(err)
 	}
-	s.rotated("shop", "2026-11")
-	s.strangers("shop", old)
+	s.awaitRotation("shop", "2026-11")
+	s.checkCredentials("shop", old)
 }
 
 // TestRotationEndsOnce starts from every state of the Secrets in which a delivery may die at the end
@@ -494,9 +494,9 @@ func TestRotationEndsOnce(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 0))
-	s.running("shop")
+	s.awaitRunning("shop")
 	s.rotate("shop", "2026-11")
-	s.rotated("shop", "2026-11")
+	s.awaitRotation("shop", "2026-11")
 	done := s.secret("shop-talos-secrets")
 	contract, err := config.ParseContractFromVersion("v" + plan.DefaultTalosVersion)
 	if err != nil {
@@ -520,8 +520,8 @@ func TestRotationEndsOnce(t *testing.T) {
 		if present != nil {
 			s.create(present)
 		}
-		s.recorded("shop", &v1alpha1.AuthoritiesStatus{Rotation: "2026-11", Phase: v1alpha1.RotationFinishing})
-		s.rotated("shop", "2026-11")
+		s.recordRotation("shop", &v1alpha1.AuthoritiesStatus{Rotation: "2026-11", Phase: v1alpha1.RotationFinishing})
+		s.awaitRotation("shop", "2026-11")
 		if now := s.secret("shop-talos-secrets"); !bytes.Equal(now.Data[pkiKey], done.Data[pkiKey]) || now.Annotations[v1alpha1.AnnotationRotation] != "2026-11" {
 			t.Errorf("%s: the keys are not those of the rotation", reason)
 		}
@@ -529,8 +529,8 @@ func TestRotationEndsOnce(t *testing.T) {
 			t.Errorf("%s: the Secret of the rotation is left: %v", reason, err)
 		}
 	}
-	s.recorded("shop", &v1alpha1.AuthoritiesStatus{Rotation: "2026-11", Phase: v1alpha1.RotationFinishing})
-	s.rotated("shop", "2026-11")
+	s.recordRotation("shop", &v1alpha1.AuthoritiesStatus{Rotation: "2026-11", Phase: v1alpha1.RotationFinishing})
+	s.awaitRotation("shop", "2026-11")
 }
 
 func poolOfPEM(file []byte) *x509.CertPool {

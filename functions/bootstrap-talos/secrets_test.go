@@ -24,7 +24,7 @@ func TestSecretsNotAllowed(t *testing.T) {
 	rights(limited)
 	s.create(s.cluster("shop", 1, 0))
 	look()
-	s.waits("shop", "SecretsNotAllowed", "secrets.namespaces", "ClusterRole vitistack-bootstrap-talos-secrets")
+	s.awaitReason("shop", "SecretsNotAllowed", "secrets.namespaces", "ClusterRole vitistack-bootstrap-talos-secrets")
 	rights(all)
 	look()
 	if kc := s.get("shop"); !isTrue(kc, conditionCredentials) {
@@ -37,7 +37,7 @@ func TestSecretsNotAllowed(t *testing.T) {
 	for range 20 {
 		look()
 	}
-	s.waits("shop", "SecretsNotAllowed", "ClusterRole vitistack-bootstrap-talos-secrets")
+	s.awaitReason("shop", "SecretsNotAllowed", "ClusterRole vitistack-bootstrap-talos-secrets")
 	rights(all)
 	for range 20 {
 		look()

@@ -24,12 +24,12 @@ func TestSecretsOfATenant(t *testing.T) {
 	// Keys in an existing Secret may be known to others, so a cluster does not use them.
 	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "shop-talos-secrets"}, Data: map[string][]byte{pkiKey: []byte("certs: null")}})
 	s.create(s.cluster("shop", 1, 0))
-	s.waits("shop", "NameTaken", "shop-talos-secrets")
+	s.awaitReason("shop", "NameTaken", "shop-talos-secrets")
 	if err := s.kube.Delete(t.Context(), s.secret("shop-talos-secrets")); err != nil {
 		t.Fatal(err)
 	}
 	s.reconcile("shop")
-	s.running("shop")
+	s.awaitRunning("shop")
 	keys := s.secret("shop-talos-secrets")
 	if err := s.kube.Merge(t.Context(), keys, map[string]any{"data": map[string][]byte{pkiKey: []byte("certs: null")}}); err == nil {
 		t.Error("the keys of a cluster can be changed")
@@ -55,13 +55,13 @@ func TestSecretsOfATenant(t *testing.T) {
 	for name, data := range bad {
 		feed.Until(t, name+" is replaced", func() (bool, string) { return !bytes.Equal(s.secret("shop-" + name).Data[name], data), "" })
 	}
-	s.running("shop")
+	s.awaitRunning("shop")
 	// A patch that is a path into another namespace does not exist.
 	patches := map[string]any{"all": []string{"../../kube-system/configmaps/x"}}
 	if err := s.kube.Merge(t.Context(), s.get("shop"), map[string]any{"spec": map[string]any{"talos": map[string]any{"patches": patches}}}); err != nil {
 		t.Fatal(err)
 	}
-	s.waits("shop", "PatchNotFound", "does not exist")
+	s.awaitReason("shop", "PatchNotFound", "does not exist")
 	if err := s.kube.Delete(t.Context(), s.get("shop")); err != nil {
 		t.Fatal(err)
 	}
@@ -94,12 +94,12 @@ func TestNamesOfATenant(t *testing.T) {
 			taken = slices.IndexFunc(foreign, func(obj kube.Object) bool { return strings.Contains(message, obj.GetName()+" was not made") })
 			return taken >= 0, message
 		})
-		s.waits("shop", "NameTaken", foreign[taken].GetName())
+		s.awaitReason("shop", "NameTaken", foreign[taken].GetName())
 		if err := s.kube.Delete(t.Context(), foreign[taken]); err != nil {
 			t.Fatal(err)
 		}
 		foreign = slices.Delete(foreign, taken, taken+1)
 		s.reconcile("shop")
 	}
-	s.running("shop", "cp-0", "cp-1", "cp-2")
+	s.awaitRunning("shop", "cp-0", "cp-1", "cp-2")
 }

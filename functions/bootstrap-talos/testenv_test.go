@@ -249,8 +249,8 @@ func (s *env) annotate(name, key, value string) {
 	}
 }
 
-// running waits until a cluster is Running with exactly these machines.
-func (s *env) running(name string, machines ...string) *v1alpha1.KubernetesCluster {
+// awaitRunning waits until a cluster is Running with exactly these machines.
+func (s *env) awaitRunning(name string, machines ...string) *v1alpha1.KubernetesCluster {
 	s.Helper()
 	var kc *v1alpha1.KubernetesCluster
 	feed.Until(s, name+" is Running", func() (bool, string) {
@@ -279,8 +279,8 @@ func (s *env) configsLeft(cluster string) (left []string) {
 	return left
 }
 
-// waits waits until Ready of a cluster has a reason, with these words in its message.
-func (s *env) waits(name, reason string, words ...string) {
+// awaitReason waits until Ready of a cluster has a reason, with these words in its message.
+func (s *env) awaitReason(name, reason string, words ...string) {
 	s.Helper()
 	feed.Until(s, fmt.Sprintf("%s says %s", name, reason), func() (bool, string) {
 		kc := s.get(name)
@@ -374,8 +374,8 @@ func (s *env) access(cluster string) *talos.Credentials {
 	return a
 }
 
-// active returns the configuration that a node runs.
-func (s *env) active(cluster, node string) string {
+// activeConfig returns the configuration that a node runs.
+func (s *env) activeConfig(cluster, node string) string {
 	s.Helper()
 	ctx, c, end, err := talos.Connect(s.Context(), plan.Address(s.machine(cluster+"-"+node)), s.access(cluster), time.Minute)
 	if err != nil {

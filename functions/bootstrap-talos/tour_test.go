@@ -27,7 +27,7 @@ func TestTour(t *testing.T) {
 			kc := s.cluster("shop", 1, 1)
 			kc.Spec.Topology.Version, kc.Spec.Talos = "1.34.1", &v1alpha1.TalosOptions{Version: version}
 			s.create(kc)
-			s.running("shop", "cp-0", "pool-0")
+			s.awaitRunning("shop", "cp-0", "pool-0")
 			file, err := config.FromBytes(s.secret("shop-talosconfig").Data[talosconfigKey])
 			if err != nil {
 				t.Fatal(err)

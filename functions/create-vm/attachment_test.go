@@ -27,7 +27,7 @@ func TestAttachmentOfAnotherNetwork(t *testing.T) {
 	}
 	s.Create(there)
 	s.Create(inNetworks("out", "outer"))
-	m := s.until("out", "is not attached", hypervisortest.HasReason("NameTaken"))
+	m := s.awaitMachine("out", "is not attached", hypervisortest.HasReason("NameTaken"))
 	if got := condition(m, "Ready"); !strings.Contains(got, "NetworkAttachmentDefinition net-br0-vlan200 is not of bridge br0 and VLAN 200") {
 		t.Errorf("got %s", got)
 	}
@@ -53,13 +53,13 @@ func TestLostAttachment(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.until("vm", "runs", hypervisortest.IsRunning)
+	s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
 	power(v1alpha1.PowerStopped)
-	s.until("vm", "is off", func(m *v1alpha1.Machine) bool { return m.Status.Phase == v1alpha1.MachineStopped })
+	s.awaitMachine("vm", "is off", func(m *v1alpha1.Machine) bool { return m.Status.Phase == v1alpha1.MachineStopped })
 	name := "net-br0-vlan200"
 	s.remove(&kubevirt.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	power(v1alpha1.PowerRunning)
-	s.until("vm", "runs again", hypervisortest.IsRunning)
+	s.awaitMachine("vm", "runs again", hypervisortest.IsRunning)
 	if err := s.Kube.Get(t.Context(), s.Namespace, name, &kubevirt.NetworkAttachmentDefinition{}); err != nil {
 		t.Error(err)
 	}
@@ -89,7 +89,7 @@ func TestSpoofCheckOfEarlierAttachments(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: tc.labels}, Spec: kubevirt.NetworkAttachmentDefinitionSpec{Config: config},
 			})
 			s.Create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
-			s.until("vm", "runs", hypervisortest.IsRunning)
+			s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
 			there := &kubevirt.NetworkAttachmentDefinition{}
 			if err := s.Kube.Get(t.Context(), s.Namespace, name, there); err != nil {
 				t.Fatal(err)

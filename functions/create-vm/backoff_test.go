@@ -66,15 +66,15 @@ func TestIsRepeated(t *testing.T) {
 	}
 }
 
-// period delivers events about a Machine for a length of simulated time: one a second, as a Broker
+// runPeriod delivers events about a Machine for a length of simulated time: one a second, as a Broker
 // does that redelivers often, and one for each write of the Machine, as the event source does. It
 // returns how often each request was made.
-func (e *env) period(name string, length time.Duration) map[string]int {
+func (e *env) runPeriod(name string, length time.Duration) map[string]int {
 	e.Helper()
-	return e.periodOn(&hypervisortest.Wire{}, name, length)
+	return e.runPeriodOn(&hypervisortest.Wire{}, name, length)
 }
 
-func (e *env) periodOn(w *hypervisortest.Wire, name string, length time.Duration) map[string]int {
+func (e *env) runPeriodOn(w *hypervisortest.Wire, name string, length time.Duration) map[string]int {
 	e.Helper()
 	f := e.process(w)
 	own := hypervisortest.ResyncEvent(e.Namespace, name)
@@ -135,11 +135,11 @@ func TestProxmoxBackOff(t *testing.T) {
 				tc.change(m)
 			}
 			r.Create(m)
-			first := sum(r.period("m1", 10*time.Minute), tc.request)
+			first := sum(r.runPeriod("m1", 10*time.Minute), tc.request)
 			if first < 3 || first > 20 {
 				t.Errorf("%s: %d attempts in ten minutes, want at most 20", tc.reason, first)
 			}
-			count := r.period("m1", 10*time.Minute)
+			count := r.runPeriod("m1", 10*time.Minute)
 			if later := sum(count, tc.request); later < 5 || later > 10 {
 				t.Errorf("%s: %d attempts in the next ten minutes, want at most one a minute: %v", tc.reason, later, count)
 			}
@@ -149,7 +149,7 @@ func TestProxmoxBackOff(t *testing.T) {
 			m = r.Drive("m1", &hypervisortest.Wire{}, "reports what fails", func(m *v1alpha1.Machine) bool {
 				return hasFailed(m) && (tc.ready == "" || hypervisortest.HasReason(tc.ready)(m))
 			})
-			r.triesAtOnce(m, tc.request)
+			r.requireImmediateRetry(m, tc.request)
 			if err := plan.Set(); err != nil {
 				t.Fatal(err)
 			}
@@ -162,18 +162,18 @@ func TestProxmoxBackOff(t *testing.T) {
 	}
 }
 
-// triesAtOnce checks that a new spec and the annotation each end a back-off once.
-func (e *env) triesAtOnce(m *v1alpha1.Machine, request string) {
+// requireImmediateRetry checks that a new spec and the annotation each end a back-off once.
+func (e *env) requireImmediateRetry(m *v1alpha1.Machine, request string) {
 	e.Helper()
 	e.Edit(m.Name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "again" })
-	if n := sum(e.period(m.Name, time.Second), request); n == 0 {
+	if n := sum(e.runPeriod(m.Name, time.Second), request); n == 0 {
 		e.Error("a new generation is not tried at once")
 	}
-	e.period(m.Name, 4*time.Minute)
+	e.runPeriod(m.Name, 4*time.Minute)
 	e.Edit(m.Name, func(m *v1alpha1.Machine) {
 		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
 	})
-	if n := sum(e.period(m.Name, 3*time.Second), request); n == 0 || n > 4 {
+	if n := sum(e.runPeriod(m.Name, 3*time.Second), request); n == 0 || n > 4 {
 		e.Errorf("the annotation causes %d attempts, want 1", n)
 	}
 }
@@ -195,10 +195,10 @@ func TestKubeVirtBackOff(t *testing.T) {
 				body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":%d,"message":"refused, request %d"}`, status, tries.Add(1))
 				return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: req}
 			}
-			r.periodOn(&hypervisortest.Wire{Answer: refuse}, "m1", 10*time.Minute)
+			r.runPeriodOn(&hypervisortest.Wire{Answer: refuse}, "m1", 10*time.Minute)
 			first := tries.Swap(0)
 			w := &hypervisortest.Wire{Answer: refuse}
-			count := r.periodOn(w, "m1", 5*time.Minute)
+			count := r.runPeriodOn(w, "m1", 5*time.Minute)
 			if later := tries.Load(); later > 6 || later == 0 || first > 20 {
 				t.Errorf("%d attempts in ten minutes, then %d in five: %v", first, later, count)
 			}

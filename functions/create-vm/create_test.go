@@ -40,7 +40,7 @@ func TestExamplesRun(t *testing.T) {
 		s.example(name+".yaml", &v1alpha1.Machine{})
 	}
 	for name, tc := range cases {
-		m := s.until(name, "runs, and reports all of its parts", func(m *v1alpha1.Machine) bool {
+		m := s.awaitMachine(name, "runs, and reports all of its parts", func(m *v1alpha1.Machine) bool {
 			all := hypervisortest.HasReason("MachineRunning")(m)
 			for _, c := range []string{"VirtualMachineReady", "StorageReady", "NetworkReady"} {
 				all = all && meta.IsStatusConditionTrue(m.Status.Conditions, c)
@@ -78,7 +78,7 @@ func TestExamplesRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.empty()
+	s.awaitEmpty()
 }
 
 func TestMistakesWaitForTheirAuthor(t *testing.T) {
@@ -113,7 +113,7 @@ func TestMistakesWaitForTheirAuthor(t *testing.T) {
 		s.Create(tc.machine)
 	}
 	for name, tc := range cases {
-		m := s.until(name, "reports what to change", hypervisortest.HasReason(tc.reason))
+		m := s.awaitMachine(name, "reports what to change", hypervisortest.HasReason(tc.reason))
 		message := ""
 		for _, c := range m.Status.Conditions {
 			if c.Type == "Ready" {
@@ -137,7 +137,7 @@ func TestMistakesWaitForTheirAuthor(t *testing.T) {
 		}
 	}
 	for name := range cases {
-		s.until(name, "runs once the error is fixed", hypervisortest.HasReason("MachineRunning"))
+		s.awaitMachine(name, "runs once the error is fixed", hypervisortest.HasReason("MachineRunning"))
 	}
 }
 
@@ -150,7 +150,7 @@ func TestForeignVirtualMachineIsLeftAlone(t *testing.T) {
 	}}
 	s.Create(foreign)
 	s.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "taken"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
-	m := s.until("taken", "reports that its name is taken", hypervisortest.HasReason("VirtualMachineNameTaken"))
+	m := s.awaitMachine("taken", "reports that its name is taken", hypervisortest.HasReason("VirtualMachineNameTaken"))
 	if err := s.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestForeignDiskIsLeftAlone(t *testing.T) {
 	}}
 	s.Create(foreign)
 	s.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
-	m := s.until("vm", "reports that the name of its disk is taken", hypervisortest.HasReason("NameTaken"))
+	m := s.awaitMachine("vm", "reports that the name of its disk is taken", hypervisortest.HasReason("NameTaken"))
 	if err := s.Kube.Get(t.Context(), s.Namespace, "vm", &kubevirtv1.VirtualMachine{}); !kube.NotFound(err) {
 		t.Errorf("a virtual machine uses a disk of another owner: %v", err)
 	}
@@ -195,7 +195,7 @@ func TestPower(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
-	m := s.until("vm", "runs", hypervisortest.HasReason("MachineRunning"))
+	m := s.awaitMachine("vm", "runs", hypervisortest.HasReason("MachineRunning"))
 	change := func(f func(*v1alpha1.Machine)) {
 		before := m.DeepCopy()
 		f(m)
@@ -204,15 +204,15 @@ func TestPower(t *testing.T) {
 		}
 	}
 	change(func(m *v1alpha1.Machine) { m.Spec.PowerState = v1alpha1.PowerStopped })
-	m = s.until("vm", "stops", func(m *v1alpha1.Machine) bool { return m.Status.Phase == v1alpha1.MachineStopped })
+	m = s.awaitMachine("vm", "stops", func(m *v1alpha1.Machine) bool { return m.Status.Phase == v1alpha1.MachineStopped })
 	change(func(m *v1alpha1.Machine) { m.Spec.PowerState = v1alpha1.PowerRunning })
-	m = s.until("vm", "runs again", hypervisortest.HasReason("MachineRunning"))
+	m = s.awaitMachine("vm", "runs again", hypervisortest.HasReason("MachineRunning"))
 	vmi := &kubevirtv1.VirtualMachineInstance{}
 	if err := s.Kube.Get(t.Context(), s.Namespace, "vm", vmi); err != nil {
 		t.Fatal(err)
 	}
 	change(func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
-	s.until("vm", "restarts", func(m *v1alpha1.Machine) bool {
+	s.awaitMachine("vm", "restarts", func(m *v1alpha1.Machine) bool {
 		now := &kubevirtv1.VirtualMachineInstance{}
 		err := s.Kube.Get(t.Context(), s.Namespace, "vm", now)
 		return err == nil && now.UID != vmi.UID && m.Status.RestartToken == "once" && hypervisortest.HasReason("MachineRunning")(m)

@@ -22,11 +22,11 @@ func TestEtcdMemberStays(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "plane", Finalizers: []string{v1alpha1.FinalizerEtcd}, Labels: map[string]string{v1alpha1.LabelClusterName: "shop"}},
 		Spec:       v1alpha1.MachineSpec{Template: "small"},
 	})
-	m := s.until("plane", "runs", hypervisortest.IsRunning)
+	m := s.awaitMachine("plane", "runs", hypervisortest.IsRunning)
 	if err := s.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	m = s.until("plane", "reports what it waits for", hypervisortest.HasReason("WaitingForEtcd"))
+	m = s.awaitMachine("plane", "reports what it waits for", hypervisortest.HasReason("WaitingForEtcd"))
 	if err := s.Kube.Get(t.Context(), s.Namespace, "plane", &kubevirtv1.VirtualMachine{}); err != nil || m.Status.Phase != v1alpha1.MachineRunning {
 		t.Errorf("the machine is %s, its virtual machine: %v", m.Status.Phase, err)
 	}

@@ -55,7 +55,7 @@ func TestProblemsShow(t *testing.T) {
 				m.Spec.OS = &v1alpha1.MachineOS{ImageID: tc.image}
 			}
 			s.Create(m)
-			s.until("vm", tc.reason, func(m *v1alpha1.Machine) bool {
+			s.awaitMachine("vm", tc.reason, func(m *v1alpha1.Machine) bool {
 				for kind, want := range tc.want {
 					if !strings.HasPrefix(condition(m, kind), want) {
 						return false
@@ -66,14 +66,14 @@ func TestProblemsShow(t *testing.T) {
 			if err := plan.Set(); err != nil {
 				t.Fatal(err)
 			}
-			m = s.until("vm", "runs after the fault has ended", hypervisortest.IsRunning)
+			m = s.awaitMachine("vm", "runs after the fault has ended", hypervisortest.IsRunning)
 			if !meta.IsStatusConditionTrue(m.Status.Conditions, "StorageReady") || !meta.IsStatusConditionTrue(m.Status.Conditions, "VirtualMachineReady") {
 				t.Errorf("%s: conditions %+v", tc.reason, m.Status.Conditions)
 			}
 			if err := s.Kube.Delete(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
-			s.empty()
+			s.awaitEmpty()
 		})
 	}
 }
@@ -84,7 +84,7 @@ func TestLiveChange(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
-	m := s.until("vm", "runs", hypervisortest.IsRunning)
+	m := s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
 	edit := func(change func(*v1alpha1.Machine)) {
 		before := m.DeepCopy()
 		change(m)
@@ -95,7 +95,7 @@ func TestLiveChange(t *testing.T) {
 	edit(func(m *v1alpha1.Machine) {
 		m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "30Gi"}, {Name: "data", Size: "1Gi", StorageClass: "fast-ssd"}}
 	})
-	m = s.until("vm", "has its disks", func(m *v1alpha1.Machine) bool {
+	m = s.awaitMachine("vm", "has its disks", func(m *v1alpha1.Machine) bool {
 		return hypervisortest.IsRunning(m) && meta.IsStatusConditionTrue(m.Status.Conditions, "StorageReady")
 	})
 	claim := &corev1.PersistentVolumeClaim{}
@@ -113,11 +113,11 @@ func TestLiveChange(t *testing.T) {
 	edit(func(m *v1alpha1.Machine) {
 		m.Spec.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 4}}
 	})
-	m = s.until("vm", "reports that it needs a restart", func(m *v1alpha1.Machine) bool {
+	m = s.awaitMachine("vm", "reports that it needs a restart", func(m *v1alpha1.Machine) bool {
 		return hypervisortest.IsRunning(m) && strings.HasPrefix(condition(m, "RestartRequired"), "True SpecChanged: a change waits for the next restart: write a new value into spec.restartToken")
 	})
 	edit(func(m *v1alpha1.Machine) { m.Spec.RestartToken = "now" })
-	s.until("vm", "has its cores", func(m *v1alpha1.Machine) bool {
+	s.awaitMachine("vm", "has its cores", func(m *v1alpha1.Machine) bool {
 		vmi := &kubevirtv1.VirtualMachineInstance{}
 		err := s.Kube.Get(t.Context(), s.Namespace, "vm", vmi)
 		return err == nil && vmi.Spec.Domain.CPU.Cores == 4 && hypervisortest.IsRunning(m) && condition(m, "RestartRequired") == ""

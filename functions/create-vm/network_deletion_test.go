@@ -36,8 +36,8 @@ func configuration(name string) *v1alpha1.NetworkConfiguration {
 	return &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// untilNetwork waits until done accepts a NetworkConfiguration. nc is nil after its deletion.
-func (e *env) untilNetwork(name, what string, done func(nc *v1alpha1.NetworkConfiguration) bool) {
+// awaitNetwork waits until done accepts a NetworkConfiguration. nc is nil after its deletion.
+func (e *env) awaitNetwork(name, what string, done func(nc *v1alpha1.NetworkConfiguration) bool) {
 	e.Helper()
 	feed.Until(e.T, "NetworkConfiguration "+name+" "+what, func() (bool, string) {
 		nc := &v1alpha1.NetworkConfiguration{}
@@ -75,27 +75,27 @@ func TestNetworkOfARunningMachineStays(t *testing.T) {
 	s.Create(configuration("lan"))
 	for _, m := range []*v1alpha1.Machine{machineWith("own", func(*v1alpha1.MachineSpec) {}), inNetworks("a", "lan"), inNetworks("b", "lan")} {
 		s.Create(m)
-		s.until(m.Name, "runs", hypervisortest.IsRunning)
+		s.awaitMachine(m.Name, "runs", hypervisortest.IsRunning)
 	}
 	for _, name := range []string{"ghosts", "own", "lan"} {
 		s.remove(configuration(name))
 	}
-	s.untilNetwork("ghosts", "is deleted, because its machine is", isGone)
-	s.untilNetwork("own", "is kept", waitsFor("Machine own"))
-	s.untilNetwork("lan", "is kept for both machines", func(nc *v1alpha1.NetworkConfiguration) bool {
+	s.awaitNetwork("ghosts", "is deleted, because its machine is", isGone)
+	s.awaitNetwork("own", "is kept", waitsFor("Machine own"))
+	s.awaitNetwork("lan", "is kept for both machines", func(nc *v1alpha1.NetworkConfiguration) bool {
 		return waitsFor("Machine a, Machine b")(nc) || waitsFor("Machine b, Machine a")(nc)
 	})
 	s.Create(inNetworks("late", "lan"))
-	s.until("late", "is rejected, because the network is being deleted", hypervisortest.HasReason("NetworkConfigurationNotFound"))
+	s.awaitMachine("late", "is rejected, because the network is being deleted", hypervisortest.HasReason("NetworkConfigurationNotFound"))
 	s.remove(machineWith("a", func(*v1alpha1.MachineSpec) {}))
-	s.untilNetwork("lan", "is kept for one machine", waitsFor("Machine b"))
+	s.awaitNetwork("lan", "is kept for one machine", waitsFor("Machine b"))
 	for _, name := range []string{"b", "own"} {
-		s.until(name, "keeps running", hypervisortest.IsRunning)
+		s.awaitMachine(name, "keeps running", hypervisortest.IsRunning)
 		s.remove(machineWith(name, func(*v1alpha1.MachineSpec) {}))
-		s.untilNetwork(map[string]string{"b": "lan", "own": "own"}[name], "is deleted with the last machine", isGone)
+		s.awaitNetwork(map[string]string{"b": "lan", "own": "own"}[name], "is deleted with the last machine", isGone)
 	}
 	s.Create(configuration("lan"))
-	s.until("late", "runs in the network after it is created again", hypervisortest.IsRunning)
+	s.awaitMachine("late", "runs in the network after it is created again", hypervisortest.IsRunning)
 }
 
 // TestNetworkOfAWaitingMachineGoes deletes one of two networks of a machine that has no virtual
@@ -103,12 +103,12 @@ func TestNetworkOfARunningMachineStays(t *testing.T) {
 func TestNetworkOfAWaitingMachineGoes(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	s.stuck("web")
+	s.createStuckMachine("web")
 	s.remove(configuration("lan-b"))
-	s.untilNetwork("lan-b", "is deleted at once", isGone)
-	s.until("web", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
+	s.awaitNetwork("lan-b", "is deleted at once", isGone)
+	s.awaitMachine("web", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
 	s.Create(configuration("lan-b"))
-	s.until("web", "runs in the network after it is created again", hypervisortest.IsRunning)
+	s.awaitMachine("web", "runs in the network after it is created again", hypervisortest.IsRunning)
 }
 
 // TestNetworksOfEarlierAreLeft deletes a machine that has waited in networks other than those its spec
@@ -128,20 +128,20 @@ func TestNetworksOfEarlierAreLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := setUp(t)
-			s.stuck("web")
+			s.createStuckMachine("web")
 			s.Create(configuration("lan-c"))
 			s.remove(configuration("lan-b"))
-			m := s.until("web", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
+			m := s.awaitMachine("web", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
 			before := m.DeepCopy()
 			tc.change(&m.Spec)
 			if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 				t.Fatal(err)
 			}
-			s.until("web", "runs: "+tc.reason, hypervisortest.IsRunning)
+			s.awaitMachine("web", "runs: "+tc.reason, hypervisortest.IsRunning)
 			s.remove(machineWith("web", func(*v1alpha1.MachineSpec) {}))
-			s.empty()
+			s.awaitEmpty()
 			for _, name := range []string{"lan-a", "lan-c"} {
-				s.untilNetwork(name, "is left", func(nc *v1alpha1.NetworkConfiguration) bool {
+				s.awaitNetwork(name, "is left", func(nc *v1alpha1.NetworkConfiguration) bool {
 					return nc != nil && len(nc.Spec.NetworkInterfaces)+len(nc.Finalizers) == 0
 				})
 			}
@@ -149,16 +149,16 @@ func TestNetworksOfEarlierAreLeft(t *testing.T) {
 	}
 }
 
-// stuck creates a machine in lan-a and lan-b that gets no address in lan-b.
-func (e *env) stuck(name string) {
+// createStuckMachine creates a machine in lan-a and lan-b that gets no address in lan-b.
+func (e *env) createStuckMachine(name string) {
 	e.Helper()
 	e.Create(configuration("lan-a"))
 	other := configuration("lan-b")
 	other.Spec.Description = hypervisortest.Unserved
 	e.Create(other)
 	e.Create(inNetworks(name, "lan-a", "lan-b"))
-	e.until(name, "waits for an address", hypervisortest.HasReason(reasonWaitingForAddress))
-	e.untilNetwork("lan-b", "is used", func(nc *v1alpha1.NetworkConfiguration) bool {
+	e.awaitMachine(name, "waits for an address", hypervisortest.HasReason(reasonWaitingForAddress))
+	e.awaitNetwork("lan-b", "is used", func(nc *v1alpha1.NetworkConfiguration) bool {
 		return nc != nil && slices.Contains(nc.Finalizers, v1alpha1.FinalizerUsedBy+name)
 	})
 }
@@ -172,7 +172,7 @@ func TestNetworkFromBefore(t *testing.T) {
 	s.Create(machineWith("own", func(*v1alpha1.MachineSpec) {}))
 	s.Create(inNetworks("web", "lan"))
 	for name, in := range networks {
-		m := s.until(name, "runs", hypervisortest.IsRunning)
+		m := s.awaitMachine(name, "runs", hypervisortest.IsRunning)
 		nc := &v1alpha1.NetworkConfiguration{}
 		if err := s.Kube.Get(t.Context(), s.Namespace, in, nc); err != nil {
 			t.Fatal(err)
@@ -187,7 +187,7 @@ func TestNetworkFromBefore(t *testing.T) {
 		if _, err := s.Kube.Patch(t.Context(), m, asked); err != nil {
 			t.Fatal(err)
 		}
-		s.untilNetwork(in, "is kept from the next reconciliation on", func(nc *v1alpha1.NetworkConfiguration) bool {
+		s.awaitNetwork(in, "is kept from the next reconciliation on", func(nc *v1alpha1.NetworkConfiguration) bool {
 			return slices.Contains(nc.Finalizers, v1alpha1.FinalizerUsedBy+name)
 		})
 	}

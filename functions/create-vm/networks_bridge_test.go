@@ -48,7 +48,7 @@ func TestBridgesOfOthers(t *testing.T) {
 	s.Create(other)
 	for name, bridge := range map[string]string{"management": "br-mgmt", "other": "br8"} {
 		s.Create(inNetworks(name, name))
-		m := s.until(name, "is refused", hypervisortest.HasReason("BridgeNotAllowed"))
+		m := s.awaitMachine(name, "is refused", hypervisortest.HasReason("BridgeNotAllowed"))
 		got := condition(m, "Ready")
 		for _, part := range []string{"NetworkConfiguration " + name, bridge + " together with VLAN 200", "leave spec.bridge out", "ask the platform team"} {
 			if !strings.Contains(got, part) {
@@ -66,13 +66,13 @@ func TestBridgesOfOthers(t *testing.T) {
 	if _, err := s.function.handle(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	s.until("management", "continues once the bridge is listed", hypervisortest.IsRunning)
+	s.awaitMachine("management", "continues once the bridge is listed", hypervisortest.IsRunning)
 
 	given := configuration("given")
 	given.Spec.Bridge = "br7"
 	s.Create(given)
 	s.Create(inNetworks("given", "given"))
-	s.until("given", "runs", hypervisortest.IsRunning)
+	s.awaitMachine("given", "runs", hypervisortest.IsRunning)
 	if !s.attached("br7") {
 		t.Error("a listed bridge is rejected")
 	}
@@ -90,7 +90,7 @@ func TestBridgesOfOthers(t *testing.T) {
 	if err := s.Kube.Merge(t.Context(), m, map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationReconcile: "now"}}}); err != nil {
 		t.Fatal(err)
 	}
-	m = s.until("given", "says so", hypervisortest.HasReason("BridgeNotAllowed"))
+	m = s.awaitMachine("given", "says so", hypervisortest.HasReason("BridgeNotAllowed"))
 	if m.Status.Phase != v1alpha1.MachineRunning || s.attached("br8") {
 		t.Errorf("phase %s, want the machine to stay where it runs", m.Status.Phase)
 	}

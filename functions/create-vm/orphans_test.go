@@ -46,15 +46,15 @@ func orphaned(t *testing.T, at func(*env) *hypervisortest.Site, remedy string) {
 	r.CreateMachine("m1")
 	stays, m := r.Drive("stays", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning), r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
 	same := r.Site.Foreign(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "foreign", UID: "foreign"}})
-	if s := r.checked(); len(s.Orphans) != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
+	if s := r.reconcileProvider(); len(s.Orphans) != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
 		t.Fatalf("every virtual machine of the stack has its Machine: %+v", s)
 	}
 	r.orphan(m)
-	if s := r.checked(); len(s.Orphans) != 1 || s.OrphanCount != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
+	if s := r.reconcileProvider(); len(s.Orphans) != 1 || s.OrphanCount != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
 		t.Fatalf("one check confirms no orphan: %+v", s)
 	}
 	r.Clock.Advance(10 * time.Minute)
-	s := r.checked()
+	s := r.reconcileProvider()
 	c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionOrphansFound)
 	if s.OrphanCount != 1 || len(s.Orphans) != 1 || s.Orphans[0].UID != string(m.UID) || !s.Orphans[0].Confirmed {
 		t.Fatalf("got %+v", s.Orphans)
@@ -67,21 +67,21 @@ func orphaned(t *testing.T, at func(*env) *hypervisortest.Site, remedy string) {
 	}
 	before := r.providerNow().ResourceVersion
 	r.Clock.Advance(10 * time.Minute)
-	if r.checked(); r.providerNow().ResourceVersion != before {
+	if r.reconcileProvider(); r.providerNow().ResourceVersion != before {
 		t.Error("a check with an unchanged result has written")
 	}
 	if len(r.Site.VMs(m)) != 1 || len(r.Site.VMs(stays)) != 1 || !same() {
 		t.Error("the checks have changed virtual machines")
 	}
 	r.removeByHand(m)
-	if s := r.checked(); len(s.Orphans) != 0 || s.OrphanCount != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
+	if s := r.reconcileProvider(); len(s.Orphans) != 0 || s.OrphanCount != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
 		t.Errorf("the orphan is removed, but reported: %+v", s)
 	}
 	r.DeleteMachine(stays, &hypervisortest.Wire{})
 }
 
-// checked reconciles the MachineProvider as resync requests it, and returns its status.
-func (e *env) checked() v1alpha1.MachineProviderStatus {
+// reconcileProvider reconciles the MachineProvider as resync requests it, and returns its status.
+func (e *env) reconcileProvider() v1alpha1.MachineProviderStatus {
 	e.Helper()
 	if err := deliver(e.Context(), e.process(&hypervisortest.Wire{}), lookAtProvider(e.Site.Provider, events.TypeResync)); err != nil {
 		e.Fatal(err)
@@ -149,14 +149,14 @@ func TestNewMachineIsNoOrphan(t *testing.T) {
 	if err := sim.AddMachine(proxmoxsim.Machine{ID: 20001, Node: "pve1", Config: map[string]string{"name": "old", "tags": "vitistack;uid-gone"}}, ""); err != nil {
 		t.Fatal(err)
 	}
-	if s := r.checked(); len(s.Orphans) != 1 || s.Orphans[0].ID != "20001" {
+	if s := r.reconcileProvider(); len(s.Orphans) != 1 || s.Orphans[0].ID != "20001" {
 		t.Errorf("only the virtual machine without a Machine is an orphan: %+v", s.Orphans)
 	}
 	p := r.providerNow()
 	if err := r.Kube.Merge(t.Context(), p, map[string]any{"spec": map[string]any{"shared": true}}); err != nil {
 		t.Fatal(err)
 	}
-	if s := r.checked(); len(s.Orphans) != 0 || meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionOrphansFound) != nil {
+	if s := r.reconcileProvider(); len(s.Orphans) != 0 || meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionOrphansFound) != nil {
 		t.Errorf("a shared hypervisor does not say which installation created a virtual machine: %+v", s)
 	}
 }

@@ -195,7 +195,7 @@ func TestProviderStatus(t *testing.T) {
 	if len(w.Order) != requests {
 		t.Errorf("the provider's own status write caused requests: %v", w.Order[requests:])
 	}
-	r.providerBreaks(f, w)
+	r.breakProvider(f, w)
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 }
 
@@ -276,8 +276,8 @@ func TestKeepSmallChanges(t *testing.T) {
 	}
 }
 
-// providerBreaks stops the hypervisor from answering, and lets it recover.
-func (e *env) providerBreaks(f *function, w *hypervisortest.Wire) {
+// breakProvider stops the hypervisor from answering, and lets it recover.
+func (e *env) breakProvider(f *function, w *hypervisortest.Wire) {
 	e.Helper()
 	spec := func(change func(*v1alpha1.MachineProviderSpec)) *v1alpha1.MachineProvider {
 		p := e.providerNow()

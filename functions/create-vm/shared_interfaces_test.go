@@ -58,7 +58,7 @@ func TestSharedNetwork(t *testing.T) {
 		want, addresses := map[string]string{}, map[string]bool{}
 		for i, m := range tc.machines {
 			s.Create(m)
-			m = s.until(m.Name, "runs", hypervisortest.IsRunning)
+			m = s.awaitMachine(m.Name, "runs", hypervisortest.IsRunning)
 			want[tc.want[i]] = interfaceMAC(m, m.Spec.Networks[0])
 			addresses[m.Status.IPAddresses[0]] = true
 		}
@@ -69,7 +69,7 @@ func TestSharedNetwork(t *testing.T) {
 			t.Errorf("%s: %d machines have %d addresses", tc.reason, len(tc.machines), len(addresses))
 		}
 		s.remove(tc.machines[0])
-		s.untilNetwork(name, "has the interfaces of the other machines", func(nc *v1alpha1.NetworkConfiguration) bool {
+		s.awaitNetwork(name, "has the interfaces of the other machines", func(nc *v1alpha1.NetworkConfiguration) bool {
 			return !slices.ContainsFunc(nc.Spec.NetworkInterfaces, func(i v1alpha1.InterfaceSpec) bool { return string(i.MACAddress) == want[tc.want[0]] })
 		})
 		delete(want, tc.want[0])
@@ -92,7 +92,7 @@ func TestFullNetwork(t *testing.T) {
 	}
 	s.Create(nc)
 	s.Create(inNetworks("late", "full"))
-	m := s.until("late", "is refused", hypervisortest.HasReason("NetworkFailed"))
+	m := s.awaitMachine("late", "is refused", hypervisortest.HasReason("NetworkFailed"))
 	if got := condition(m, "NetworkReady"); !strings.Contains(got, "NetworkConfiguration full does not take in interface late-eth0: free a place in it") || !strings.Contains(got, "at most 512") {
 		t.Errorf("got %s", got)
 	}
@@ -105,7 +105,7 @@ func TestFullNetwork(t *testing.T) {
 	if _, err := s.Kube.Patch(t.Context(), before, full); err != nil {
 		t.Fatal(err)
 	}
-	s.until("late", "runs in the freed place", hypervisortest.IsRunning)
+	s.awaitMachine("late", "runs in the freed place", hypervisortest.IsRunning)
 }
 
 func TestSharedNames(t *testing.T) {

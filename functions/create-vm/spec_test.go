@@ -50,7 +50,7 @@ func TestEverythingIsAdmitted(t *testing.T) {
 			Firmware: &v1alpha1.DomainFirmware{Bootloader: v1alpha1.Bootloader{EFI: true, SecureBoot: true}},
 		}
 	}))
-	m := s.until("all", "runs", hypervisortest.IsRunning)
+	m := s.awaitMachine("all", "runs", hypervisortest.IsRunning)
 	vm := &kubevirtv1.VirtualMachine{}
 	if err := s.Kube.Get(t.Context(), s.Namespace, "all", vm); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestEverythingIsAdmitted(t *testing.T) {
 	if err := s.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	s.empty()
+	s.awaitEmpty()
 	nc := &v1alpha1.NetworkConfiguration{}
 	if err := s.Kube.Get(t.Context(), s.Namespace, "prod", nc); err != nil || len(nc.Spec.NetworkInterfaces) != 0 {
 		t.Errorf("the machine has left its network: %v, %v", nc.Spec.NetworkInterfaces, err)
@@ -105,7 +105,7 @@ func TestRefusalsAreQuoted(t *testing.T) {
 	s.Create(machineWith("old", func(m *v1alpha1.MachineSpec) {
 		m.Domain = &v1alpha1.MachineDomain{Machine: &v1alpha1.DomainMachine{Type: "pc-i440fx"}}
 	}))
-	m := s.until("old", "is refused", hypervisortest.HasReason("KubeVirtApiError"))
+	m := s.awaitMachine("old", "is refused", hypervisortest.HasReason("KubeVirtApiError"))
 	if got := condition(m, "VirtualMachineReady"); !strings.HasPrefix(got, "False VMFailed") || !strings.Contains(got, "pc-i440fx") {
 		t.Errorf("got %s", got)
 	}
@@ -114,7 +114,7 @@ func TestRefusalsAreQuoted(t *testing.T) {
 	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 		t.Fatal(err)
 	}
-	s.until("old", "runs once the error is fixed", hypervisortest.IsRunning)
+	s.awaitMachine("old", "runs once the error is fixed", hypervisortest.IsRunning)
 }
 
 // TestSecretsForGuests has a user who may create Machines name Secrets in order to read them in the
@@ -154,7 +154,7 @@ func TestFirstConfiguration(t *testing.T) {
 	s.Create(machineWith("own", func(m *v1alpha1.MachineSpec) {
 		m.CloudInit = &v1alpha1.CloudInit{NetworkData: "version: 2\nethernets:\n  eth0:\n    addresses: [10.9.9.9/24]\n"}
 	}))
-	refused := s.until("static", "reports that the Secret is not for machines", hypervisortest.HasReason("CloudInitSecretNotAllowed"))
+	refused := s.awaitMachine("static", "reports that the Secret is not for machines", hypervisortest.HasReason("CloudInitSecretNotAllowed"))
 	if message := condition(refused, "Ready"); !strings.Contains(message, "kubectl label secret mine --namespace "+s.Namespace+" vitistack.io/cloud-init=true") {
 		t.Errorf("Ready is %q, which does not name the remedy", message)
 	}
@@ -163,7 +163,7 @@ func TestFirstConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := s.until("static", "runs with its address", func(m *v1alpha1.Machine) bool {
+	m := s.awaitMachine("static", "runs with its address", func(m *v1alpha1.Machine) bool {
 		return hypervisortest.IsRunning(m) && meta.IsStatusConditionTrue(m.Status.Conditions, "NetworkReady")
 	})
 	own := &corev1.Secret{}
@@ -183,14 +183,14 @@ func TestFirstConfiguration(t *testing.T) {
 	if e := network.Ethernets["eth0"]; network.Version != 2 || e.Match["macaddress"] != deriveMAC(m.UID, "eth0") || len(e.Addresses) != 1 || e.Addresses[0] != m.Status.IPAddresses[0]+"/24" {
 		t.Errorf("network data %s", own.Data["networkdata"])
 	}
-	s.saysNowhere(secret)
-	s.until("own", "has other addresses than those allocated", func(m *v1alpha1.Machine) bool {
+	s.requireNoText(secret)
+	s.awaitMachine("own", "has other addresses than those allocated", func(m *v1alpha1.Machine) bool {
 		return hypervisortest.IsRunning(m) && strings.HasPrefix(condition(m, "NetworkReady"), "False AddressMismatch: the guest does not have "+m.Status.IPAddresses[0]+", but 10.9.9.9")
 	})
 }
 
-// saysNowhere fails if any status or Event contains a text.
-func (e *env) saysNowhere(text string) {
+// requireNoText fails if any status or Event contains a text.
+func (e *env) requireNoText(text string) {
 	e.Helper()
 	for _, list := range []kube.ObjectList{&v1alpha1.MachineList{}, &kubevirtv1.VirtualMachineList{}, &v1alpha1.NetworkConfigurationList{}, &corev1.EventList{}} {
 		if err := e.Kube.List(e.Context(), e.Namespace, "", list); err != nil {
@@ -214,7 +214,7 @@ func TestWrongNetworkCanBeChanged(t *testing.T) {
 	s.Create(machineWith("vm", func(m *v1alpha1.MachineSpec) {
 		m.Networks = []v1alpha1.MachineNetwork{{Name: "eth0", NetworkName: "right"}, {Name: "eth1", NetworkName: "wrong"}}
 	}))
-	m := s.until("vm", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
+	m := s.awaitMachine("vm", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
 	nc := &v1alpha1.NetworkConfiguration{}
 	if err := s.Kube.Get(t.Context(), s.Namespace, "right", nc); err != nil || len(nc.Spec.NetworkInterfaces) > 0 {
 		t.Errorf("no interface is claimed before every network exists: %v, %v", nc.Spec.NetworkInterfaces, err)
@@ -224,7 +224,7 @@ func TestWrongNetworkCanBeChanged(t *testing.T) {
 	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 		t.Fatal(err)
 	}
-	m = s.until("vm", "runs", hypervisortest.IsRunning)
+	m = s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
 	before = m.DeepCopy()
 	m.Spec.Networks = append(m.Spec.Networks, v1alpha1.MachineNetwork{Name: "eth1", NetworkName: "right"})
 	if _, err := s.Kube.Patch(t.Context(), before, m); err == nil || !strings.Contains(err.Error(), "networks cannot be changed any more") {
@@ -258,13 +258,13 @@ func TestRemedies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.Create(machineWith(name, tc.wrong))
-			m := s.until(name, "reports the error", hypervisortest.HasReason(tc.says))
+			m := s.awaitMachine(name, "reports the error", hypervisortest.HasReason(tc.says))
 			before := m.DeepCopy()
 			tc.fix(&m.Spec)
 			if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 				t.Fatalf("%s: the remedy is rejected: %v", tc.reason, err)
 			}
-			s.until(name, tc.reason, hypervisortest.IsRunning)
+			s.awaitMachine(name, tc.reason, hypervisortest.IsRunning)
 		})
 	}
 }
@@ -279,7 +279,7 @@ func TestRestartOfWhatWaits(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.Create(machineWith("waits", tooLarge))
-	m := s.until("waits", "has no host", hypervisortest.HasReason("InsufficientResources"))
+	m := s.awaitMachine("waits", "has no host", hypervisortest.HasReason("InsufficientResources"))
 	instance := func() types.UID {
 		vmi := &kubevirtv1.VirtualMachineInstance{}
 		if err := s.Kube.Get(t.Context(), s.Namespace, "waits", vmi); err != nil {
@@ -292,7 +292,7 @@ func TestRestartOfWhatWaits(t *testing.T) {
 	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 		t.Fatal(err)
 	}
-	s.until("waits", "has another instance", func(m *v1alpha1.Machine) bool {
+	s.awaitMachine("waits", "has another instance", func(m *v1alpha1.Machine) bool {
 		now := instance()
 		return m.Status.RestartToken == "once" && now != "" && now != first
 	})
@@ -304,13 +304,13 @@ func TestUnpluggedDisk(t *testing.T) {
 	t.Parallel()
 	s := setUpWith(t, kubevirtsim.Options{NoVolumeHotplug: true})
 	s.Create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
-	m := s.until("vm", "runs", hypervisortest.IsRunning)
+	m := s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
 	before := m.DeepCopy()
 	m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "data", Size: "1Gi"}}
 	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 		t.Fatal(err)
 	}
-	m = s.until("vm", "waits for its disk", func(m *v1alpha1.Machine) bool {
+	m = s.awaitMachine("vm", "waits for its disk", func(m *v1alpha1.Machine) bool {
 		says := condition(m, v1alpha1.ConditionStorageReady)
 		return strings.HasPrefix(says, "False PVCPending: waits for KubeVirt to plug in disk data") && strings.Contains(says, "DeclarativeHotplugVolumes")
 	})
@@ -319,7 +319,7 @@ func TestUnpluggedDisk(t *testing.T) {
 	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 		t.Fatal(err)
 	}
-	s.until("vm", "has its disk after the restart", func(m *v1alpha1.Machine) bool {
+	s.awaitMachine("vm", "has its disk after the restart", func(m *v1alpha1.Machine) bool {
 		return hypervisortest.IsRunning(m) && m.Status.RestartToken == "plug" && strings.HasPrefix(condition(m, v1alpha1.ConditionStorageReady), "True")
 	})
 }

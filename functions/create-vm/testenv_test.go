@@ -116,8 +116,8 @@ func (e *env) example(file string, into kube.Object) {
 	e.Create(into)
 }
 
-// until waits until done accepts a Machine.
-func (e *env) until(name, what string, done func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
+// awaitMachine waits until done accepts a Machine.
+func (e *env) awaitMachine(name, what string, done func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
 	e.Helper()
 	m := &v1alpha1.Machine{}
 	feed.Until(e.T, name+" "+what, func() (bool, string) {
@@ -131,8 +131,8 @@ func (e *env) until(name, what string, done func(*v1alpha1.Machine) bool) *v1alp
 	return m
 }
 
-// empty waits until every object of the machines is deleted.
-func (e *env) empty() {
+// awaitEmpty waits until every object of the machines is deleted.
+func (e *env) awaitEmpty() {
 	e.Helper()
 	feed.Until(e.T, "every object is deleted", func() (bool, string) {
 		machines, vms, claims := &v1alpha1.MachineList{}, &kubevirtv1.VirtualMachineList{}, &corev1.PersistentVolumeClaimList{}

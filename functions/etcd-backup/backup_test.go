@@ -31,7 +31,7 @@ func TestNodeWithoutEtcd(t *testing.T) {
 	s.eventually("etcd's data is wiped", func(ctx context.Context, c *client.Client) error {
 		return c.ResetGeneric(ctx, &machine.ResetRequest{Reboot: true, SystemPartitionsToWipe: []*machine.ResetPartitionSpec{{Label: "EPHEMERAL", Wipe: true}}})
 	})
-	s.etcdIs("Preparing")
+	s.awaitEtcdState("Preparing")
 	document, err := s.talosconfig.Bytes()
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestBackups(t *testing.T) {
 	if b.Status.NextCheckTime != nil {
 		t.Errorf("resync retries a failed backup, and no check is due at %v", b.Status.NextCheckTime)
 	}
-	s.staysIdle("nightly", "its own status write causes no retry")
+	s.requireIdle("nightly", "its own status write causes no retry")
 	if err := s.plan.Set(); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestRetention(t *testing.T) {
 	for range 2 { // the snapshot is taken once and kept
 		b := s.resync("nightly")
 		s.expect(b, v1alpha1.EtcdBackupFailed, "StorageRefused")
-		s.staysIdle("nightly", "an error remains when no snapshot is due")
+		s.requireIdle("nightly", "an error remains when no snapshot is due")
 		if len(b.Status.Backups) != 2 || b.Status.Backups[0].SHA256 == "" || len(sim.Keys()) != 4 {
 			t.Errorf("got %+v, and %v in the store", b.Status.Backups, sim.Keys())
 		}

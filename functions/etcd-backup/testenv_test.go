@@ -107,12 +107,12 @@ func (s *env) powerOn() {
 		}
 		return err
 	})
-	s.etcdIs("Running")
+	s.awaitEtcdState("Running")
 	s.publish()
 }
 
-// etcdIs waits until the service etcd of the node is in a state.
-func (s *env) etcdIs(state string) {
+// awaitEtcdState waits until the service etcd of the node is in a state.
+func (s *env) awaitEtcdState(state string) {
 	s.Helper()
 	s.eventually("etcd is "+state, func(ctx context.Context, c *client.Client) error {
 		info, err := c.ServiceInfo(ctx, "etcd")
@@ -235,8 +235,8 @@ func (s *env) backup(name string) *v1alpha1.EtcdBackup {
 	return b
 }
 
-// staysIdle delivers the event of a backup's own status write, which must change nothing.
-func (s *env) staysIdle(name, reason string) {
+// requireIdle delivers the event of a backup's own status write, which must change nothing.
+func (s *env) requireIdle(name, reason string) {
 	s.Helper()
 	before := s.backup(name)
 	e := events.NewReconcileRequest("/functions/resync", events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdBackup", Namespace: s.namespace, Name: name}, "uid", "own")

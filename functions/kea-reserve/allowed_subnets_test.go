@@ -80,7 +80,7 @@ func TestSubnetTakenOffTheList(t *testing.T) {
 		}
 		w.delete("vm")
 		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefUpdate))
-		if !w.gone("vm") || len(hosts(t, b)) != 0 {
+		if !w.isDeleted("vm") || len(hosts(t, b)) != 0 {
 			t.Errorf("its reservation cannot be released: Kea has %v", hosts(t, b))
 		}
 	})

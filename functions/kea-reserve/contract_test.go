@@ -219,7 +219,7 @@ func TestForeign(t *testing.T) {
 		}
 		w.delete("mine")
 		w.must(w.deliver("NetworkConfiguration", "mine", events.TypeRefUpdate))
-		if diff := cmp.Diff(before, hosts(t, b)); diff != "" || !w.gone("mine") {
+		if diff := cmp.Diff(before, hosts(t, b)); diff != "" || !w.isDeleted("mine") {
 			t.Errorf("the deletion removed a reservation of another owner (-want +got):\n%s", diff)
 		}
 		w.configuration("free", []string{macB}, asking("10.77.0.80"))
@@ -271,13 +271,13 @@ func TestDelete(t *testing.T) {
 		w.reconcile("vm")
 		other := addressOf(t, w.reconcile("other"), 0)
 		w.delete("vm")
-		if w.gone("vm") {
+		if w.isDeleted("vm") {
 			t.Fatal("the finalizer does not keep it")
 		}
 		for range 2 {
 			w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefUpdate))
 		}
-		if !w.gone("vm") {
+		if !w.isDeleted("vm") {
 			t.Errorf("it still exists: %s", ready(w.get("vm")))
 		}
 		b.Restart(t)
@@ -309,7 +309,7 @@ func TestDeleteInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefUpdate))
-		if left := hosts(t, b); !w.gone("vm") || len(left) > 0 {
+		if left := hosts(t, b); !w.isDeleted("vm") || len(left) > 0 {
 			t.Errorf("reservations %v are left after the deletion of the Machine", left)
 		}
 	})

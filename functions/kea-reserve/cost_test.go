@@ -65,7 +65,7 @@ func TestCost(t *testing.T) {
 			measure("a resync", events.TypeResync, want.resync)
 			w.delete("vm")
 			measure("its deletion", events.TypeRefUpdate, want.deletion)
-			if !w.gone("vm") {
+			if !w.isDeleted("vm") {
 				t.Error("it still exists")
 			}
 		})

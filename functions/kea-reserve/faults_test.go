@@ -144,7 +144,7 @@ func TestLostAnswers(t *testing.T) {
 					}
 					w.delete("vm")
 					w.must(b.faults.Set(rule))
-					redeliver(t, w, func() bool { return w.gone("vm") })
+					redeliver(t, w, func() bool { return w.isDeleted("vm") })
 					b.Restart(t)
 					if got := hosts(t, b); len(got) != 0 {
 						t.Errorf("Kea still has %v", got)

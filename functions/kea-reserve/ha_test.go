@@ -137,7 +137,7 @@ func TestOutage(t *testing.T) {
 			}
 			primary.Restart(t)
 			w.must(ignoreOutage(w.deliver("NetworkConfiguration", "served", events.TypeRefUpdate)))
-			if w.gone("served") {
+			if w.isDeleted("served") {
 				t.Error("deleted while one server still has its reservation")
 			}
 			secondary.Restart(t)
@@ -146,7 +146,7 @@ func TestOutage(t *testing.T) {
 			address = addressOf(t, w.get("new"), 0)
 			for _, server := range []*stand.Server{primary, secondary} {
 				server.Restart(t)
-				if diff := cmp.Diff(map[string]string{macB: address}, hosts(t, server)); diff != "" || !w.gone("served") {
+				if diff := cmp.Diff(map[string]string{macB: address}, hosts(t, server)); diff != "" || !w.isDeleted("served") {
 					t.Errorf("recovered (-want +got):\n%s", diff)
 				}
 			}

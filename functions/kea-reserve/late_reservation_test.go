@@ -41,7 +41,7 @@ func TestLateReservation(t *testing.T) {
 						if err := deliver(t.Context(), w.function([]string{b.URL()}), "NetworkConfiguration", w.namespace, "vm", events.TypeRefUpdate); err != nil {
 							t.Error(err)
 						}
-						if w.gone("vm") == tc.kept {
+						if w.isDeleted("vm") == tc.kept {
 							t.Errorf("it must exist before its reservation arrives: %t", tc.kept)
 						}
 					}

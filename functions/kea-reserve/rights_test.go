@@ -47,7 +47,7 @@ func TestRights(t *testing.T) {
 	}
 	w.delete("vm")
 	w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefUpdate))
-	if !w.gone("vm") {
+	if !w.isDeleted("vm") {
 		t.Errorf("it still exists: %s", ready(w.get("vm")))
 	}
 }

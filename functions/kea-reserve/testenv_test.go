@@ -198,8 +198,8 @@ func (w *env) delete(name string) {
 	w.must(w.kube.Delete(w.t.Context(), w.get(name)))
 }
 
-// gone reports whether a NetworkConfiguration does not exist.
-func (w *env) gone(name string) bool {
+// isDeleted reports whether a NetworkConfiguration does not exist.
+func (w *env) isDeleted(name string) bool {
 	w.t.Helper()
 	err := w.kube.Get(w.t.Context(), w.namespace, name, &v1alpha1.NetworkConfiguration{})
 	if err != nil && !kube.NotFound(err) {

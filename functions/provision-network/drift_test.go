@@ -36,7 +36,7 @@ func TestRecheck(t *testing.T) {
 			w := newEnv(t, map[string]provider.Interface{"nam": tc.source, "netbox": tc.source})
 			tc.spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
 			w.network("net", tc.spec)
-			nn := w.look("net")
+			nn := w.reconcile("net")
 			w.expect(nn, "Ready", reasonProvisioned)
 			version := nn.ResourceVersion
 			again := func() *v1alpha2.NetworkNamespace {
@@ -55,7 +55,7 @@ func TestRecheck(t *testing.T) {
 			w.expect(again(), "Ready", "SourceUnauthorized")
 			w.must(tc.plan.Set())
 			w.clock.Pass(2 * provider.MaxDelay)
-			w.expect(w.look("net"), "Ready", reasonProvisioned)
+			w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 
 			w.must(tc.source.Release(t.Context(), nn))
 			for range 2 {
@@ -66,7 +66,7 @@ func TestRecheck(t *testing.T) {
 				w.clock.Pass(2 * provider.MaxDelay)
 			}
 			w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "moved" })
-			if got := w.look("net"); got.Status.IPv4Prefix != nn.Status.IPv4Prefix || got.Status.ObservedGeneration != got.Generation {
+			if got := w.reconcile("net"); got.Status.IPv4Prefix != nn.Status.IPv4Prefix || got.Status.ObservedGeneration != got.Generation {
 				t.Errorf("a changed spec changes nothing about a lost segment: %+v", got.Status)
 			}
 			w.expect(w.get("net"), "Ready", provider.ReasonGone)
@@ -102,7 +102,7 @@ func TestRestored(t *testing.T) {
 	spec := netboxSpec(request)
 	spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
 	w.network("net", spec)
-	nn := w.look("net")
+	nn := w.reconcile("net")
 	w.expect(nn, "Ready", reasonProvisioned)
 	provide := func(nn *v1alpha2.NetworkNamespace) {
 		t.Helper()
@@ -175,7 +175,7 @@ func TestRequestChanged(t *testing.T) {
 			}
 			tc.spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
 			w.network("net", tc.spec)
-			nn := w.look("net")
+			nn := w.reconcile("net")
 			w.expect(nn, "Ready", reasonProvisioned)
 			taken := func() string {
 				prefixes, addresses, vlans := library.Taken()
@@ -188,7 +188,7 @@ func TestRequestChanged(t *testing.T) {
 				reason = "RequestChanged"
 			}
 			for range 2 {
-				got := w.look("net")
+				got := w.reconcile("net")
 				if message := w.expect(got, "Ready", reason); !strings.Contains(message, tc.says) || got.Status.IPv4Prefix != nn.Status.IPv4Prefix || got.Status.IPv6Prefix != nn.Status.IPv6Prefix {
 					t.Errorf("%s: message %s, status %+v", tc.reason, message, got.Status)
 				}
@@ -199,7 +199,7 @@ func TestRequestChanged(t *testing.T) {
 				t.Errorf("%s: the sources have %s, and had %s", tc.reason, now, had)
 			}
 			w.change("net", func(got *v1alpha2.NetworkNamespace) { got.Spec = nn.Spec })
-			w.expect(w.look("net"), "Ready", reasonProvisioned)
+			w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 		})
 	}
 }
@@ -213,20 +213,20 @@ func TestNAMRequestChanges(t *testing.T) {
 	spec := asks("nam")
 	spec.SupervisorIdentifier = "team-a"
 	w.network("net", spec)
-	w.expect(w.look("net"), "Pending", provider.ReasonWorking)
+	w.expect(w.reconcile("net"), "Pending", provider.ReasonWorking)
 	w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-b" })
 	for range 5 {
-		w.look("net")
+		w.reconcile("net")
 		m.clock.Pass(15 * time.Second)
 		w.clock.Pass(provider.MaxWorkDelay)
 	}
-	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 	given := w.get("net").Status.IPv4Prefix
 	if _, err := m.nam.Provide(t.Context(), w.get("net")); err != nil || len(m.Segments()) != 1 {
 		t.Errorf("the manager has %+v, want one segment for the present spec: %v", m.Segments(), err)
 	}
 	w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-c" })
-	w.look("net")
+	w.reconcile("net")
 	if got := w.get("net").Status.IPv4Prefix; got != given || len(m.Segments()) != 1 {
 		t.Errorf("a network in use has %s, but had %s", got, given)
 	}

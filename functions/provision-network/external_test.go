@@ -15,8 +15,8 @@ import (
 	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
-// answers delivers an answer of an external IPAM.
-func (w *env) answers(eventType string, data any) error {
+// deliverAnswer delivers an answer of an external IPAM.
+func (w *env) deliverAnswer(eventType string, data any) error {
 	w.t.Helper()
 	e := event.New()
 	e.SetType(eventType)
@@ -34,24 +34,24 @@ func TestExternal(t *testing.T) {
 	spec := asks("corp-ipam")
 	spec.NetworkProvisioning.Parameters = map[string]string{"size": "24"}
 	nn := w.network("net", spec)
-	w.expect(w.look("net"), "Pending", provider.ReasonWorking)
+	w.expect(w.reconcile("net"), "Pending", provider.ReasonWorking)
 	var asked events.NetworkRequested
 	w.must(json.Unmarshal(w.sent.Events()[0].Data(), &asked))
 	want := events.NetworkRequested{Object: events.Object{UID: string(nn.UID), Namespace: nn.Namespace, Name: nn.Name}, Provider: "corp-ipam", DatacenterIdentifier: w.namespace, Parameters: map[string]string{"size": "24"}}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("the request (-want +got):\n%s", diff)
 	}
-	w.look("net")
+	w.reconcile("net")
 	if n := len(w.sentTypes()); n != 1 {
 		t.Errorf("a pending request must not be repeated at once: %d events", n)
 	}
 	w.clock.Pass(time.Minute)
-	w.look("net")
+	w.reconcile("net")
 	if first, again := w.sent.Events()[0], w.sent.Events()[1]; first.ID() == again.ID() {
 		t.Errorf("a repeated request has the same ID %s: the gateway accepts one answer to it, which may be lost", first.ID())
 	}
 
-	w.must(w.answers(events.TypeNetworkFailed, events.NetworkFailed{UID: string(nn.UID), Reason: "NoFreePrefix", Message: "ask for a smaller one"}))
+	w.must(w.deliverAnswer(events.TypeNetworkFailed, events.NetworkFailed{UID: string(nn.UID), Reason: "NoFreePrefix", Message: "ask for a smaller one"}))
 	if message := w.expect(w.get("net"), "Error", "NoFreePrefix"); !strings.Contains(message, "smaller") {
 		t.Errorf("message %s", message)
 	}
@@ -62,7 +62,7 @@ func TestExternal(t *testing.T) {
 	} {
 		bad := good
 		change(&bad)
-		w.must(w.answers(events.TypeNetworkProvisioned, bad))
+		w.must(w.deliverAnswer(events.TypeNetworkProvisioned, bad))
 		_, got, message := ready(w.get("net"))
 		if got != "SourceUnexpectedAnswer" {
 			t.Errorf("%s: got %s %s", reason, got, message)
@@ -70,22 +70,22 @@ func TestExternal(t *testing.T) {
 	}
 	foreign := good
 	foreign.Provider = "another"
-	if err := w.answers(events.TypeNetworkProvisioned, foreign); !events.IsPermanent(err) {
+	if err := w.deliverAnswer(events.TypeNetworkProvisioned, foreign); !events.IsPermanent(err) {
 		t.Errorf("the answer of another IPAM: got %v", err)
 	}
 	for range 2 {
-		w.must(w.answers(events.TypeNetworkProvisioned, good))
+		w.must(w.deliverAnswer(events.TypeNetworkProvisioned, good))
 	}
 	got := w.get("net")
 	w.expect(got, "Ready", reasonProvisioned)
 	if s := got.Status; s.NamespaceID != "seg-1" || s.IPv4Gateway != "10.20.30.1" || s.VLANID != 230 {
 		t.Errorf("status %+v", s)
 	}
-	w.must(w.answers(events.TypeNetworkFailed, events.NetworkFailed{UID: string(nn.UID), Reason: "Late"}))
+	w.must(w.deliverAnswer(events.TypeNetworkFailed, events.NetworkFailed{UID: string(nn.UID), Reason: "Late"}))
 	w.expect(w.get("net"), "Ready", reasonProvisioned)
 
 	w.delete(got)
-	if w.look("net") != nil {
+	if w.reconcile("net") != nil {
 		t.Fatal("the network must be deleted")
 	}
 	last := w.sent.Events()[len(w.sent.Events())-1]
@@ -94,7 +94,7 @@ func TestExternal(t *testing.T) {
 	if last.Type() != events.TypeNetworkReleased || released.ID != "seg-1" || released.UID != string(nn.UID) {
 		t.Errorf("sent %s %+v", last.Type(), released)
 	}
-	w.must(w.answers(events.TypeNetworkProvisioned, good))
+	w.must(w.deliverAnswer(events.TypeNetworkProvisioned, good))
 }
 
 // TestAnswerTooLate has an IPAM create a segment after its network was deleted.
@@ -157,11 +157,11 @@ func TestAnswerAfterChange(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
 	nn := w.network("net", asks("corp-ipam"))
-	w.expect(w.look("net"), "Pending", provider.ReasonWorking)
+	w.expect(w.reconcile("net"), "Pending", provider.ReasonWorking)
 	w.change("net", func(nn *v1alpha2.NetworkNamespace) {
 		nn.Spec.NetworkProvisioning = manualSpec("10.41.0.0/24", "", 41).NetworkProvisioning
 	})
-	w.must(w.answers(events.TypeNetworkProvisioned, events.NetworkProvisioned{UID: string(nn.UID), Provider: "corp-ipam", ID: "seg-1", IPv4Prefix: "10.40.0.0/24", VLANID: 40}))
+	w.must(w.deliverAnswer(events.TypeNetworkProvisioned, events.NetworkProvisioned{UID: string(nn.UID), Provider: "corp-ipam", ID: "seg-1", IPv4Prefix: "10.40.0.0/24", VLANID: 40}))
 	got := w.get("net")
 	if w.expect(got, "Ready", reasonProvisioned); got.Status.IPv4Prefix != "10.41.0.0/24" {
 		t.Errorf("got %s, want the segment in the spec", got.Status.IPv4Prefix)
@@ -176,7 +176,7 @@ func TestForgedAnswer(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
 	nn := w.network("net", asks("corp-ipam"))
-	w.look("net")
+	w.reconcile("net")
 	e := event.New()
 	e.SetType(events.TypeNetworkProvisioned)
 	e.SetSource("/ipam")

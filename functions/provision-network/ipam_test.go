@@ -173,7 +173,7 @@ func TestExampleIPAM(t *testing.T) {
 		spec := asks("corp-ipam")
 		spec.NetworkProvisioning.Parameters = map[string]string{"size": size}
 		w.network(name, spec)
-		w.look(name)
+		w.reconcile(name)
 	}
 	until := func(name, reason string) *v1alpha2.NetworkNamespace {
 		t.Helper()
@@ -195,7 +195,7 @@ func TestExampleIPAM(t *testing.T) {
 	ask("one", "24")
 	until("one", provider.ReasonWorking)
 	w.clock.Pass(2 * external.AnswerTime)
-	w.look("one")
+	w.reconcile("one")
 	one := until("one", reasonProvisioned)
 	stop()
 	i.url, _ = startIPAM(t, file, gateway.URL, i.key)
@@ -209,11 +209,11 @@ func TestExampleIPAM(t *testing.T) {
 	ask("four", "many")
 	until("four", "BadSize")
 	w.delete(one)
-	if w.look("one") != nil {
+	if w.reconcile("one") != nil {
 		t.Fatal("one network must be deleted")
 	}
 	w.clock.Pass(provider.MaxDelay + 2*time.Second)
-	w.look("three")
+	w.reconcile("three")
 	three := until("three", reasonProvisioned)
 	if three.Status.IPv4Prefix != "10.20.0.0/24" {
 		t.Errorf("a released prefix is free: got %s", three.Status.IPv4Prefix)

@@ -31,7 +31,7 @@ func TestSeed(t *testing.T) {
 		IPv4CIDR: "192.168.10.0/24", IPv4Gateway: "192.168.10.1", IPv4RangeStart: "192.168.10.10", IPv4RangeEnd: "192.168.10.200", VLANID: 200, DNS: []string{"192.168.10.1"},
 	}}
 	nn := w.network("lab-network", spec)
-	got := w.look("lab-network")
+	got := w.reconcile("lab-network")
 	want := v1alpha2.NetworkNamespaceStatus{
 		ProvisioningPhase: "Ready", IPv4Prefix: "192.168.10.0/24", IPv4Gateway: "192.168.10.1", VLANID: 200, Phase: "Active", Status: "OK",
 		DatacenterIdentifier: nn.Spec.DatacenterIdentifier, SupervisorIdentifier: "lab-01", ObservedGeneration: 1,
@@ -40,7 +40,7 @@ func TestSeed(t *testing.T) {
 	if diff := cmp.Diff(want, got.Status, cmpopts.IgnoreFields(v1alpha2.NetworkNamespaceStatus{}, "Conditions")); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
-	if again := w.look("lab-network"); again.ResourceVersion != got.ResourceVersion {
+	if again := w.reconcile("lab-network"); again.ResourceVersion != got.ResourceVersion {
 		t.Error("a repeated delivery must write nothing")
 	}
 }
@@ -54,10 +54,10 @@ func TestDualStack(t *testing.T) {
 	six := v1alpha2.NetworkNamespaceSpec{NetworkProvisioning: &v1alpha2.NetworkProvisioning{Provider: "manual", Manual: &v1alpha2.ManualSegment{IPv6CIDR: "2001:db8:2::/64"}},
 		IPAllocation: &v1alpha2.IPAllocationPolicy{Type: "static"}}
 	w.network("six", six)
-	if s := w.look("both").Status; s.IPv6Prefix != "2001:db8:1::/64" || s.IPv6Gateway != "2001:db8:1::1" || s.IPAllocationSummary.TotalCount != 1 {
+	if s := w.reconcile("both").Status; s.IPv6Prefix != "2001:db8:1::/64" || s.IPv6Gateway != "2001:db8:1::1" || s.IPAllocationSummary.TotalCount != 1 {
 		t.Errorf("both: %+v", s)
 	}
-	if s := w.look("six").Status; s.ProvisioningPhase != "Ready" || s.IPAllocationSummary == nil || s.IPAllocationSummary.TotalCount != maxCount {
+	if s := w.reconcile("six").Status; s.ProvisioningPhase != "Ready" || s.IPAllocationSummary == nil || s.IPAllocationSummary.TotalCount != maxCount {
 		t.Errorf("six: %+v, summary %+v", s, s.IPAllocationSummary)
 	}
 }
@@ -77,7 +77,7 @@ func TestSlowManager(t *testing.T) {
 	if nn.Annotations[v1alpha1.AnnotationProvider] != "nam" || nn.Status.NextCheckTime == nil {
 		t.Fatalf("the provider and the next check must be recorded: %v, %v", nn.Annotations, nn.Status.NextCheckTime)
 	}
-	if again := w.look("slow"); again.ResourceVersion != nn.ResourceVersion {
+	if again := w.reconcile("slow"); again.ResourceVersion != nn.ResourceVersion {
 		t.Error("before the next check, nothing may be requested or written")
 	}
 	w.clock.Pass(10 * time.Second)
@@ -98,18 +98,18 @@ func TestWorkAfterOutage(t *testing.T) {
 	w.clock, w.f.now = m.clock, m.clock.Now
 	w.must(m.plan.Set(faults.Rule{Error: "503"}))
 	w.network("net", asks("nam"))
-	w.expect(w.look("net"), "Pending", "SourceUnavailable")
+	w.expect(w.reconcile("net"), "Pending", "SourceUnavailable")
 	w.clock.Pass(provider.MaxDelay - time.Minute)
-	w.expect(w.look("net"), "Pending", "SourceUnavailable")
+	w.expect(w.reconcile("net"), "Pending", "SourceUnavailable")
 	w.must(m.plan.Set())
 	w.clock.Pass(provider.MaxDelay)
-	nn := w.look("net")
+	nn := w.reconcile("net")
 	w.expect(nn, "Pending", provider.ReasonWorking)
 	if late := nextCheck(nn).Sub(m.clock.Now()); late > provider.MaxWorkDelay+time.Second {
 		t.Errorf("the next check is in %s, which must not depend on the earlier outage", late)
 	}
 	w.clock.Pass(provider.MaxWorkDelay + time.Second)
-	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 }
 
 func TestFaultsAreTold(t *testing.T) {
@@ -118,26 +118,26 @@ func TestFaultsAreTold(t *testing.T) {
 	w := newEnv(t, map[string]provider.Interface{"nam": m.nam})
 	w.must(m.plan.Set(faults.Rule{Operation: "PUT /segments", Error: "401"}))
 	w.network("net", v1alpha2.NetworkNamespaceSpec{})
-	if message := w.expect(w.look("net"), "Error", "SourceUnauthorized"); !strings.Contains(message, "NAM_TOKEN") || strings.Contains(message, namToken) {
+	if message := w.expect(w.reconcile("net"), "Error", "SourceUnauthorized"); !strings.Contains(message, "NAM_TOKEN") || strings.Contains(message, namToken) {
 		t.Errorf("the message says what to change: %s", message)
 	}
 	w.must(m.plan.Set())
-	w.expect(w.look("net"), "Error", "SourceUnauthorized") // no check is due for a while
+	w.expect(w.reconcile("net"), "Error", "SourceUnauthorized") // no check is due for a while
 	w.clock.Pass(provider.MaxDelay + 2*time.Second)
-	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 
 	w.must(m.plan.Set(faults.Rule{Error: "503"}))
 	w.change("net", func(nn *v1alpha2.NetworkNamespace) {
 		nn.Annotations[v1alpha1.AnnotationReconcile] = "now"
 	})
-	nn := w.look("net")
+	nn := w.reconcile("net")
 	w.expect(nn, "Ready", "SourceUnavailable")
 	if nn.Status.IPv4Prefix == "" || kube.ReconcileRequested(nn) {
 		t.Errorf("a segment is kept while its source is down, and a requested reconcile is answered once: %+v", nn)
 	}
 	w.must(m.plan.Set(faults.Rule{Error: "lie-taken"}))
 	w.clock.Pass(provider.MaxDelay)
-	if message := w.expect(w.look("net"), "Ready", "SourceChanged"); !strings.Contains(message, "10.98.0.0/24") {
+	if message := w.expect(w.reconcile("net"), "Ready", "SourceChanged"); !strings.Contains(message, "10.98.0.0/24") {
 		t.Errorf("a changed answer of the source must be reported: %s", message)
 	}
 }
@@ -146,22 +146,22 @@ func TestNotConfigured(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
 	w.network("net", v1alpha2.NetworkNamespaceSpec{})
-	if message := w.expect(w.look("net"), "Error", "ProviderNotConfigured"); !strings.Contains(message, "NAM_URL") {
+	if message := w.expect(w.reconcile("net"), "Error", "ProviderNotConfigured"); !strings.Contains(message, "NAM_URL") {
 		t.Errorf("the message says what to set: %s", message)
 	}
 	w.change("net", func(nn *v1alpha2.NetworkNamespace) {
 		nn.Spec.NetworkProvisioning = manualSpec("10.2.0.0/24", "", 5).NetworkProvisioning
 	})
-	nn := w.look("net")
+	nn := w.reconcile("net")
 	w.expect(nn, "Ready", reasonProvisioned)
-	w.changeBehind("net", func(nn *v1alpha2.NetworkNamespace) {
+	w.changeUnvalidated("net", func(nn *v1alpha2.NetworkNamespace) {
 		nn.Spec.NetworkProvisioning = asks("corp-ipam").NetworkProvisioning
 	})
-	if message := w.expect(w.look("net"), "Ready", "ProviderChanged"); !strings.Contains(message, "manual") || len(w.sentTypes()) > 0 {
+	if message := w.expect(w.reconcile("net"), "Ready", "ProviderChanged"); !strings.Contains(message, "manual") || len(w.sentTypes()) > 0 {
 		t.Errorf("a network in use keeps its provider: %s, sent %v", message, w.sentTypes())
 	}
 	w.delete(nn)
-	if w.look("net") != nil {
+	if w.reconcile("net") != nil {
 		t.Error("the network must be deleted")
 	}
 }
@@ -173,19 +173,19 @@ func TestDeletedIsCounted(t *testing.T) {
 	spec := manualSpec("10.16.0.0/24", "10.16.0.1", 16)
 	spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"}
 	w.network("net", spec)
-	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 	users := []*v1alpha2.IPAllocation{w.allocation("one", "net", "", "10.16.0.10"), w.allocation("two", "net", "", "10.16.0.11")}
 	w.delete(w.get("net"))
 	for left := len(users); left > 0; left-- {
-		nn := w.look("net")
+		nn := w.reconcile("net")
 		if w.expect(nn, "Deleting", reasonInUse); nn.Status.Phase != phaseDeleting || nn.Status.IPAllocationSummary.AllocatedCount != int64(left) {
 			t.Errorf("phase %s, summary %+v, want Deleting and %d", nn.Status.Phase, nn.Status.IPAllocationSummary, left)
 		}
 		w.delete(users[left-1])
 	}
 	w.network("next", spec)
-	w.expect(w.look("next"), "Error", reasonOverlap)
-	if w.look("net") != nil {
+	w.expect(w.reconcile("next"), "Error", reasonOverlap)
+	if w.reconcile("net") != nil {
 		t.Error("the network must be deleted with its last user")
 	}
 	w.must(w.deliver(kindNetwork, "net", events.TypeRefDelete))
@@ -208,12 +208,12 @@ func TestSegmentStays(t *testing.T) {
 			t.Parallel()
 			w := newEnv(t, nil)
 			w.network("other", manualSpec("10.19.0.0/16", "", 19))
-			w.expect(w.look("other"), "Ready", reasonProvisioned)
+			w.expect(w.reconcile("other"), "Ready", reasonProvisioned)
 			w.network("net", manualSpec("10.17.0.0/24", "10.17.0.1", 17))
-			was := w.look("net")
+			was := w.reconcile("net")
 			w.expect(was, "Ready", reasonProvisioned)
-			w.changeBehind("net", func(nn *v1alpha2.NetworkNamespace) { change(nn.Spec.NetworkProvisioning.Manual) })
-			now := w.look("net")
+			w.changeUnvalidated("net", func(nn *v1alpha2.NetworkNamespace) { change(nn.Spec.NetworkProvisioning.Manual) })
+			now := w.reconcile("net")
 			message := w.expect(now, "Ready", "SegmentChanged")
 			if !strings.Contains(message, "10.17.0.0/24 (gateway 10.17.0.1, VLAN 17)") || !strings.Contains(message, "write that back") {
 				t.Errorf("the message says what to write: %s", message)
@@ -222,10 +222,10 @@ func TestSegmentStays(t *testing.T) {
 				t.Errorf("status %+v, want the allocated segment", now.Status)
 			}
 			w.network("newcomer", manualSpec("10.17.0.0/25", "", 17))
-			w.expect(w.look("newcomer"), "Error", reasonOverlap)
+			w.expect(w.reconcile("newcomer"), "Error", reasonOverlap)
 			w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec = was.Spec })
 			w.clock.Pass(2 * provider.MaxDelay)
-			w.expect(w.look("net"), "Ready", reasonProvisioned)
+			w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 		})
 	}
 }
@@ -243,7 +243,7 @@ func TestLinkLocalGateway(t *testing.T) {
 	}}}
 	for name, spec := range map[string]v1alpha2.NetworkNamespaceSpec{"block": block, "inferred": inferred} {
 		w.network(name, spec)
-		nn := w.look(name)
+		nn := w.reconcile(name)
 		if w.expect(nn, "Ready", reasonProvisioned); nn.Status.IPv6Gateway != "fe80::1" {
 			t.Errorf("%s: status %+v", name, nn.Status)
 		}
@@ -276,16 +276,16 @@ func TestUnusable(t *testing.T) {
 		"tiny":    {asks("tiny"), reasonNoAddress, "use a larger prefix", nil},
 	} {
 		w.network(name, tc.spec)
-		nn := w.look(name)
+		nn := w.reconcile(name)
 		if message := w.expect(nn, "Error", tc.reason); !strings.Contains(message, tc.says) || nn.Status.IPv4Prefix != "" {
 			t.Errorf("%s: message %s, status %+v", name, message, nn.Status)
 		}
 		if tc.fix != nil {
 			w.change(name, func(nn *v1alpha2.NetworkNamespace) { tc.fix(&nn.Spec) })
-			w.expect(w.look(name), "Ready", reasonProvisioned)
+			w.expect(w.reconcile(name), "Ready", reasonProvisioned)
 		}
 		w.delete(w.get(name))
-		w.look(name)
+		w.reconcile(name)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestDeletionWaitsForUsers(t *testing.T) {
 	m := newManager(t, 0)
 	w := newEnv(t, map[string]provider.Interface{"nam": m.nam})
 	w.network("net", asks("nam"))
-	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 	nc := w.configuration("vm", "net", "", v1alpha1.InterfaceStatus{})
 	a := w.allocation("reserved", "net", "", "10.64.0.9")
 	cluster := &v1alpha1.KubernetesCluster{}
@@ -303,7 +303,7 @@ func TestDeletionWaitsForUsers(t *testing.T) {
 	cluster.Spec.Topology = v1alpha1.ClusterTopology{Version: "1.33", ControlPlane: v1alpha1.ControlPlaneTopology{Replicas: 1}}
 	w.must(w.kube.Create(t.Context(), cluster))
 	w.delete(w.get("net"))
-	message := w.expect(w.look("net"), "Deleting", reasonInUse)
+	message := w.expect(w.reconcile("net"), "Deleting", reasonInUse)
 	if want := "waiting for IPAllocation reserved, KubernetesCluster shop, NetworkConfiguration vm to be deleted"; message != want {
 		t.Errorf("got %q, want %q", message, want)
 	}
@@ -327,19 +327,19 @@ func TestReleaseIsRefused(t *testing.T) {
 	m := newManager(t, 0)
 	w := newEnv(t, map[string]provider.Interface{"nam": m.nam})
 	nn := w.network("net", asks("nam"))
-	w.look("net")
+	w.reconcile("net")
 	m.SetInUse(string(nn.UID), true)
 	w.delete(nn)
-	got := w.look("net")
+	got := w.reconcile("net")
 	if message := w.expect(got, "Deleting", "SourceConflict"); !strings.Contains(message, "load balancer") || got.Status.Phase != phaseDeleting {
 		t.Errorf("phase %s, message %s", got.Status.Phase, message)
 	}
 	m.SetInUse(string(nn.UID), false)
-	if w.look("net") == nil {
+	if w.reconcile("net") == nil {
 		t.Error("no check of the source is due")
 	}
 	w.clock.Pass(provider.MaxDelay + 2*time.Second)
-	if w.look("net") != nil {
+	if w.reconcile("net") != nil {
 		t.Error("the network must be deleted")
 	}
 }
@@ -353,19 +353,19 @@ func TestProcessDies(t *testing.T) {
 	for left := range 5 {
 		name := fmt.Sprintf("n%d", left)
 		w.network(name, asks("nam"))
-		w.f.kube, _ = w.counting(left)
+		w.f.kube, _ = w.countingClient(left)
 		_ = w.deliver(kindNetwork, name, events.TypeRefAdd)
 		w.f.kube = whole
 		w.clock.Pass(requestTimeout + 2*time.Second)
-		w.expect(w.look(name), "Ready", reasonProvisioned)
+		w.expect(w.reconcile(name), "Ready", reasonProvisioned)
 		if n := len(m.Segments()); n != 1 {
 			t.Errorf("after %d writes: %d segments, want 1", left, n)
 		}
 		w.delete(w.get(name))
-		w.f.kube, _ = w.counting(0)
+		w.f.kube, _ = w.countingClient(0)
 		_ = w.deliver(kindNetwork, name, events.TypeRefUpdate)
 		w.f.kube = whole
-		if w.look(name) != nil || len(m.Segments()) != 0 {
+		if w.reconcile(name) != nil || len(m.Segments()) != 0 {
 			t.Errorf("after %d writes: network or segment are left", left)
 		}
 	}
@@ -379,8 +379,8 @@ func TestSummary(t *testing.T) {
 	w.network("static", static)
 	w.network("dhcp", manualSpec("10.7.0.0/29", "10.7.0.1", 1))
 	summary := func(name string) v1alpha2.IPAllocationSummary { return *w.get(name).Status.IPAllocationSummary }
-	w.look("static")
-	w.look("dhcp")
+	w.reconcile("static")
+	w.reconcile("dhcp")
 	if got := summary("dhcp"); got != (v1alpha2.IPAllocationSummary{Type: "dhcp", Provider: "kea", TotalCount: 5, AvailableCount: 5, Available: "5"}) {
 		t.Errorf("dhcp, empty: %+v", got)
 	}
@@ -389,7 +389,7 @@ func TestSummary(t *testing.T) {
 	w.allocation("kept", "static", "", "10.6.0.200") // allocated before the pool was reduced
 	w.configuration("two", "dhcp", "shop", v1alpha1.InterfaceStatus{IPv4Addresses: []string{"10.7.0.3"}, DHCPReserved: true})
 	w.configuration("three", "dhcp", "books", v1alpha1.InterfaceStatus{IPv4Addresses: []string{"10.7.0.4"}})
-	client, counted := w.counting(-1)
+	client, counted := w.countingClient(-1)
 	w.f.kube = client
 	w.must(w.deliver("NetworkConfiguration", "two", events.TypeRefUpdate))
 	if got := summary("static"); got != (v1alpha2.IPAllocationSummary{Type: "static", Provider: "static-ip-operator", AllocatedCount: 2, TotalCount: 10, AvailableCount: 9, Available: "9"}) {
@@ -427,8 +427,8 @@ func TestBurstIsCounted(t *testing.T) {
 	spec := manualSpec("10.8.0.0/24", "", 1)
 	spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"}
 	w.network("net", spec)
-	w.look("net")
-	client, counted := w.counting(-1)
+	w.reconcile("net")
+	client, counted := w.countingClient(-1)
 	w.f.kube, w.f.pause = client, 300*time.Millisecond
 	const burst = 40
 	var group sync.WaitGroup
@@ -471,7 +471,7 @@ func TestManyAreCounted(t *testing.T) {
 	spec := manualSpec("10.9.0.0/24", "", 1)
 	spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"}
 	w.network("net", spec)
-	w.look("net")
+	w.reconcile("net")
 	w.f.pause = time.Hour
 	w.f.waiting.Store(maxWaiting)
 	for i := range 2 {

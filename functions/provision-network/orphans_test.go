@@ -42,7 +42,7 @@ func TestOrphansInNetBox(t *testing.T) {
 		spec := netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 28}, Site: "az1", VLANGroup: "leafs"})
 		spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
 		w.network(name, spec)
-		made[name] = w.look(name)
+		made[name] = w.reconcile(name)
 		w.expect(made[name], v1alpha2.ProvisioningReady, "Provisioned")
 	}
 	// A prefix of another owner may have a similar description.
@@ -54,7 +54,7 @@ func TestOrphansInNetBox(t *testing.T) {
 	if found, _ := w.orphans(); len(found.Orphans) != 0 {
 		t.Errorf("each segment has its NetworkNamespace: %+v", found)
 	}
-	w.changeBehind("lost", func(nn *v1alpha2.NetworkNamespace) { nn.Finalizers = nil })
+	w.changeUnvalidated("lost", func(nn *v1alpha2.NetworkNamespace) { nn.Finalizers = nil })
 	w.delete(made["lost"])
 	if found, _ := w.orphans(); len(found.Orphans) != 2 || found.Orphans[0].Confirmed || found.Message != "" {
 		t.Errorf("one check confirms no orphan: %+v", found)

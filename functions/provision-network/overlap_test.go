@@ -27,19 +27,19 @@ func TestOverlap(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
 	w.network("a", manualSpec("10.3.0.0/16", "", 7))
-	w.expect(w.look("a"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("a"), "Ready", reasonProvisioned)
 	w.network("b", manualSpec("10.3.4.0/24", "", 7))
 	w.network("other-vlan", manualSpec("10.3.4.0/24", "", 8))
-	nn := w.look("b")
+	nn := w.reconcile("b")
 	if message := w.expect(nn, "Error", reasonOverlap); !strings.Contains(message, w.namespace+"/a") || nn.Status.IPv4Prefix != "" {
 		t.Errorf("the message names the network with the prefix: %s; prefix %q", message, nn.Status.IPv4Prefix)
 	}
-	w.expect(w.look("other-vlan"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("other-vlan"), "Ready", reasonProvisioned)
 	w.change("a", func(nn *v1alpha2.NetworkNamespace) { nn.Labels = map[string]string{"seen": "again"} })
-	w.expect(w.look("a"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("a"), "Ready", reasonProvisioned)
 
 	w.delete(w.get("a"))
-	if w.look("a") != nil {
+	if w.reconcile("a") != nil {
 		t.Fatal("a must go")
 	}
 	w.must(w.deliver(kindNetwork, "a", events.TypeRefDelete))
@@ -76,7 +76,7 @@ func TestOverlapRace(t *testing.T) {
 	for _, name := range names {
 		config := rest.CopyConfig(w.config)
 		config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &meeting{RoundTripper: rt, group: &met} })
-		f := &function{kube: w.client(config), sender: w.f.sender, now: w.f.now, datacenters: w.apart(), optionalPools: true, providers: map[string]provider.Interface{
+		f := &function{kube: w.client(config), sender: w.f.sender, now: w.f.now, datacenters: w.separateDataCentres(), optionalPools: true, providers: map[string]provider.Interface{
 			"racing": always{provider.Segment{IPv4: netip.MustParsePrefix("10.4.0.0/24"), VLAN: 9}},
 		}}
 		done.Go(func() {
@@ -107,7 +107,7 @@ func TestClaimIsFound(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
 	w.network("a", manualSpec("10.4.0.0/24", "", 9))
-	dying, _ := w.counting(2) // the annotation, and the claim
+	dying, _ := w.countingClient(2) // the annotation, and the claim
 	whole := w.f.kube
 	w.f.kube = dying
 	_ = w.deliver(kindNetwork, "a", events.TypeRefAdd)
@@ -118,9 +118,9 @@ func TestClaimIsFound(t *testing.T) {
 	}
 	w.network("b", asks("sure"))
 	w.f.providers["sure"] = always{provider.Segment{IPv4: netip.MustParsePrefix("10.4.0.0/25"), VLAN: 9}}
-	w.expect(w.look("b"), "Error", reasonOverlap)
-	w.expect(w.look("a"), "Ready", reasonProvisioned)
-	w.expect(w.look("b"), "Error", reasonOverlap)
+	w.expect(w.reconcile("b"), "Error", reasonOverlap)
+	w.expect(w.reconcile("a"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("b"), "Error", reasonOverlap)
 }
 
 // TestBothReady has two Ready networks with the same segment, as an earlier version may have left
@@ -138,7 +138,7 @@ func TestBothReady(t *testing.T) {
 	}
 	reasons := map[string]int{}
 	for _, name := range []string{"a", "b"} {
-		nn := w.look(name)
+		nn := w.reconcile(name)
 		_, reason, _ := ready(nn)
 		reasons[reason]++
 		if !isReady(nn) || nn.Status.IPv4Prefix != "10.4.0.0/24" || nn.Status.VLANID != 9 {
@@ -162,11 +162,11 @@ func TestDataCentres(t *testing.T) {
 		return spec
 	}
 	w.network("west", in("west"))
-	w.expect(w.look("west"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("west"), "Ready", reasonProvisioned)
 	w.network("east", in("east"))
-	w.expect(w.look("east"), "Error", reasonOverlap)
+	w.expect(w.reconcile("east"), "Error", reasonOverlap)
 	w.f.datacenters = config{getenv: func(string) string { return " " + string(in("east").DatacenterIdentifier) + ", other" }}.datacenters()
-	w.expect(w.look("east"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("east"), "Ready", reasonProvisioned)
 }
 
 // TestHeldAddresses has objects keep addresses after their network was deleted by force. No other
@@ -191,7 +191,7 @@ func TestHeldAddresses(t *testing.T) {
 		"d": {"10.32.0.0/24", 30, ""},
 	} {
 		w.network(name, manualSpec(tc.prefix, "", tc.vlan))
-		nn := w.look(name)
+		nn := w.reconcile(name)
 		if tc.says == "" {
 			w.expect(nn, "Ready", reasonProvisioned)
 			continue
@@ -199,9 +199,9 @@ func TestHeldAddresses(t *testing.T) {
 		if message := w.expect(nn, "Error", reasonOverlap); !strings.Contains(message, tc.says) {
 			t.Errorf("%s: message %s, want it to name the holder of the address", name, message)
 		}
-		client, counted := w.counting(-1)
+		client, counted := w.countingClient(-1)
 		w.f.kube = client
-		w.look(name)
+		w.reconcile(name)
 		if w.f.kube = w.kube; counted.n > 0 {
 			t.Errorf("%s: a waiting network is written to %d times", name, counted.n)
 		}

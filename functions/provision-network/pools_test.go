@@ -86,7 +86,7 @@ func TestNotInPool(t *testing.T) {
 			w.f.optionalPools = false
 			w.pool("lab", given)
 			w.network("net", tc.spec)
-			nn := w.look("net")
+			nn := w.reconcile("net")
 			message := w.expect(nn, "Error", reasonNotInPool)
 			for _, part := range []string{tc.says, "-lab: providers manual, corp; VLANs 100-199; prefixes 10.20.0.0/16", "ask the platform team"} {
 				if !strings.Contains(message, part) {
@@ -97,7 +97,7 @@ func TestNotInPool(t *testing.T) {
 				t.Errorf("%s: status %+v, want no segment, and a next check", tc.reason, nn.Status)
 			}
 			w.delete(w.get("net"))
-			if w.look("net") != nil {
+			if w.reconcile("net") != nil {
 				t.Errorf("%s: a rejected network cannot be deleted", tc.reason)
 			}
 		})
@@ -111,19 +111,19 @@ func TestSourceIsNotAsked(t *testing.T) {
 	w := newEnv(t, nil)
 	w.f.optionalPools = false
 	w.network("net", asks("corp-ipam"))
-	nn := w.look("net")
+	nn := w.reconcile("net")
 	if message := w.expect(nn, "Error", reasonNotInPool); !strings.Contains(message, "namespace "+w.namespace+" may use no NetworkPool") {
 		t.Errorf("message %q", message)
 	}
 	if asked := nn.Annotations[v1alpha1.AnnotationProvider]; asked != "" {
 		t.Errorf("the provider is recorded as asked: %s", asked)
 	}
-	if err := w.answers(events.TypeNetworkProvisioned, events.NetworkProvisioned{UID: string(nn.UID), Provider: "corp-ipam", ID: "seg-1", IPv4Prefix: "10.20.1.0/24"}); !events.IsPermanent(err) {
+	if err := w.deliverAnswer(events.TypeNetworkProvisioned, events.NetworkProvisioned{UID: string(nn.UID), Provider: "corp-ipam", ID: "seg-1", IPv4Prefix: "10.20.1.0/24"}); !events.IsPermanent(err) {
 		t.Errorf("an answer without a request: %v", err)
 	}
 	w.expect(w.get("net"), "Error", reasonNotInPool)
 	w.delete(w.get("net"))
-	if w.look("net") != nil {
+	if w.reconcile("net") != nil {
 		t.Error("the network must be deleted")
 	}
 	if sent := w.sentTypes(); len(sent) > 0 {
@@ -137,15 +137,15 @@ func TestPoolChanges(t *testing.T) {
 	w := newEnv(t, nil)
 	w.poolOfNothing()
 	w.network("net", manualSpec("10.20.1.0/24", "10.20.1.1", 150))
-	w.expect(w.look("net"), "Error", reasonNotInPool)
+	w.expect(w.reconcile("net"), "Error", reasonNotInPool)
 	if next := w.get("net").Status.NextCheckTime; next == nil || !next.After(w.clock.Now()) {
 		t.Fatalf("next check at %v", next)
 	}
-	w.expect(w.look("net"), "Error", reasonNotInPool)
+	w.expect(w.reconcile("net"), "Error", reasonNotInPool)
 
 	p := w.pool("lab", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"150"}})
 	w.poolEvent(p.Name)
-	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 	version := w.get("net").ResourceVersion
 	w.poolEvent(p.Name)
 	if got := w.get("net"); got.ResourceVersion != version {
@@ -158,15 +158,15 @@ func TestPoolChanges(t *testing.T) {
 		t.Errorf("message %q, status %+v: the segment in use is kept, and the network reports the pool", message, nn.Status)
 	}
 	w.clock.Pass(2 * provider.MaxDelay)
-	w.expect(w.look("net"), "Ready", reasonNotInPool)
+	w.expect(w.reconcile("net"), "Ready", reasonNotInPool)
 	w.changePool(p, func(s *v1alpha1.NetworkPoolSpec) { s.VLANs = nil })
-	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 
 	w.must(w.kube.Delete(t.Context(), p))
 	w.must(w.deliver(kindPool, p.Name, events.TypeRefDelete))
 	w.expect(w.get("net"), "Ready", reasonNotInPool)
 	w.delete(w.get("net"))
-	if w.look("net") != nil {
+	if w.reconcile("net") != nil {
 		t.Error("the network must be deleted")
 	}
 }
@@ -180,10 +180,10 @@ func TestPoolIsMissedByResync(t *testing.T) {
 	w.must(w.kube.Get(t.Context(), "", w.namespace, ns))
 	p := w.pool("lab", v1alpha1.NetworkPoolSpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"network": w.namespace}}}})
 	w.network("net", manualSpec("10.20.1.0/24", "10.20.1.1", 150))
-	w.expect(w.look("net"), "Error", reasonNotInPool)
+	w.expect(w.reconcile("net"), "Error", reasonNotInPool)
 	w.must(w.kube.Merge(t.Context(), ns, map[string]any{"metadata": map[string]any{"labels": map[string]any{"network": w.namespace}}}))
 	w.clock.Pass(2 * provider.MaxDelay)
-	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 	w.must(w.kube.Delete(t.Context(), p))
 	w.must(w.deliver(kindNetwork, "net", events.TypeResync))
 	w.expect(w.get("net"), "Ready", reasonNotInPool)
@@ -215,11 +215,11 @@ func TestPoolAppearsMeanwhile(t *testing.T) {
 		return &beforeStatus{RoundTripper: rt, do: func() { w.poolEvent(w.pool("lab", v1alpha1.NetworkPoolSpec{}).Name) }}
 	})
 	w.f.kube = w.client(config)
-	w.expect(w.look("net"), "Error", reasonNotInPool)
+	w.expect(w.reconcile("net"), "Error", reasonNotInPool)
 	if next := w.get("net").Status.NextCheckTime; next != nil {
 		t.Errorf("the network waits until %s for a pool that exists", next)
 	}
-	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 }
 
 func TestDecidePoolChange(t *testing.T) {
@@ -261,20 +261,20 @@ func TestVLANOfOthers(t *testing.T) {
 	victim, w := newEnv(t, nil), newEnv(t, nil)
 	victim.f.datacenters, w.f.datacenters = nil, nil
 	victim.network("net", manualSpec("10.203.8.0/24", "", 2208))
-	victim.expect(victim.look("net"), "Ready", reasonProvisioned)
+	victim.expect(victim.reconcile("net"), "Ready", reasonProvisioned)
 
 	p := w.pool("lab", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"2200-2299"}})
 	w.network("net", manualSpec("10.203.9.0/24", "", 2208))
-	nn := w.look("net")
+	nn := w.reconcile("net")
 	if message := w.expect(nn, "Error", reasonOverlap); !strings.Contains(message, "VLAN 2208 is that of NetworkNamespace "+victim.namespace+"/net") || nn.Status.VLANID != 0 {
 		t.Errorf("message %q, VLAN %d", message, nn.Status.VLANID)
 	}
 	w.network("second", manualSpec("10.203.10.0/24", "", 2209))
-	w.expect(w.look("second"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("second"), "Ready", reasonProvisioned)
 	w.network("third", manualSpec("10.203.11.0/24", "", 2209))
-	if w.expect(w.look("third"), "Ready", reasonProvisioned); t.Failed() {
+	if w.expect(w.reconcile("third"), "Ready", reasonProvisioned); t.Failed() {
 		t.Error("one namespace may have two networks in a VLAN")
 	}
 	w.changePool(p, func(s *v1alpha1.NetworkPoolSpec) { s.ShareVLANs = true })
-	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 }

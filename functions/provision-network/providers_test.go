@@ -160,11 +160,11 @@ func TestRights(t *testing.T) {
 	}
 	w.f.kube = limited
 	w.network("net", asks("nam"))
-	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 	nc := w.configuration("vm", "net", "", v1alpha1.InterfaceStatus{})
 	w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefUpdate))
 	w.delete(w.get("net"))
-	w.expect(w.look("net"), "Deleting", reasonInUse)
+	w.expect(w.reconcile("net"), "Deleting", reasonInUse)
 	w.delete(nc)
 	w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefDelete))
 	if w.get("net") != nil {

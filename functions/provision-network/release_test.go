@@ -28,7 +28,7 @@ func TestReleaseIfDeleted(t *testing.T) {
 	var w *env
 	w = newEnv(t, map[string]provider.Interface{"nam": overtaking{m.nam, func() {
 		w.delete(w.get("net"))
-		other := &function{kube: w.kube, sender: w.sent, now: w.clock.Now, datacenters: w.apart(), optionalPools: true}
+		other := &function{kube: w.kube, sender: w.sent, now: w.clock.Now, datacenters: w.separateDataCentres(), optionalPools: true}
 		other.providers = map[string]provider.Interface{"nam": m.nam}
 		if err := other.reconcileNetwork(t.Context(), w.namespace, "net", reconcileOptions{}); err != nil || w.get("net") != nil {
 			t.Errorf("the network must be deleted before its segment is created: %v", err)

@@ -56,12 +56,12 @@ func newEnv(t *testing.T, sources map[string]provider.Interface) *env {
 	for name, s := range sources {
 		all[name] = s
 	}
-	w.f = &function{kube: w.kube, providers: all, sender: w.sent, now: w.clock.Now, datacenters: w.apart(), optionalPools: true}
+	w.f = &function{kube: w.kube, providers: all, sender: w.sent, now: w.clock.Now, datacenters: w.separateDataCentres(), optionalPools: true}
 	return w
 }
 
-// apart returns the data centre of this test, which shares no bridge with those of other tests.
-func (w *env) apart() map[v1alpha2.Identifier]bool {
+// separateDataCentres returns the data centre of this test, which shares no bridge with those of other tests.
+func (w *env) separateDataCentres() map[v1alpha2.Identifier]bool {
 	return map[v1alpha2.Identifier]bool{v1alpha2.Identifier(w.namespace): true}
 }
 
@@ -112,8 +112,8 @@ func (w *env) deliver(kind, name, eventType string) error {
 	return err
 }
 
-// look delivers an event about a network, and returns the network.
-func (w *env) look(name string) *v1alpha2.NetworkNamespace {
+// reconcile delivers an event about a network, and returns the network.
+func (w *env) reconcile(name string) *v1alpha2.NetworkNamespace {
 	w.t.Helper()
 	if err := w.deliver(kindNetwork, name, events.TypeRefUpdate); err != nil && !errors.Is(err, errRedeliver) {
 		w.t.Fatal(err)
@@ -148,9 +148,9 @@ func (w *env) change(name string, how func(*v1alpha2.NetworkNamespace)) {
 	w.must(err)
 }
 
-// changeBehind edits the spec of a network in a way that the API server now rejects, but accepted in
+// changeUnvalidated edits the spec of a network in a way that the API server now rejects, but accepted in
 // an earlier version.
-func (w *env) changeBehind(name string, how func(*v1alpha2.NetworkNamespace)) {
+func (w *env) changeUnvalidated(name string, how func(*v1alpha2.NetworkNamespace)) {
 	w.t.Helper()
 	nn := w.get(name)
 	before, status := nn.DeepCopy(), nn.Status
@@ -243,9 +243,9 @@ func (r *writes) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// counting returns a client that counts its writes. If left is not negative, it dies after that number
+// countingClient returns a client that counts its writes. If left is not negative, it dies after that number
 // of writes.
-func (w *env) counting(left int) (*kube.Client, *writes) {
+func (w *env) countingClient(left int) (*kube.Client, *writes) {
 	w.t.Helper()
 	config := rest.CopyConfig(w.config)
 	r := &writes{left: left}

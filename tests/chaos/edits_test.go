@@ -40,7 +40,7 @@ func editNetwork(a *generator) func(*env) {
 	s, merge := subject{engine.NetworkNamespaces, a.of(namespaces...), "network"}, a.of(wrongNetworkEdits...)
 	return func(w *env) {
 		if nn := w.get(s); nn != nil && phaseOf(nn) == "Ready" {
-			w.refused(s, merge)
+			w.requireRejection(s, merge)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func wrongEdit(a *generator) func(*env) {
 		return nil
 	}
 	s := b.subject
-	return func(w *env) { w.refused(s, edit.merge) }
+	return func(w *env) { w.requireRejection(s, edit.merge) }
 }
 
 // editConfiguration edits the NetworkConfiguration of a machine, and reverts that a moment later.
@@ -141,7 +141,7 @@ func editConfiguration(a *generator) func(*env) {
 		back := map[string]any{"vlan": nil, "description": nil, "networkInterfaces": was}
 		w.edit(s, changed)
 		time.Sleep(pause)
-		w.always()
+		w.checkInvariants()
 		w.edit(s, back)
 	}
 }
@@ -167,8 +167,8 @@ func deleteReservation(a *generator) func(*env) {
 	return deleteOne(a, a.pick(engine.IPAllocations, nil))
 }
 
-// refused makes an edit that the API server must reject.
-func (w *env) refused(s subject, merge string) {
+// requireRejection makes an edit that the API server must reject.
+func (w *env) requireRejection(s subject, merge string) {
 	w.t.Helper()
 	w.record("patch %s %s, which must be rejected", s, merge)
 	w.try("patch "+s.String(), func(ctx context.Context) error {

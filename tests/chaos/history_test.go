@@ -25,8 +25,8 @@ var confidential = regexp.MustCompile(`(?i)(?:key|secret|token|key-data):\s*"?([
 // word matches a value of a Secret that is only a name.
 var word = regexp.MustCompile(`(?i)(token|secret|password)$`)
 
-// secretsKept searches for the content of Secrets in everything else that the stack writes.
-func (w *env) secretsKept() {
+// checkSecrets searches for the content of Secrets in everything else that the stack writes.
+func (w *env) checkSecrets() {
 	w.t.Helper()
 	type secret struct{ name, value string }
 	var secrets []secret
@@ -89,9 +89,9 @@ func (w *env) secretsKept() {
 	}
 }
 
-// historyBegins waits until the gateway has its database. Existing objects have no events in the
+// awaitHistory waits until the gateway has its database. Existing objects have no events in the
 // history.
-func (w *env) historyBegins() {
+func (w *env) awaitHistory() {
 	w.t.Helper()
 	feed.Until(w.t, "the history begins", func() (bool, string) {
 		_, err := w.e.Ask("health/database")
@@ -99,9 +99,9 @@ func (w *env) historyBegins() {
 	})
 }
 
-// remembered checks that the history has the creation of each Machine, and the deletion of each
+// checkHistory checks that the history has the creation of each Machine, and the deletion of each
 // deleted one, exactly once.
-func (w *env) remembered() {
+func (w *env) checkHistory() {
 	w.t.Helper()
 	machines := map[string]string{}
 	for _, m := range w.list(engine.Machines) {

@@ -19,8 +19,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// always checks the invariants of every moment.
-func (w *env) always() {
+// checkInvariants checks the invariants of every moment.
+func (w *env) checkInvariants() {
 	w.t.Helper()
 	holders := map[string]string{}
 	for _, a := range w.list(engine.IPAllocations) {
@@ -52,9 +52,9 @@ func (w *env) always() {
 			w.oneEach(machines, vm.uid(), "", fmt.Sprint(vm.ID))
 		}
 	}
-	w.oneClusterEach()
-	w.oneSegmentEach()
-	w.bounded()
+	w.checkClusters()
+	w.checkSegments()
+	w.checkLimits()
 	for _, kind := range reported {
 		for _, obj := range w.list(kind) {
 			if why := untrue(&obj); why != "" {
@@ -64,9 +64,9 @@ func (w *env) always() {
 	}
 }
 
-// oneSegmentEach checks that no two networks have overlapping prefixes on a VLAN, and that no two
+// checkSegments checks that no two networks have overlapping prefixes on a VLAN, and that no two
 // interfaces or machines have the same address on a VLAN, in any namespaces.
-func (w *env) oneSegmentEach() {
+func (w *env) checkSegments() {
 	w.t.Helper()
 	type segment struct {
 		vlan   int64
@@ -134,8 +134,8 @@ func (w *env) oneEach(machines map[string]string, owner, namespace, name string)
 	machines[owner] = name
 }
 
-// oneClusterEach checks that a cluster keeps its keys, and that its etcd is bootstrapped once.
-func (w *env) oneClusterEach() {
+// checkClusters checks that a cluster keeps its keys, and that its etcd is bootstrapped once.
+func (w *env) checkClusters() {
 	w.t.Helper()
 	for _, secret := range w.list(engine.Secrets) {
 		for _, owner := range secret.GetOwnerReferences() {
@@ -214,7 +214,7 @@ func (w *env) converge() {
 // unreconciled returns an object that is not as planned yet.
 func (w *env) unreconciled() (namespace, why string) {
 	w.t.Helper()
-	w.always()
+	w.checkInvariants()
 	for _, s := range w.order {
 		if to, lives := w.living[s]; lives {
 			if why := differs(w.get(s), to); why != "" {
@@ -258,8 +258,8 @@ func reasonOf(conditions []any) string {
 	return ""
 }
 
-// owned waits until exactly one child of each object exists, and no other.
-func (w *env) owned() {
+// checkOwners waits until exactly one child of each object exists, and no other.
+func (w *env) checkOwners() {
 	w.t.Helper()
 	w.until(calmFor, time.Second, func() (namespace, why string) {
 		if why := w.orphan(); why != "" {
@@ -291,8 +291,8 @@ func (w *env) orphan() string {
 	return ""
 }
 
-// quiet checks that an idle system writes nothing.
-func (w *env) quiet() {
+// checkIdle checks that an idle system writes nothing.
+func (w *env) checkIdle() {
 	w.t.Helper()
 	feed.Until(w.t, "no function writes", func() (bool, string) {
 		since := time.Now()
@@ -307,9 +307,9 @@ func (w *env) quiet() {
 	})
 }
 
-// gone deletes the remaining objects, networks and their users in any order, and checks that nothing
+// deleteAll deletes the remaining objects, networks and their users in any order, and checks that nothing
 // of them is left.
-func (w *env) gone() {
+func (w *env) deleteAll() {
 	w.t.Helper()
 	for _, s := range w.order {
 		if _, lives := w.living[s]; lives {

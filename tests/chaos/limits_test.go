@@ -32,8 +32,8 @@ type costs struct {
 	calls map[string]map[string]int
 }
 
-// bounded checks that nothing exceeds its limit for two consecutive minutes.
-func (w *env) bounded() {
+// checkLimits checks that nothing exceeds its limit for two consecutive minutes.
+func (w *env) checkLimits() {
 	w.t.Helper()
 	now := time.Now()
 	if w.costs.checked.IsZero() {

@@ -72,7 +72,7 @@ func TestRandomSteps(t *testing.T) {
 	t.Parallel()
 	s := settingsOf(t, os.Getenv)
 	w := newEnv(t, s)
-	w.historyBegins()
+	w.awaitHistory()
 	base := w.base()
 	w.e.CreateNamespace("chaos-spare")
 	for _, namespace := range namespaces {
@@ -91,14 +91,14 @@ func TestRandomSteps(t *testing.T) {
 		w.at = i
 		w.did = append(w.did, i)
 		next.do(w)
-		w.always()
+		w.checkInvariants()
 	}
 	w.converge()
-	w.owned()
-	w.remembered()
-	w.quiet()
-	w.secretsKept()
-	w.gone()
+	w.checkOwners()
+	w.checkHistory()
+	w.checkIdle()
+	w.checkSecrets()
+	w.deleteAll()
 	t.Logf("%d things happened", len(w.log))
 }
 

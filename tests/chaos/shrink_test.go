@@ -69,9 +69,9 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// shorter repeats the run without some of its steps, in separate processes, and returns the output of
+// repeatShorter repeats the run without some of its steps, in separate processes, and returns the output of
 // the shortest one that fails.
-func (w *env) shorter() string {
+func (w *env) repeatShorter() string {
 	if w.settings.attempts == 0 || w.settings.steps != nil {
 		return ""
 	}

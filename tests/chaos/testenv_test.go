@@ -77,7 +77,7 @@ func (w *env) fail(namespace, format string, args ...any) {
 			lines = append(lines, line)
 		}
 	}
-	w.t.Fatalf("%s\nSeed %d. The steps before it:\n%s\n%s", fmt.Sprintf(format, args...), w.settings.seed, strings.Join(lines, "\n"), w.shorter())
+	w.t.Fatalf("%s\nSeed %d. The steps before it:\n%s\n%s", fmt.Sprintf(format, args...), w.settings.seed, strings.Join(lines, "\n"), w.repeatShorter())
 }
 
 // try retries a request until the API server answers, because a step may have just killed it. An error
