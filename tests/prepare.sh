@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the servers and compilers that the tests run, from Debian's packages. It does nothing where all are there.
+# Installs the servers and compilers that the tests run, from Debian's packages. It does nothing if all are installed.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -31,7 +31,7 @@ fi
 sh tests/stand/kea/install.sh
 sh tests/stand/cloudinit/install.sh
 
-# The checker of accessibility is fetched once, and kept outside of the tree.
+# The accessibility checker is downloaded once, and kept outside of the repository.
 axe=4.14.1
 folder="${XDG_CACHE_HOME:-$HOME/.cache}/vitistack/axe"
 if ! grep -qs "\"version\": \"$axe\"" "$folder/node_modules/axe-core/package.json"; then

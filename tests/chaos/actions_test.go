@@ -26,8 +26,8 @@ var actions = []action{
 	{3, newCluster}, {1, wrongCluster}, {4, scale}, {2, upgrade}, {1, deleteCluster},
 	{3, editNetwork}, {2, tuneNetwork}, {2, newRival}, {3, wrongEdit}, {3, editConfiguration}, {1, newReservation}, {1, deleteReservation},
 	{2, newBackup}, {1, deleteBackup}, {2, newNetwork}, {2, deleteNetwork},
-	{4, changeWeather}, {6, killFunction}, {1, killSource}, {1, killAPIServer}, {1, killEtcd}, {2, killGateway}, {1, killSimulators},
-	{1, restartAll}, {5, failBackend}, {4, failRequests}, {2, turnClock},
+	{4, changeEventFaults}, {6, killFunction}, {1, killSource}, {1, killAPIServer}, {1, killEtcd}, {2, killGateway}, {1, killSimulators},
+	{1, restartAll}, {5, failBackend}, {4, failRequests}, {2, changeClock},
 }
 
 func newMachine(a *generator) func(*env) {

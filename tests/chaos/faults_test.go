@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-func changeWeather(a *generator) func(*env) {
+// changeEventFaults sets the faults of event delivery: lost, duplicated and late events.
+func changeEventFaults(a *generator) func(*env) {
 	all := []EventFaults{
 		{}, {Drop: 0.2}, {Duplicate: 1}, {Delay: 2 * time.Second}, {Drop: 0.3, Duplicate: 0.5, Delay: 5 * time.Second}, {Drop: 1},
 	}
@@ -108,8 +109,8 @@ func failBackend(a *generator) func(*env) {
 	}
 }
 
-// turnClock sets a function's clock wrong by up to three minutes.
-func turnClock(a *generator) func(*env) {
+// changeClock makes a function's clock wrong by up to three minutes.
+func changeClock(a *generator) func(*env) {
 	if !a.long {
 		return nil
 	}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds Knative Eventing's own programs: build.sh DIRECTORY. What is there already is not built again. The version is
+# Builds Knative Eventing's own programs: build.sh DIRECTORY. Existing programs are not built again. The version is
 # the one of knative.dev/eventing in the go.mod of the local engine.
 set -eu
 to=$1

@@ -58,28 +58,28 @@ func TestKnative(t *testing.T) {
 	}
 	r := newRig(t, bin)
 	r.installKnative()
-	r.serve()
+	r.setServiceAddresses()
 	// The simulated IPAM created its Trigger before the webhook existed that sets defaults.
 	r.kubectl("", "annotate", "triggers", "--all", "--namespace", namespace, "seen=true")
 	r.kubectl(r.kubectl("", "kustomize", filepath.Join(engine.Root(), "knative")), "apply", "--server-side", "--force-conflicts", "--filename", "-")
 	for _, kind := range topology {
-		r.untilReady(kind)
+		r.awaitReady(kind)
 	}
-	t.Run("Defaults", r.defaultsAreFilledIn)
-	t.Run("Admission", r.nonsenseIsRefused)
-	t.Run("SinkBindings", r.sinksAreInjected)
+	t.Run("Defaults", r.checkDefaults)
+	t.Run("Admission", r.checkRejection)
+	t.Run("SinkBindings", r.checkSinkBindings)
 	r.restartPrograms()
-	t.Run("Cluster", r.clusterGetsRunning)
-	t.Run("Ping", r.resyncIsAsked)
-	t.Run("DeadLetter", func(t *testing.T) { r.deadLetterIsKept(t, "refused") })
+	t.Run("Cluster", r.checkCluster)
+	t.Run("Ping", r.checkResync)
+	t.Run("DeadLetter", func(t *testing.T) { r.checkDeadLetter(t, "refused") })
 	r.authenticate()
-	t.Run("TriggersHaveTokens", r.triggersHaveTokens)
-	t.Run("AuthenticatedDeadLetter", func(t *testing.T) { r.deadLetterIsKept(t, "refused-again") })
-	t.Run("AuthenticatedCluster", r.authenticatedClusterGetsRunning)
+	t.Run("TriggersHaveTokens", r.checkTriggerTokens)
+	t.Run("AuthenticatedDeadLetter", func(t *testing.T) { r.checkDeadLetter(t, "refused-again") })
+	t.Run("AuthenticatedCluster", r.checkAuthenticatedCluster)
 }
 
-// serve writes the address of each Knative Service into its status, as Knative Serving does.
-func (r *env) serve() {
+// setServiceAddresses writes the address of each Knative Service into its status, as Knative Serving does.
+func (r *env) setServiceAddresses() {
 	r.t.Helper()
 	for _, function := range r.List(functions, namespace, "") {
 		status := fmt.Sprintf(`{"status":{"address":{"url":"http://%s.%s.svc.cluster.local"}}}`, function.GetName(), namespace)
@@ -90,8 +90,8 @@ func (r *env) serve() {
 	}
 }
 
-// untilReady waits until all objects of a kind are Ready.
-func (r *env) untilReady(kind schema.GroupVersionResource) {
+// awaitReady waits until all objects of a kind are Ready.
+func (r *env) awaitReady(kind schema.GroupVersionResource) {
 	r.t.Helper()
 	var names []string
 	feed.Until(r.t, kind.Resource+" are ready", func() (bool, string) {
@@ -121,8 +121,8 @@ func conditionOf(object *unstructured.Unstructured, kind string) string {
 	return ""
 }
 
-// defaultsAreFilledIn checks that Knative's webhook has set defaults in the applied objects.
-func (r *env) defaultsAreFilledIn(t *testing.T) {
+// checkDefaults checks that Knative's webhook has set defaults in the applied objects.
+func (r *env) checkDefaults(t *testing.T) {
 	for _, trigger := range r.List(triggers, namespace, "") {
 		if trigger.GetLabels()["eventing.knative.dev/broker"] != "vitistack" {
 			t.Errorf("Trigger %s has no label of its Broker", trigger.GetName())
@@ -130,9 +130,10 @@ func (r *env) defaultsAreFilledIn(t *testing.T) {
 	}
 }
 
-func (r *env) nonsenseIsRefused(t *testing.T) {
+// checkRejection checks that Knative's webhook rejects a Trigger without a subscriber.
+func (r *env) checkRejection(t *testing.T) {
 	trigger := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "eventing.knative.dev/v1", "kind": "Trigger", "metadata": map[string]any{"name": "nonsense"},
+		"apiVersion": "eventing.knative.dev/v1", "kind": "Trigger", "metadata": map[string]any{"name": "invalid"},
 		"spec": map[string]any{"broker": "vitistack"},
 	}}
 	_, err := r.Client.Resource(triggers).Namespace(namespace).Create(t.Context(), trigger, metav1.CreateOptions{})
@@ -141,8 +142,8 @@ func (r *env) nonsenseIsRefused(t *testing.T) {
 	}
 }
 
-// sinksAreInjected checks that Knative has set the Broker's address in the senders.
-func (r *env) sinksAreInjected(t *testing.T) {
+// checkSinkBindings checks that Knative has set the Broker's address in the senders.
+func (r *env) checkSinkBindings(t *testing.T) {
 	const want = "http://broker-ingress.knative-eventing.svc.cluster.local/vitistack-system/vitistack"
 	subjects := map[string]schema.GroupVersionResource{
 		"gateway": deployments, "resync": functions, "allocate-ip": functions, "kea-reserve": functions, "provision-network": functions,
@@ -166,7 +167,7 @@ func (r *env) restartPrograms() {
 	}
 }
 
-func (r *env) clusterGetsRunning(t *testing.T) {
+func (r *env) checkCluster(t *testing.T) {
 	r.Apply("default", r.StaticNetwork("network", 10, 250))
 	r.Apply("default", r.Example("simple-kubernetescluster.yaml"))
 	r.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
@@ -175,8 +176,8 @@ func (r *env) clusterGetsRunning(t *testing.T) {
 	}
 }
 
-// resyncIsAsked checks that the PingSource starts the function resync.
-func (r *env) resyncIsAsked(t *testing.T) {
+// checkResync checks that the PingSource starts the function resync.
+func (r *env) checkResync(t *testing.T) {
 	feed.Until(t, "resync is started", func() (bool, string) {
 		for _, p := range r.Report().Processes {
 			if p.Name == "resync" && p.Starts > 0 {
@@ -187,8 +188,8 @@ func (r *env) resyncIsAsked(t *testing.T) {
 	})
 }
 
-// deadLetterIsKept creates a Trigger with this name whose subscriber does not exist.
-func (r *env) deadLetterIsKept(t *testing.T, name string) {
+// checkDeadLetter creates a Trigger with this name whose subscriber does not exist.
+func (r *env) checkDeadLetter(t *testing.T, name string) {
 	r.kubectl(`apiVersion: eventing.knative.dev/v1
 kind: Trigger
 metadata: {name: `+name+`, namespace: vitistack-system}
@@ -198,7 +199,7 @@ spec:
   delivery: {retry: 0}
   subscriber: {uri: http://broker-ingress.knative-eventing.svc.cluster.local/no/`+name+`}
 `, "apply", "--filename", "-")
-	r.untilReady(triggers)
+	r.awaitReady(triggers)
 	number := 0
 	feed.Until(t, "the gateway reports a dead letter", func() (bool, string) {
 		number++

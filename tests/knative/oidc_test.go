@@ -41,8 +41,8 @@ func (r *env) authenticate() {
 	r.restartPrograms()
 }
 
-// triggersHaveTokens checks the audience and the ServiceAccount of the tokens of each Trigger of the stack against the configuration of its function.
-func (r *env) triggersHaveTokens(t *testing.T) {
+// checkTriggerTokens checks the audience and the ServiceAccount of the tokens of each Trigger of the stack against the configuration of its function.
+func (r *env) checkTriggerTokens(t *testing.T) {
 	for _, trigger := range r.List(triggers, namespace, "") {
 		audience, _, _ := unstructured.NestedString(trigger.Object, "status", "subscriberAudience")
 		account, _, _ := unstructured.NestedString(trigger.Object, "status", "auth", "serviceAccountName")
@@ -59,8 +59,8 @@ func (r *env) triggersHaveTokens(t *testing.T) {
 	}
 }
 
-// authenticatedClusterGetsRunning creates a cluster while each delivery and each event is authenticated.
-func (r *env) authenticatedClusterGetsRunning(t *testing.T) {
+// checkAuthenticatedCluster creates a cluster while each delivery and each event is authenticated.
+func (r *env) checkAuthenticatedCluster(t *testing.T) {
 	r.Apply("default", strings.ReplaceAll(r.Example("simple-kubernetescluster.yaml"), "simple-cluster", "proven-cluster"))
 	r.UntilPhase(engine.KubernetesClusters, "default", "proven-cluster", "Running")
 	logs, err := filepath.Glob(filepath.Join(r.Dir, "logs", "*.log"))

@@ -213,11 +213,11 @@ func (r *env) installKnative() {
 	for _, name := range []string{
 		"eventing-controller", "eventing-webhook", "imc-controller", "imc-dispatcher", "mt-broker-controller", "mt-broker-filter", "mt-broker-ingress",
 	} {
-		r.untilAvailable(name)
+		r.awaitAvailable(name)
 	}
 }
 
-func (r *env) untilAvailable(deployment string) {
+func (r *env) awaitAvailable(deployment string) {
 	r.t.Helper()
 	feed.Until(r.t, "Deployment "+deployment+" is available", func() (bool, string) {
 		object := r.Get(deployments, "knative-eventing", deployment)

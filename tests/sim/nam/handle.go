@@ -75,7 +75,7 @@ func (s *Server) put(r *http.Request) answer {
 		}
 	}
 	if !sameRequest(found.Request, request) {
-		return problem(http.StatusConflict, "segment %s was made for another request: take it back first", uid)
+		return problem(http.StatusConflict, "segment %s was created for another request: delete it first", uid)
 	}
 	return s.progress(found)
 }

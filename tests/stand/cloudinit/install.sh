@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes Debian's cloud-init and netplan available to the tests: the packages are unpacked,
 # not installed, into ${XDG_CACHE_HOME:-$HOME/.cache}/vitistack/cloudinit, so that they
-# configure nothing on this machine. What is there already is kept.
+# configure nothing on this machine. Existing files are kept.
 set -eu
 root=${XDG_CACHE_HOME:-$HOME/.cache}/vitistack/cloudinit
 [ -e "$root/complete" ] && exit 0

@@ -4,10 +4,10 @@
 #   kea2  Debian 12's Kea 2.2, which has no commands for reservations and subnets
 #   kea3  a Kea whose free packages have them, which is 3.0 or newer
 #
-# One that is installed on this machine is used as it is. Otherwise the packages
+# A Kea that is installed on this machine is used unchanged. Otherwise the packages
 # are unpacked, not installed, into ${XDG_CACHE_HOME:-$HOME/.cache}/vitistack:
-# nothing is configured or started, and no right of root is needed. What is there
-# already is kept. DEBIAN_MIRROR names another mirror than deb.debian.org.
+# nothing is configured or started, and root is not needed. Existing files are
+# kept. DEBIAN_MIRROR names another mirror than deb.debian.org.
 set -eu
 
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
