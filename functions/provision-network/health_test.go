@@ -62,8 +62,8 @@ func TestHealthIsMeasured(t *testing.T) {
 			w.must(l.plan.Set(tc.rule))
 			w.network("of-nam", asks(v1alpha2.ProviderNAM))
 			w.network("of-netbox", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 28}, Site: "az1", VLANGroup: "leafs"}))
-			w.look("of-nam")
-			w.look("of-netbox")
+			w.reconcile("of-nam")
+			w.reconcile("of-netbox")
 			for _, server := range servers {
 				if got := w.reported(server); got.Health != tc.want || got.Reason != tc.why {
 					t.Errorf("%s: %s: got %+v, want %s %s", tc.reason, server, got, tc.want, tc.why)
