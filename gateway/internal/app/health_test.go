@@ -105,7 +105,7 @@ func TestPageOfBackends(t *testing.T) {
 	s.api.Put(t, "configmaps", serversReport(t, backend.Unreachable, backend.Healthy))
 	b.open("#/overview")
 	b.wait("NetBox", `document.querySelector(".attention")?.textContent.includes("no answer in time")`)
-	if text := b.text(".attention"); !strings.Contains(text, "network team") || !strings.Contains(text, "Check that the backend runs") {
+	if text := b.text(".attention"); !strings.Contains(text, "network team") || !strings.Contains(text, "Check that the provider of networks runs") {
 		t.Errorf("the entry has to say who acts, and how: %s", text)
 	}
 	b.accessible("backends")

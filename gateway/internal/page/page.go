@@ -8,6 +8,8 @@ import (
 	"github.com/gofiber/fiber/v2"
 )
 
+//go:generate go run ./generate
+
 //go:embed *.html *.css *.js *.svg
 var files embed.FS
 

@@ -2,7 +2,7 @@
 // and what takes too long. What waits for something else that has a problem is not
 // listed by itself, but as waiting for that.
 import { addressesOf, all, derive, machinesOf, networkOf } from "./store.js";
-import { verdict } from "./words.js";
+import { overdue, verdict } from "./words.js";
 import { since } from "./format.js";
 
 // patience is how long something may be on its way, in seconds, before it counts
@@ -79,7 +79,9 @@ function gatherAll() {
 function finish(group) {
   const items = [...group.items.values()].sort((a, b) => a.name.localeCompare(b.name));
   const first = items[0];
-  const v = verdict(first);
+  // What needs no action is here because it has lasted too long.
+  const own = verdict(first);
+  const v = own.waits ? overdue(own, group.topic) : own;
   return {
     ...group,
     items,

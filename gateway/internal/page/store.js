@@ -115,7 +115,7 @@ export const handlers = {
     incoming ??= empty();
     if (!incoming.has(topic)) return;
     if (part === 0) incoming.get(topic).clear();
-    for (const item of items) incoming.get(topic).set(item.id, item);
+    for (const item of items) incoming.get(topic).set(item.id, { ...item, topic });
   },
   synced() {
     if (!incoming) return;
@@ -134,7 +134,7 @@ export const handlers = {
       const before = kept.get(item.id);
       if (before?.phase !== item.phase) news.push({ item, topic, before });
       if (!before || before.phase !== item.phase || before.reason !== item.reason) changes.set(item.id, now);
-      kept.set(item.id, item);
+      kept.set(item.id, { ...item, topic });
     }
     for (const id of removes) kept.delete(id);
     touch(topic);

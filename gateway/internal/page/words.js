@@ -1,5 +1,7 @@
 // Conditions and reasons in plain words. A message of a function says what is
 // particular; this file says what it means, which role has to act, and what to do.
+import { reasons } from "./reasons.js";
+
 export const layers = [
   { number: 1, name: "Networks", topics: ["networks"], functions: ["provision-network"], does: "A segment with prefix, gateway and VLAN" },
   { number: 2, name: "Addresses", topics: ["addresses"], functions: ["allocate-ip", "kea-reserve"], does: "An address for each interface" },
@@ -53,108 +55,62 @@ export const nounOf = {
   backends: "backend",
 };
 
-// Each rule is a pattern of reasons, the role that has to act, and what to do. The first
-// matching rule applies. wait means that the stack continues without an action.
+// Each rule is a pattern of phases, and of reasons that backends and Knative choose, with the role that has to act and what to do.
+// The first matching rule applies. reasons.js has the reasons of the functions.
 const rules = [
-  [/^WaitingForMachines?$/, "wait", "Waiting for its machines. See the machines below for the cause."],
-  [/^(NetworkNotReady|NetworkNotAvailable)$/, "wait", "Waiting for the network. See the network for the cause."],
-  [/^Held$/, "wait", "The hypervisor holds the keys of the node until the node has started with them."],
-  [/^WaitingForAddress$/, "wait", "Waiting for an address from layer 2. See the address for the cause."],
+  [/^(Provisioning|Starting|Stopping|Creating|Releasing|Deleting|Waiting|Pending|Scheduling)$/, "no action", "No action: this continues without you."],
   [
-    /^(WaitingFor\w+|Provisioning|Starting|Stopping|Generating|Creating|Releasing|Deleting|Waiting|Retrying|MachinesRunning)$/,
-    "wait",
-    "No action: this continues without you.",
-  ],
-  [
-    /^OrphansFound$/,
-    "operator",
-    "Check that the objects in the message are unused, then remove them at the backend with the command in the message; the stack does not remove them. The entry disappears at the next check, within ten minutes.",
-  ],
-  [/^(Stopped|Paused)$/, "user", "Stopped on purpose. Set spec.powerState: Running (or spec.paused: false) to resume."],
-  [/^(PoolExhausted|Exhausted)$/, "network", "Delete unused machines or addresses, or enlarge the pool of the network."],
-  [/^(InvalidPool|\w*Overlap\w*|NoIPv4Prefix|SubnetMissing|NetworkNotStatic)$/, "network", "Change the network as the message says."],
-  [
-    /^(NoNetworkNamespace|NetworkNamespace\w*|NetworkConfigurationNotFound)$/,
-    "user",
-    "Create the missing network, or name another one.",
-  ],
-  [
-    /^(AddressTaken|AddressOutsidePool|ForeignReservation|DuplicateMACAddress|AddressMismatch)$/,
-    "user",
-    "Request another address, or release the one in use: the message names its holder.",
-  ],
-  [
-    /^(NoMachineProvider|MachineProvider(Not\w*Found|Ambiguous|NotFound)|Provider(Mismatch|NotExplicit))$/,
-    "user",
-    "Name an existing machine provider, or mark one as the default.",
-  ],
-  [
-    /^ClusterUnreachable$/,
-    "operator",
-    "Check that the machines of the cluster run, and that its endpoint is reachable. The stack retries automatically.",
-  ],
-  [
-    /^(ProviderUnavailable|ProviderNotAvailable|KubeVirtApiError|ProxmoxApiError|SourceUnavailable|KeaUnavailable|Unreachable|Unavailable|Offline|NotReachable)$/,
-    "operator",
+    /^(Unreachable|Unavailable|Offline|NotReachable|Degraded|Unhealthy)$/,
+    "platform team",
     "Check that the backend runs and is reachable. The stack retries automatically.",
   ],
-  [/^(Machine)?Provider(NotConfigured|NotSupported)$/, "operator", "Configure the backend in this installation, or choose another one."],
   [
-    /^(KeaUnauthorized|KeaUntrusted|Unauthorized|Forbidden|Untrusted|(Source|Provider)?Unauthorized|\w*Credentials\w*)$/,
-    "operator",
-    "Check the credentials and certificates for the backend.",
-  ],
-  [/^Kea\w*$/, "operator", "Change the DHCP server's configuration as the message says."],
-  [
-    /^(InsufficientResources|Unschedulable|ErrorUnschedulable|NoCapacity)$/,
-    "operator",
+    /^(Unschedulable|ErrorUnschedulable|NoCapacity)$/,
+    "platform team",
     "Add capacity to the hypervisors: add a node, or remove machines.",
   ],
-  [
-    /^(StorageClassNotFound|DiskNotFound|ImagePullFailed|ImageImportFailed|DataVolume\w*)$/,
-    "operator",
-    "Provide the storage class or image in the message, or choose another one.",
-  ],
-  [/^Disk\w*$/, "user", "Change the disks of the machine as the message says."],
-  [/^(Workorder\w*|Approval\w*|Awaiting\w*)$/, "user", "Waiting for approval of the work order in the ticketing system."],
-  [
-    /^(CloudInitSecretNotFound|TemplateNotFound|InvalidSpec|InvalidTopology|InvalidConfiguration|Kubernetes(Version)?\w*|Talos\w*|MachineRefused|Refused|Rejected|ConfigRefused|Invalid\w*)$/,
-    "user",
-    "Change the manifest as the message says, and apply it again.",
-  ],
-  [
-    /^(NameTaken|AllocationNameTaken|VirtualMachineNameTaken|WrongNode|ForeignNode|Conflict|Protected)$/,
-    "user",
-    "Remove the conflicting object that the message names.",
-  ],
-  [
-    /^(CrashLoop|EtcdLost|EtcdUnavailable|KeysLost|NodeReset|QuorumAtRisk|VersionSkew|Upgrade\w*|Rotation\w*|VirtualAddressFailed|NotReady|Degraded|Unhealthy|NodesNotReady|NetworkFailed)$/,
-    "operator",
-    "Check the object named in the message and its logs.",
-  ],
+  [/^(Unauthorized|Forbidden|Untrusted)$/, "platform team", "Check the credentials and certificates for the backend."],
+  [/^(DataVolume\w*|ErrorPvcNotFound|ErrImagePull|ImagePullBackOff)$/, "platform team", "Provide the storage class or image in the message, or choose another one."],
+  [/^(NotReady|NodesNotReady|CrashLoopBackOff)$/, "platform team", "Check the object named in the message and its logs."],
 ];
 
-const people = { user: "requester", network: "network team", operator: "platform team", wait: "no action" };
+// adviceFor returns the role that has to act for an item, and what it does, or nothing. nobody is the stack itself.
+function adviceFor(item) {
+  const known = reasons[`${kindOf[item.topic]}/${item.reason}`] ?? reasons[item.reason];
+  if (known) return { who: known[0] === "nobody" ? "no action" : known[0], todo: known[1] };
+  const rule = rules.find(([pattern]) => pattern.test(item.reason || item.phase || ""));
+  return rule && { who: rule[1], todo: rule[2] };
+}
+
+// overdue returns the verdict on an item of a topic that has waited too long: a role has to find out why.
+export function overdue(v, topic) {
+  if (topic === "networks") {
+    const todo = "This lasts longer than expected. Check that the provider of networks that the message names has the request, and answers it.";
+    return { ...v, who: "network team", waits: false, todo };
+  }
+  const todo = "This lasts longer than expected. Check what the message names, and the log of the function that reconciles this kind.";
+  return { ...v, who: "platform team", waits: false, todo };
+}
 
 // verdict returns the state of an item (good, wait, act, bad or idle), the role that has to act, and what to do.
 export function verdict(item) {
-  const rule = rules.find(([pattern]) => pattern.test(item.reason || item.phase || ""));
-  const who = rule?.[1] ?? (item.status === "failed" ? "operator" : "wait");
+  const advice = adviceFor(item);
+  const who = advice?.who ?? (item.status === "failed" ? "platform team" : "no action");
   let state = "wait";
   if (item.ready) state = /^(Stopped|Paused)$/.test(item.reason ?? "") ? "idle" : "good";
   else if (item.status === "failed" || ["unhealthy", "unreachable"].includes(item.status)) state = "bad";
   else if (item.deleting) state = "idle";
-  else if (who !== "wait") state = "act";
+  else if (who !== "no action") state = "act";
   if (item.function && !item.ready) {
     return {
       state: "bad",
-      who: people.operator,
+      who: "platform team",
       waits: false,
       todo: "Check its Knative Service and its log: the events of its layer wait until it runs.",
     };
   }
-  const todo = "schedulable" in item && item.status !== "unknown" ? "Repair or remove the node: until then the other nodes carry its load." : rule?.[2];
-  return { state, who: item.owner ?? people[who], waits: who === "wait", todo: todo ?? "See the message for details." };
+  const todo = "schedulable" in item && item.status !== "unknown" ? "Repair or remove the node: until then the other nodes carry its load." : advice?.todo;
+  return { state, who: item.owner ?? who, waits: who === "no action", todo: todo ?? "See the message for details." };
 }
 
 const steps = {

@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// writeKubectl writes a script that runs this program's kubectl with this API server.
+// writeKubectl writes a script that runs this program's kubectl with this API server, and with the plugins that are built beside
+// the functions.
 func (e *engine) writeKubectl() error {
 	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
-	script := fmt.Sprintf("#!/bin/sh\nexec %s kubectl --kubeconfig %s \"$@\"\n", quote(e.options.Self), quote(e.state.path("kubeconfig")))
+	script := fmt.Sprintf("#!/bin/sh\nexport KUBECONFIG=%s PATH=%s:\"$PATH\"\nexec %s kubectl \"$@\"\n", quote(e.state.path("kubeconfig")), quote(e.options.Bin), quote(e.options.Self))
 	return writeFile(e.state.path("kubectl"), []byte(script), 0o700)
 }
 
