@@ -85,7 +85,7 @@ func (s *Set) reporting() []*Object {
 
 // isProblem reports whether a Link needs attention at a time.
 func isProblem(l Link, now time.Time) bool {
-	return l.Turn != Nobody || now.Sub(l.Since) > patience
+	return l.Turn != NoAction || now.Sub(l.Since) > patience
 }
 
 // likeness returns a key that is equal for objects with the same cause: Machines of one cluster,
@@ -114,7 +114,7 @@ func sorted(groups map[string]*Problem) []Problem {
 		slices.SortFunc(p.Blocks, compareRefs)
 		all = append(all, *p)
 	}
-	order := []Turn{Requester, NetworkTeam, PlatformTeam, Nobody}
+	order := []Turn{Requester, NetworkTeam, PlatformTeam, NoAction}
 	slices.SortFunc(all, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Turn), slices.Index(order, b.Turn)), a.Since.Compare(b.Since), compareRefs(a.Ref, b.Ref))
 	})

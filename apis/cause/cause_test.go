@@ -94,7 +94,7 @@ func TestChain(t *testing.T) {
 	}{
 		"Pool": {"a full pool stops the machine, and that the cluster", shop, cause.Ref{Kind: "KubernetesCluster", Namespace: "shop", Name: "web"},
 			[]string{"KubernetesCluster shop/web", "Machine shop/web-cp-1", "NetworkConfiguration shop/web-cp-1"}, cause.NetworkTeam},
-		"Ready":  {"nothing is wrong", shop, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "web-cp-0"}, []string{"Machine shop/web-cp-0"}, cause.Nobody},
+		"Ready":  {"nothing is wrong", shop, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "web-cp-0"}, []string{"Machine shop/web-cp-0"}, cause.NoAction},
 		"Absent": {"the caller may not read it, or it does not exist", shop, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, nil, ""},
 		"Mistake": {"a mistake in the spec is the cause, whatever is below", `
 			Machine db | False TemplateNotFound: template "huge" does not exist: write small, medium or large
@@ -109,7 +109,7 @@ func TestChain(t *testing.T) {
 			NetworkConfiguration db | False NetworkNotReady: waits
 			NetworkNamespace a | False NotInPool: VLAN 7
 			NetworkNamespace b | False NotInPool: VLAN 7`,
-			cause.Ref{Kind: "NetworkConfiguration", Namespace: "shop", Name: "db"}, []string{"NetworkConfiguration shop/db"}, cause.Nobody},
+			cause.Ref{Kind: "NetworkConfiguration", Namespace: "shop", Name: "db"}, []string{"NetworkConfiguration shop/db"}, cause.NoAction},
 		"Offline": {"the hypervisor does not answer", `
 			Machine db | False ProviderUnavailable: no answer | {spec: {providerRef: {name: pve}}}
 			MachineProvider pve | False Unreachable: dial tcp: connection refused`,
@@ -123,11 +123,11 @@ func TestChain(t *testing.T) {
 			KubernetesCluster web | False WaitingForMachines: waits for web-cp-1
 			Machine web-cp-0 | False Starting: starts | {metadata: {labels: {cluster.vitistack.io/cluster-name: web}}}
 			Machine web-cp-1 | False Starting: starts | {metadata: {labels: {cluster.vitistack.io/cluster-name: web}}}`,
-			cause.Ref{Kind: "KubernetesCluster", Namespace: "shop", Name: "web"}, []string{"KubernetesCluster shop/web", "Machine shop/web-cp-1"}, cause.Nobody},
+			cause.Ref{Kind: "KubernetesCluster", Namespace: "shop", Name: "web"}, []string{"KubernetesCluster shop/web", "Machine shop/web-cp-1"}, cause.NoAction},
 		"Circle": {"the machine waits for its cluster, and the cluster for its machines", `
 			KubernetesCluster web | False WaitingForMachines: waits for web-cp-0
 			Machine web-cp-0 | False WaitingForMachineConfig: waits | {metadata: {labels: {cluster.vitistack.io/cluster-name: web}}}`,
-			cause.Ref{Kind: "Machine", Namespace: "shop", Name: "web-cp-0"}, []string{"Machine shop/web-cp-0", "KubernetesCluster shop/web"}, cause.Nobody},
+			cause.Ref{Kind: "Machine", Namespace: "shop", Name: "web-cp-0"}, []string{"Machine shop/web-cp-0", "KubernetesCluster shop/web"}, cause.NoAction},
 		"Backup": {"the backup waits for its cluster", `
 			EtcdBackup nightly | False ClusterNotReady: waits | {spec: {clusterName: web}}
 			KubernetesCluster web | False InvalidTopology: write another name`,
@@ -137,8 +137,8 @@ func TestChain(t *testing.T) {
 			NetworkConfiguration db | False Deleting: x | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z", ownerReferences: [{apiVersion: vitistack.io/v1alpha1, kind: Machine, name: db, uid: u, controller: true}]}, spec: {networkNamespaceName: net}}
 			Machine db | False Protected: set spec.protected to false | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z"}}`,
 			cause.Ref{Kind: "NetworkNamespace", Namespace: "shop", Name: "net"}, []string{"NetworkNamespace shop/net", "NetworkConfiguration shop/db", "Machine shop/db"}, cause.Requester},
-		"New":     {"no function has seen it", `Machine db`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.Nobody},
-		"Stopped": {"it is off because its spec says so", `Machine db | False Stopped: off`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.Nobody},
+		"New":     {"no function has seen it", `Machine db`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
+		"Stopped": {"it is off because its spec says so", `Machine db | False Stopped: off`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
 		"IPAM":    {"an IPAM chooses its reasons", `NetworkNamespace net | False NoSuchSite: write a site`, cause.Ref{Kind: "NetworkNamespace", Namespace: "shop", Name: "net"}, []string{"NetworkNamespace shop/net"}, cause.NetworkTeam},
 		"Unknown": {"a later version of a function has more reasons", `Machine db | False Melted: write something colder`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.PlatformTeam},
 	} {

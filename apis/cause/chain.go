@@ -46,7 +46,7 @@ func (s *Set) Explain(r Ref, now time.Time) []Link {
 		return nil
 	}
 	last := &chain[len(chain)-1]
-	if last.Ready || last.Turn != Nobody || now.Sub(last.Since) <= patience {
+	if last.Ready || last.Turn != NoAction || now.Sub(last.Since) <= patience {
 		return chain
 	}
 	last.Turn = PlatformTeam
@@ -112,7 +112,7 @@ func isBetter(a, b []Link, message string) bool {
 	return names(message, a[0].Name) && !names(message, b[0].Name)
 }
 
-func needsAction(chain []Link) bool { return chain[len(chain)-1].Turn != Nobody }
+func needsAction(chain []Link) bool { return chain[len(chain)-1].Turn != NoAction }
 
 // names reports whether a message has a name as a word of its own.
 func names(message, name string) bool {
@@ -129,11 +129,11 @@ func linkOf(o *Object) Link {
 	advice := Advise(o.Kind, c.Reason)
 	switch {
 	case !o.reports(), l.Ready && c.Reason != "Stopped":
-		advice = Advice{Turn: Nobody, Remedy: isGood}
+		advice = Advice{Turn: NoAction, Remedy: isGood}
 	case o.ObservedGeneration < o.Generation && c.Reason != "" && c.Status == "True":
-		advice = Advice{Turn: Nobody, Remedy: "No action: the spec has just changed, and is reconciled next."}
+		advice = Advice{Turn: NoAction, Remedy: "No action: the spec has just changed, and is reconciled next."}
 	case o.Deleting && c.Status == "True":
-		advice = Advice{Turn: Nobody, Remedy: "No action: the object is being deleted."}
+		advice = Advice{Turn: NoAction, Remedy: "No action: the object is being deleted."}
 	}
 	l.Turn, l.Remedy = advice.Turn, advice.Remedy
 	return l
@@ -164,7 +164,7 @@ func (o *Object) Warnings() []Warning {
 		if c.Type == v1alpha1.ConditionReady || !bad || ready.Status != metav1.ConditionTrue && (c.Reason == ready.Reason || strings.Contains(ready.Message, c.Message)) {
 			continue
 		}
-		if advice := Advise(o.Kind, c.Reason); advice.Turn != Nobody {
+		if advice := Advise(o.Kind, c.Reason); advice.Turn != NoAction {
 			all = append(all, Warning{c.Type, c.Reason, c.Message, advice.Turn, advice.Remedy})
 		}
 	}

@@ -71,8 +71,8 @@ func TestVitiExplains(t *testing.T) {
 	}{
 		{"the version was never released", "archive", "kubernetescluster/legacy", "KubernetesCluster legacy", "KubernetesVersionUnknown", cause.Requester, "Write a Kubernetes version that the message lists"},
 		{"the pool is too small for the cluster", "labs", "kubernetescluster/experiments", "IPAllocation experiments-", "PoolExhausted", cause.NetworkTeam, "enlarge the pool"},
-		{"no IPAM answers", "archive-cold", "networknamespace/from-nowhere", "NetworkNamespace from-nowhere", "Provisioning", cause.Nobody, "the network team checks the provider"},
-		{"its network has no segment", "archive-cold", "machine/cold-storage", "NetworkNamespace from-nowhere", "Provisioning", cause.Nobody, "the network team checks the provider"},
+		{"no IPAM answers", "archive-cold", "networknamespace/from-nowhere", "NetworkNamespace from-nowhere", "Provisioning", cause.NoAction, "the network team checks the provider"},
+		{"its network has no segment", "archive-cold", "machine/cold-storage", "NetworkNamespace from-nowhere", "Provisioning", cause.NoAction, "the network team checks the provider"},
 		{"another network has the prefix", "desk", "networknamespace/overlaps", "NetworkNamespace overlaps", "SegmentOverlap", cause.NetworkTeam, "Write a prefix and a VLAN"},
 		{"the namespace has no network", "homeless", "machine/without-network", "Machine without-network", "NoNetworkNamespace", cause.Requester, "Create the NetworkNamespace"},
 		{"the template does not exist", "commerce", "machine/unknown-template", "Machine unknown-template", "TemplateNotFound", cause.Requester, "Write small, medium or large"},
@@ -80,7 +80,7 @@ func TestVitiExplains(t *testing.T) {
 		{"the StorageClass does not exist", "media", "machine/unknown-storage", "Machine unknown-storage", "StorageClassNotFound", cause.Requester, "Name a StorageClass of the message"},
 		{"no host is large enough", "insight", "machine/too-large", "Machine too-large", "InsufficientResources", cause.PlatformTeam, "Add hosts"},
 		{"the Secret does not exist", "platform", "machine/without-secret", "Machine without-secret", "CloudInitSecretNotFound", cause.Requester, "Create the Secret"},
-		{"it is off on purpose", "platform", "machine/switched-off", "Machine switched-off", "Stopped", cause.Nobody, "spec.powerState"},
+		{"it is off on purpose", "platform", "machine/switched-off", "Machine switched-off", "Stopped", cause.NoAction, "spec.powerState"},
 		{"the address is outside of the pool", "commerce", "ipallocation/outside", "IPAllocation outside", "AddressOutsidePool", cause.Requester, "an address of the pool"},
 		{"its Secret does not exist", "", "machineprovider/proxmox-oslo", "MachineProvider proxmox-oslo", "CredentialsMissing", cause.PlatformTeam, "Create the Secret"},
 	}

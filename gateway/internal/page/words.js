@@ -74,10 +74,10 @@ const rules = [
   [/^(NotReady|NodesNotReady|CrashLoopBackOff)$/, "platform team", "Check the object named in the message and its logs."],
 ];
 
-// adviceFor returns the role that has to act for an item, and what it does, or nothing. nobody is the stack itself.
+// adviceFor returns the role that has to act for an item, and what it does, or nothing.
 function adviceFor(item) {
   const known = reasons[`${kindOf[item.topic]}/${item.reason}`] ?? reasons[item.reason];
-  if (known) return { who: known[0] === "nobody" ? "no action" : known[0], todo: known[1] };
+  if (known) return { who: known[0], todo: known[1] };
   const rule = rules.find(([pattern]) => pattern.test(item.reason || item.phase || ""));
   return rule && { who: rule[1], todo: rule[2] };
 }

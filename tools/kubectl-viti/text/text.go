@@ -168,7 +168,7 @@ func Problems(w io.Writer, problems []cause.Problem, now time.Time) error {
 
 var headings = map[cause.Turn]string{
 	cause.Requester: "The requester has to act:", cause.NetworkTeam: "The network team has to act:", cause.PlatformTeam: "The platform team has to act:",
-	cause.Nobody: "Waiting for longer than expected:",
+	cause.NoAction: "Waiting for longer than expected:",
 }
 
 func more(others []cause.Ref) string {

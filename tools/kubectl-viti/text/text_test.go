@@ -42,7 +42,7 @@ func TestChain(t *testing.T) {
 	t.Parallel()
 	since := now.Add(-5 * time.Minute)
 	chain := []cause.Link{
-		{Ref: ref("Machine", "web"), Reason: "WaitingForAddress", Message: "PoolExhausted: no \x1b[2Jaddress is\u202e free\r", Since: since, Turn: cause.Nobody, Remedy: "See the NetworkConfiguration."},
+		{Ref: ref("Machine", "web"), Reason: "WaitingForAddress", Message: "PoolExhausted: no \x1b[2Jaddress is\u202e free\r", Since: since, Turn: cause.NoAction, Remedy: "See the NetworkConfiguration."},
 		{Ref: ref("NetworkConfiguration", "web"), Reason: "PoolExhausted", Message: "no \x1b[2Jaddress is\u202e free\r", Since: since, Turn: cause.NetworkTeam, Remedy: "Enlarge the pool."},
 	}
 	var got bytes.Buffer
