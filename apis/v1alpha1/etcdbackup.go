@@ -39,7 +39,7 @@ type EtcdBackup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   EtcdBackupSpec   `json:"spec"`
+	Spec EtcdBackupSpec `json:"spec"`
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status EtcdBackupStatus `json:"status,omitempty,omitzero"`
 }

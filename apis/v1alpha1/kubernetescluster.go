@@ -65,7 +65,7 @@ type KubernetesCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   KubernetesClusterSpec   `json:"spec"`
+	Spec KubernetesClusterSpec `json:"spec"`
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status KubernetesClusterStatus `json:"status,omitempty,omitzero"`
 }

@@ -67,7 +67,7 @@ type Machine struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   MachineSpec   `json:"spec"`
+	Spec MachineSpec `json:"spec"`
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status MachineStatus `json:"status,omitempty,omitzero"`
 }

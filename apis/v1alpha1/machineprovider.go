@@ -60,7 +60,7 @@ type MachineProvider struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   MachineProviderSpec   `json:"spec"`
+	Spec MachineProviderSpec `json:"spec"`
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status MachineProviderStatus `json:"status,omitempty,omitzero"`
 }

@@ -41,7 +41,7 @@ type NetworkConfiguration struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   NetworkConfigurationSpec   `json:"spec"`
+	Spec NetworkConfigurationSpec `json:"spec"`
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status NetworkConfigurationStatus `json:"status,omitempty,omitzero"`
 }

@@ -33,7 +33,7 @@ type NetworkNamespace struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   v1alpha2.NetworkNamespaceSpec   `json:"spec"`
+	Spec v1alpha2.NetworkNamespaceSpec `json:"spec"`
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status v1alpha2.NetworkNamespaceStatus `json:"status,omitempty,omitzero"`
 }

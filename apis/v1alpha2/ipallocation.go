@@ -46,7 +46,7 @@ type IPAllocation struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   IPAllocationSpec   `json:"spec"`
+	Spec IPAllocationSpec `json:"spec"`
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status IPAllocationStatus `json:"status,omitempty,omitzero"`
 }

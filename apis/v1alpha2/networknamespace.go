@@ -72,7 +72,7 @@ type NetworkNamespace struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   NetworkNamespaceSpec   `json:"spec"`
+	Spec NetworkNamespaceSpec `json:"spec"`
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status NetworkNamespaceStatus `json:"status,omitempty,omitzero"`
 }

@@ -17,13 +17,10 @@ import (
 // for an address requeues the next. nc is its NetworkConfiguration, and empty if it does not
 // exist. mac is the MAC address that no other IPAllocation of the network may have, or empty.
 func (f *function) allocateAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, mac string) (bool, error) {
-	before, waited := a.DeepCopy(), isPoolExhausted(a)
-	if kube.AddFinalizer(a, v1alpha1.FinalizerStaticIP) {
-		if _, err := f.kube.Patch(ctx, before, a); err != nil {
-			return false, err
-		}
-		before = a.DeepCopy()
+	if err := f.addFinalizer(ctx, a); err != nil {
+		return false, err
 	}
+	before, waited := a.DeepCopy(), isPoolExhausted(a)
 	plan, verdict := planAddress(nn, nc, a, f.now())
 	h := holderOf(a, ttlOf(nn))
 	taken, refused := f.leases.claimMAC(ctx, nn.Name, mac, h)
@@ -51,6 +48,16 @@ func (f *function) allocateAddress(ctx context.Context, nn *v1alpha2.NetworkName
 		err = f.requeueOldest(ctx, a.Namespace, nn.Name)
 	}
 	return changed, err
+}
+
+// addFinalizer adds the finalizer to an IPAllocation that lacks it.
+func (f *function) addFinalizer(ctx context.Context, a *v1alpha2.IPAllocation) error {
+	before := a.DeepCopy()
+	if !kube.AddFinalizer(a, v1alpha1.FinalizerStaticIP) {
+		return nil
+	}
+	_, err := f.kube.Patch(ctx, before, a)
+	return err
 }
 
 // applyPlan claims or renews the Lease of the planned address, and returns the address.
