@@ -47,7 +47,7 @@ func (s *Set) Attention(now time.Time) []Problem {
 		if !o.IsReady() {
 			chain := s.Explain(o.Ref, now)
 			if last := chain[len(chain)-1]; isProblem(last, now) || isProblem(chain[0], now) {
-				group := add(Problem{Link: last, Condition: "Ready", key: s.likeness(last.Ref, last.Reason)})
+				group := add(Problem{Link: last, Condition: "Ready", key: s.groupKey(last.Ref, last.Reason)})
 				if last.Ref != o.Ref {
 					group.Blocks = append(group.Blocks, o.Ref)
 				}
@@ -55,10 +55,10 @@ func (s *Set) Attention(now time.Time) []Problem {
 		}
 		for _, w := range o.Warnings() {
 			l := Link{Ref: o.Ref, Ready: o.IsReady(), Phase: o.Phase, Reason: w.Reason, Message: w.Message, Turn: w.Turn, Remedy: w.Remedy, Since: o.since(w.Type)}
-			add(Problem{Link: l, Condition: w.Type, key: w.Type + " " + s.likeness(o.Ref, w.Reason)})
+			add(Problem{Link: l, Condition: w.Type, key: w.Type + " " + s.groupKey(o.Ref, w.Reason)})
 		}
 	}
-	return sorted(groups)
+	return sortProblems(groups)
 }
 
 // since returns when a condition became what it is.
@@ -88,9 +88,9 @@ func isProblem(l Link, now time.Time) bool {
 	return l.Turn != NoAction || now.Sub(l.Since) > patience
 }
 
-// likeness returns a key that is equal for objects with the same cause: Machines of one cluster,
+// groupKey returns a key that is equal for objects with the same cause: Machines of one cluster,
 // and interfaces and addresses in one network, with the same reason.
-func (s *Set) likeness(r Ref, reason string) string {
+func (s *Set) groupKey(r Ref, reason string) string {
 	o := s.objects[r]
 	name, group := r.Name, ""
 	switch r.Kind {
@@ -108,7 +108,7 @@ func (s *Set) likeness(r Ref, reason string) string {
 	return strings.Join([]string{r.Kind, r.Namespace, name, group, reason}, "|")
 }
 
-func sorted(groups map[string]*Problem) []Problem {
+func sortProblems(groups map[string]*Problem) []Problem {
 	all := make([]Problem, 0, len(groups))
 	for _, p := range groups {
 		slices.SortFunc(p.Blocks, compareRefs)

@@ -135,9 +135,9 @@ func (v *Verifier) checkClaims(c claims) error {
 	now := v.now()
 	switch {
 	case c.Expiry == 0 || now.After(time.Unix(c.Expiry, 0).Add(leeway)):
-		return fmt.Errorf("the token expired at %s: send a new one; where it is new, set the clock of the node", moment(c.Expiry))
+		return fmt.Errorf("the token expired at %s: send a new one; where it is new, set the clock of the node", formatTime(c.Expiry))
 	case now.Add(leeway).Before(time.Unix(c.NotBefore, 0)):
-		return fmt.Errorf("the token is not valid before %s: set the clock of the node", moment(c.NotBefore))
+		return fmt.Errorf("the token is not valid before %s: set the clock of the node", formatTime(c.NotBefore))
 	case !c.Audience.has(v.settings.Audience):
 		return fmt.Errorf("the token is for the audience %.100q: set spec.subscriber.audience of the Trigger to %q", strings.Join(c.Audience, " "), v.settings.Audience)
 	case !v.expects(c.Subject):
@@ -146,7 +146,7 @@ func (v *Verifier) checkClaims(c claims) error {
 	return nil
 }
 
-func moment(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
+func formatTime(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
 func (v *Verifier) expects(subject string) bool {
 	for _, expected := range v.settings.Subjects {

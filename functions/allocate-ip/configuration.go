@@ -186,7 +186,7 @@ func (f *function) checkRequestedAddress(ctx context.Context, nn *v1alpha2.Netwo
 	if requested, err := netip.ParseAddr(want.Spec.RequestedAddress); err != nil || !p.Contains(requested) {
 		verdict = errOutsidePool{want.Spec.RequestedAddress}
 	} else {
-		verdict = f.leases.checkFree(ctx, want.Namespace, leaseName(nn.Name, requested))
+		verdict = f.leases.checkAddressFree(ctx, want.Namespace, leaseName(nn.Name, requested))
 	}
 	if verdict == nil || !isResult(verdict) {
 		return verdict

@@ -82,9 +82,9 @@ func (l *leaseStore) create(ctx context.Context, lease *coordinationv1.Lease) (e
 	return existing, l.kube.Get(ctx, lease.Namespace, lease.Name, existing)
 }
 
-// checkFree returns errAddressTaken if the address of a Lease has a holder, or must not be
+// checkAddressFree returns errAddressTaken if the address of a Lease has a holder, or must not be
 // allocated yet.
-func (l *leaseStore) checkFree(ctx context.Context, namespace, name string) error {
+func (l *leaseStore) checkAddressFree(ctx context.Context, namespace, name string) error {
 	lease := &coordinationv1.Lease{}
 	err := l.kube.Get(ctx, namespace, name, lease)
 	switch {

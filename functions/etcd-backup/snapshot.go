@@ -56,13 +56,13 @@ func (v *checksumReader) Read(p []byte) (int, error) {
 		v.body.Write(v.tail[:extra])
 		v.tail = append(v.tail[:0], v.tail[extra:]...)
 	}
-	if errors.Is(err, io.EOF) && !v.isWhole() {
+	if errors.Is(err, io.EOF) && !v.isComplete() {
 		return n, errDamaged
 	}
 	return n, err
 }
 
-func (v *checksumReader) isWhole() bool {
+func (v *checksumReader) isComplete() bool {
 	return v.size > sha256.Size && v.size%pageSize == sha256.Size && bytes.Equal(v.body.Sum(nil), v.tail)
 }
 

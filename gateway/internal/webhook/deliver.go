@@ -142,7 +142,7 @@ func (d *Deliverer) Run(ctx context.Context) {
 	wakes := make([]chan struct{}, len(d.Endpoints))
 	for i, e := range d.Endpoints {
 		wakes[i] = make(chan struct{}, 1)
-		running.Go(func() { d.serve(ctx, e, wakes[i]) })
+		running.Go(func() { d.deliverTo(ctx, e, wakes[i]) })
 	}
 	for ctx.Err() == nil {
 		select {
@@ -159,10 +159,10 @@ func (d *Deliverer) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// serve delivers to one endpoint.
-func (d *Deliverer) serve(ctx context.Context, e Endpoint, wake <-chan struct{}) {
+// deliverTo delivers to one endpoint.
+func (d *Deliverer) deliverTo(ctx context.Context, e Endpoint, wake <-chan struct{}) {
 	for ctx.Err() == nil {
-		n, err := d.round(ctx, e)
+		n, err := d.deliverDue(ctx, e)
 		if err != nil && ctx.Err() == nil {
 			d.Log.Warn("Cannot read the outbox, retrying", "endpoint", e.Name, "error", err.Error())
 		}
@@ -188,8 +188,8 @@ func (d *Deliverer) pause(ctx context.Context, e Endpoint) time.Duration {
 	return min(max(time.Until(due), 10*time.Millisecond), idleDelay)
 }
 
-// round makes the due deliveries in parallel, and returns their number.
-func (d *Deliverer) round(ctx context.Context, e Endpoint) (int, error) {
+// deliverDue makes the due deliveries in parallel, and returns their number.
+func (d *Deliverer) deliverDue(ctx context.Context, e Endpoint) (int, error) {
 	now := time.Now()
 	claimed, err := d.History.Claim(ctx, e.Name, now, now.Add(e.Timeout+claimMargin))
 	var running sync.WaitGroup

@@ -158,7 +158,7 @@ func renderDomain(m *v1alpha1.Machine, w hypervisor.Desired, options v1alpha1.Ku
 			if d.Features == nil {
 				d.Features = &kubevirtv1.Features{}
 			}
-			d.Features.SMM = enabled()
+			d.Features.SMM = enabledFeature()
 		}
 	}
 	return d
@@ -181,16 +181,16 @@ func renderFeatures(f v1alpha1.DomainFeatures) *kubevirtv1.Features {
 	if f.HyperV != nil && *f.HyperV {
 		retries := uint32(8191)
 		out.Hyperv = &kubevirtv1.FeatureHyperv{
-			Relaxed: enabled(), VAPIC: enabled(), VPIndex: enabled(), Runtime: enabled(), SyNIC: enabled(), Reset: enabled(),
-			Frequencies: enabled(), Spinlocks: &kubevirtv1.FeatureSpinlocks{FeatureState: *enabled(), Retries: &retries},
-			SyNICTimer: &kubevirtv1.SyNICTimer{FeatureState: *enabled()},
+			Relaxed: enabledFeature(), VAPIC: enabledFeature(), VPIndex: enabledFeature(), Runtime: enabledFeature(), SyNIC: enabledFeature(), Reset: enabledFeature(),
+			Frequencies: enabledFeature(), Spinlocks: &kubevirtv1.FeatureSpinlocks{FeatureState: *enabledFeature(), Retries: &retries},
+			SyNICTimer: &kubevirtv1.SyNICTimer{FeatureState: *enabledFeature()},
 		}
 	}
 	return out
 }
 
-// enabled returns a feature that is on.
-func enabled() *kubevirtv1.FeatureState {
+// enabledFeature returns a feature that is on.
+func enabledFeature() *kubevirtv1.FeatureState {
 	yes := true
 	return &kubevirtv1.FeatureState{Enabled: &yes}
 }
