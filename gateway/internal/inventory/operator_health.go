@@ -86,6 +86,19 @@ func operators(s *Snapshot, reach map[string]Reach, functions []*Object, probes 
 	return all
 }
 
+// observe derives the health of an operator from the inventory and the reach of clusters, by the layer of its backend. It reports whether the operator is
+// used.
+func (o *Operator) observe(s *Snapshot, reach map[string]Reach, layer backend.Layer) bool {
+	switch layer {
+	case backend.LayerMachine:
+		return o.observeProviders(s)
+	case backend.LayerCluster:
+		return o.observeClusters(s, reach)
+	default:
+		return o.observeReservations(s)
+	}
+}
+
 // observeProviders derives the health of a hypervisor from its MachineProviders:
 //
 //	phase Failed    unhealthy

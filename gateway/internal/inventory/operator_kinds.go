@@ -31,19 +31,6 @@ func orphanReports() (keys []string) {
 	return keys
 }
 
-// observe derives the health of an operator from the inventory and the reach of clusters, by the layer of its backend. It reports whether the operator is
-// used.
-func (o *Operator) observe(s *Snapshot, reach map[string]Reach, layer backend.Layer) bool {
-	switch layer {
-	case backend.LayerMachine:
-		return o.observeProviders(s)
-	case backend.LayerCluster:
-		return o.observeClusters(s, reach)
-	default:
-		return o.observeReservations(s)
-	}
-}
-
 // Uses are the names of the operators that a cluster depends on. In JSON it has a field for each operator.
 type Uses map[string]bool
 

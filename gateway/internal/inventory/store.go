@@ -113,6 +113,32 @@ func (s *Store) SetProbe(operator string, p Probe) {
 	s.signal()
 }
 
+// seenInterval is how exact LastSeen is. More would be news to every client of the stream each time.
+const seenInterval = time.Minute
+
+// SetReach stores what the probes of a round at a time have shown, by the UID of clusters.
+func (s *Store) SetReach(found map[string]Reach, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := make(map[string]Reach, len(found))
+	for uid, r := range found {
+		r.Since = now.UTC()
+		r.LastSeen = r.LastSeen.UTC()
+		old, known := s.reach[uid]
+		if known && old.Answering == r.Answering && old.Silent == r.Silent {
+			r.Since = old.Since
+			if r.LastSeen.Sub(old.LastSeen) < seenInterval {
+				r.LastSeen = old.LastSeen
+			}
+		}
+		next[uid] = r
+	}
+	if !maps.Equal(s.reach, next) {
+		s.reach = next
+		s.signal()
+	}
+}
+
 func (s *Store) signal() {
 	select {
 	case s.changed <- struct{}{}:
