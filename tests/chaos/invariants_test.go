@@ -180,12 +180,12 @@ func untrue(obj *unstructured.Unstructured) string {
 		switch {
 		case c["reason"] == "" || c["message"] == "" && c["status"] != "True":
 			return "gives no reason: " + string(text)
-		case c["status"] == "True" && !slices.Contains(final, phaseOf(obj)):
+		case c["status"] == "True" && !slices.Contains(final, phaseOf(obj)) && (c["reason"] != "Stopped" || phaseOf(obj) != "Stopped"):
 			return "is " + phaseOf(obj) + " and says: " + string(text)
 		}
 		return ""
 	}
-	if len(status) > 0 && status["observedGeneration"] != nil {
+	if observed := status["observedGeneration"]; observed != nil && observed != int64(-1) { // -1 is that of a new object
 		text, _ := json.Marshal(status)
 		return "was reconciled, and has no condition Ready: " + string(text)
 	}
