@@ -267,8 +267,8 @@ var advices = map[string]Advice{
 	// DHCP.
 	"ForeignReservation":  on(NetworkTeam, "Delete the reservation in Kea that the message names, or have the requester use another address."),
 	"SubnetMissing":       on(NetworkTeam, "Add the subnet of the network to Kea, as the message says."),
-	"SubnetOverlap":       on(NetworkTeam, "Correct the subnets of Kea: the message names those that overlap."),
-	"SubnetNotAllowed":    on(PlatformTeam, "Add the subnet to those that kea-reserve may use, as the message says."),
+	"SubnetOverlap":       on(NetworkTeam, "Correct the subnets of Kea: the message names the overlapping ones."),
+	"SubnetNotAllowed":    on(PlatformTeam, "Allow kea-reserve to use the subnet, as the message says."),
 	"NoIPv4Prefix":        on(NetworkTeam, "Use a network with an IPv4 prefix: Kea reserves IPv4 addresses."),
 	"KeaNotConfigured":    on(PlatformTeam, "Set the address of Kea on kea-reserve, as the message says."),
 	"KeaNotAllowed":       on(PlatformTeam, allowEndpoint),

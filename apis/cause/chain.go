@@ -77,9 +77,9 @@ func (s *Set) follow(o *Object, passed []*Object) []Link {
 	return append(chain, best...)
 }
 
-// waitedFor returns the objects that an object may wait for: those of the kinds that its reason
-// names, and those that its message names, because a condition that waits for an object has the
-// name and the message of that object.
+// waitedFor returns the objects that an object may wait for: the objects of the kinds that its reason
+// names, and the objects that its message names, because a condition that waits for an object has
+// the name and the message of that object.
 func (s *Set) waitedFor(o *Object) []*Object {
 	ready := o.ready()
 	in := Advise(o.Kind, ready.Reason).in
@@ -152,7 +152,7 @@ type Warning struct {
 var badWhenTrue = []string{"RestartRequired", "OrphansFound", "Forced"}
 
 // Warnings returns the conditions other than Ready that need attention, in the order of the object.
-// Those that only wait are left out, and those that Ready sums up.
+// It leaves out conditions that need no action, and conditions that Ready sums up.
 func (o *Object) Warnings() []Warning {
 	var all []Warning
 	for _, c := range o.Conditions {

@@ -90,8 +90,8 @@ func isNumber(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-// needed returns the objects of the Set that an object needs: those that it names, the only network
-// of its namespace if it names none, and those that were created for it.
+// needed returns the objects of the Set that an object needs: the objects that it names, the only
+// network of its namespace if it names none, and the objects that were created for it.
 func (s *Set) needed(o *Object) []*Object {
 	var all []*Object
 	add := func(next *Object) {

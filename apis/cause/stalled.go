@@ -3,8 +3,8 @@ package cause
 import "github.com/vitistack/stack/apis/backend"
 
 // IsStalled reports whether an object of a kind that is not Ready for a reason stays so until
-// somebody corrects something. It is false while the stack continues by itself, also if that takes
-// a backend that answers again, or an approval.
+// a person corrects something. It is false while the stack continues by itself, also if it
+// waits for a backend to answer again, or for an approval.
 func IsStalled(kind, reason string) bool {
 	if health, outage := backend.OutageOf(reason); outage && health == backend.Unreachable || reason == "PendingApproval" {
 		return false

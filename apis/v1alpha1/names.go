@@ -97,7 +97,7 @@ const ConditionReady = "Ready"
 
 // ConditionReconciling and ConditionStalled say more about an object that is not Ready, as kstatus
 // (sigs.k8s.io/cli-utils/pkg/kstatus) defines them: Reconciling is True while the stack continues by
-// itself, and Stalled is True while somebody has to act. Exactly one of the two exists then, with the
+// itself, and Stalled is True while a person has to act. Exactly one of the two exists then, with the
 // reason and the message of Ready. An object that is Ready has neither.
 const (
 	ConditionReconciling = "Reconciling"

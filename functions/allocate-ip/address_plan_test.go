@@ -37,7 +37,7 @@ func TestPlanAddress(t *testing.T) {
 		"RequestedOutside": {reason: "another address is never allocated instead", requested: "10.9.0.9", err: errOutsidePool{}},
 		"RequestedNoIP":    {reason: "no address has this notation", requested: "10.0.0", err: errOutsidePool{}},
 		"NetworkDeleted":   {reason: "a network that is being deleted takes no new users", deleted: true, err: errNetworkClosed{}},
-		"InvalidPool":      {reason: "the network team has to mend the pool", pool: "10.0.0.0/33", err: errInvalidPool{}},
+		"InvalidPool":      {reason: "the network team has to correct the pool", pool: "10.0.0.0/33", err: errInvalidPool{}},
 		"Released":         {reason: "an IPAllocation that lost its address gets no other", status: v1alpha2.IPAllocationStatus{Phase: v1alpha2.IPAllocationReleased}, err: errExpired},
 		"Permanent":        {reason: "an address without an end needs no renewal", status: kept(nil, nil), action: actionKeep, address: "10.0.0.5"},
 		"KeptByOldNetwork": {reason: "a machine uses the address, whatever the network is now", status: kept(nil, nil), deleted: true, pool: "10.0.0.0/33", action: actionKeep, address: "10.0.0.5"},

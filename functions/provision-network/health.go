@@ -45,7 +45,7 @@ func findingOf(named provider.Backend, began, ended time.Time, err error) (backe
 	return backendhealth.FindingOf(e.Reason, e.Message, began, ended)
 }
 
-// checkHealth removes the reports of servers that are no longer configured, and probes those that a round of resync sends no
+// checkHealth removes the reports of servers that are no longer configured, and probes the servers for which a round of resync sends no
 // other request.
 func (f *function) checkHealth(ctx context.Context) error {
 	for _, name := range servers {

@@ -30,7 +30,7 @@ func TestGitOpsHealth(t *testing.T) {
 		"Ready":       {reason: "it is as its spec wants it", status: "observedGeneration: 2, conditions: [" + condition(ready, "True", "Running") + "]", kstatus: "Current", argoCD: "Healthy"},
 		"Stopped":     {reason: "it is off because its spec says so", status: "observedGeneration: 2, conditions: [" + condition(ready, "True", "Stopped") + "]", kstatus: "Current", argoCD: "Suspended"},
 		"Reconciling": {reason: "the stack continues by itself", status: "observedGeneration: 2, conditions: [" + condition(ready, "False", "Starting") + ", " + condition(reconciling, "Starting") + "]", kstatus: "InProgress", argoCD: "Progressing"},
-		"Stalled":     {reason: "somebody has to act", status: "observedGeneration: 2, conditions: [" + condition(ready, "False", "InvalidSpec") + ", " + condition(stalled, "InvalidSpec") + "]", kstatus: "Failed", argoCD: "Degraded"},
+		"Stalled":     {reason: "a person has to act", status: "observedGeneration: 2, conditions: [" + condition(ready, "False", "InvalidSpec") + ", " + condition(stalled, "InvalidSpec") + "]", kstatus: "Failed", argoCD: "Degraded"},
 	}
 	for _, kind := range []string{"v1alpha1 KubernetesCluster", "v1alpha1 Machine", "v1alpha1 MachineProvider", "v1alpha1 NetworkConfiguration", "v1alpha1 EtcdBackup", "v1alpha2 NetworkNamespace", "v1alpha2 IPAllocation"} {
 		version, kind, _ := strings.Cut(kind, " ")

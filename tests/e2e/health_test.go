@@ -78,7 +78,7 @@ func TestBackendsThatHang(t *testing.T) {
 	u.hostIs("running")
 }
 
-// processesOfBackends returns the process of the simulators, and those that it has started, such as a real Kea.
+// processesOfBackends returns the process of the simulators, and the processes that it has started, such as the real Kea.
 func (u *turns) processesOfBackends() (pids []int) {
 	u.t.Helper()
 	for _, p := range u.Report().Processes {

@@ -67,7 +67,7 @@ func setProgress(kind string, conditions *[]metav1.Condition) {
 	SetCondition(conditions, ready.ObservedGeneration, is, true, ready.Reason, ready.Message)
 }
 
-// IsStalled reports whether somebody has to act for an object, as its condition Stalled says.
+// IsStalled reports whether a person has to act for an object, as its condition Stalled says.
 func IsStalled(o Object) bool {
 	c, ok := o.(conditioned)
 	return ok && meta.IsStatusConditionTrue(*c.StatusConditions(), v1alpha1.ConditionStalled)

@@ -53,7 +53,7 @@ func TestProgress(t *testing.T) {
 		ready           bool
 		want            string
 	}{
-		{"a machine that starts needs nobody", "Starting", false, "Reconciling"},
+		{"a machine that starts needs no action", "Starting", false, "Reconciling"},
 		{"the requester corrects the spec", "InvalidSpec", false, "Stalled"},
 		{"the platform team repairs the hypervisor, and the stack continues by itself", "ProviderUnavailable", false, "Reconciling"},
 		{"the network team enlarges the pool", "PoolExhausted", false, "Stalled"},

@@ -107,11 +107,11 @@ func (b *browser) open(hash string) {
 func (b *browser) see(hash string) {
 	b.t.Helper()
 	b.do(`location.hash = ` + quote(hash))
-	b.settle()
+	b.awaitDrawing()
 }
 
-// settle waits until what was asked for last is drawn.
-func (b *browser) settle() {
+// awaitDrawing waits until the page has drawn the latest data that it requested.
+func (b *browser) awaitDrawing() {
 	b.t.Helper()
 	eval[bool](b, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
 }
@@ -138,7 +138,7 @@ func (b *browser) text(selector string) string {
 func (b *browser) press(keys string) {
 	b.t.Helper()
 	b.must(chromedp.Do(b.ctx, chromedp.KeyEvent(keys)))
-	b.settle()
+	b.awaitDrawing()
 }
 
 // wait waits for an expression to be true.
@@ -149,7 +149,7 @@ func (b *browser) wait(what, expression string) {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("waited too long for %s; the page says:\n%s", what, b.text("body"))
 		}
-		b.settle()
+		b.awaitDrawing()
 	}
 }
 
@@ -163,7 +163,7 @@ func (b *browser) media(name, value string) {
 	b.t.Helper()
 	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: name, Value: value}}})
 	b.must(err)
-	b.settle()
+	b.awaitDrawing()
 }
 
 // size changes the window.
@@ -179,7 +179,7 @@ func (b *browser) zoom(width, height, factor int64) {
 		Width: width / factor, Height: height / factor, DeviceScaleFactor: float64(factor),
 	})
 	b.must(err)
-	b.settle()
+	b.awaitDrawing()
 }
 
 // picture keeps what the window shows.

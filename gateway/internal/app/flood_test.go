@@ -32,7 +32,7 @@ func (s *env) from(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-// ended tells whether the other side ends a connection within this time.
+// ended reports whether the server closes a connection within this time.
 func ended(conn net.Conn, within time.Duration) bool {
 	_ = conn.SetReadDeadline(time.Now().Add(within))
 	_, err := io.Copy(io.Discard, conn)
@@ -96,10 +96,10 @@ func TestFloodOfConnections(t *testing.T) {
 			})
 			// The attackers hold what they can get.
 			if r := s.do(http.MethodGet, "/api/v1/clusters", "", "Authorization", "Bearer "+key); r.StatusCode != http.StatusOK {
-				t.Errorf("somebody else meanwhile: %s %s", r.Status, r.body)
+				t.Errorf("another client during the flood: %s %s", r.Status, r.body)
 			}
 			if r := s.do(http.MethodPost, "/api/v1/preview", "#"+strings.Repeat(" ", 20_000), "Authorization", "Bearer "+key); r.StatusCode != http.StatusUnprocessableEntity { // it declares nothing
-				t.Errorf("somebody else's body meanwhile: %s %s", r.Status, r.body)
+				t.Errorf("the body of another client during the flood: %s %s", r.Status, r.body)
 			}
 		})
 	}

@@ -18,7 +18,7 @@ func TestRebinding(t *testing.T) {
 	}{
 		{"as before", free, "", http.StatusOK},
 		{"of the web site", free, "attacker.example", http.StatusMisdirectedRequest},
-		{"nobody has listed it", free, "vitistack.example.com", http.StatusMisdirectedRequest},
+		{"the host is not listed", free, "vitistack.example.com", http.StatusMisdirectedRequest},
 		{"listed", listed, "vitistack.example.com", http.StatusOK},
 		{"another", listed, "attacker.example", http.StatusMisdirectedRequest},
 		{"the web site has no key", keyed, "vitistack.example.com", http.StatusOK},

@@ -33,7 +33,7 @@ func happened(body, at string) string {
 
 const structured = "application/cloudevents+json"
 
-// signingKeys are those that functions accept.
+// signingKeys are the keys that functions accept.
 func (s *env) signingKeys() (keys []ed25519.PublicKey) {
 	s.t.Helper()
 	client, err := apiserver.New(s.api.Config())

@@ -98,7 +98,7 @@ func TestRoughClients(t *testing.T) {
 	}
 }
 
-// TestFlood sends many requests at once, most of which are refused.
+// TestFlood sends many requests at once. The gateway refuses most of them.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--rateLimit.enabled=true", "--server.trustedProxies=127.0.0.1")
@@ -129,6 +129,6 @@ func TestFlood(t *testing.T) {
 		t.Errorf("answers to 400 requests: %v, want at most %d of 200", count, most)
 	}
 	if r := s.get("/api/v1/clusters", "X-Forwarded-For", "203.0.113.2"); r.StatusCode != 200 {
-		t.Errorf("somebody else: %s", r.Status)
+		t.Errorf("another client: %s", r.Status)
 	}
 }

@@ -139,7 +139,7 @@ func TestOversizedEvents(t *testing.T) {
 	}
 }
 
-// TestForgedEvents has somebody who has seen a signed event make another one of it.
+// TestForgedEvents changes a signed event, as an attacker who has seen it can.
 func TestForgedEvents(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

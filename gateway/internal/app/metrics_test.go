@@ -114,7 +114,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
-		// Two gauges bear the names that users know.
+		// Two gauges have the names that users know.
 		if strings.Contains(p.Text, "_total") && (p.Metric == "vitistack_operator_clusters_total" || p.Metric == "vitistack_operator_machines_total") {
 			continue
 		}
@@ -190,7 +190,7 @@ func TestPushedMetrics(t *testing.T) {
 	push(name + `{function="create-vm",outcome="done",instance="a"} 1` + "\n")
 	f := families(t, s)
 	if n, ok := value(f[name], "function", "create-vm", "outcome", "done"); !ok || n != 10 {
-		t.Errorf("two processes, one of which began anew after 5, have counted %v", n)
+		t.Errorf("two processes, one of which restarted after 5, have counted %v", n)
 	}
 	if f["evil_total"] != nil {
 		t.Error("anybody can add metrics")

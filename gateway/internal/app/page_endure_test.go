@@ -122,7 +122,7 @@ func TestPageEndures(t *testing.T) {
 		t.Errorf("the page grows from %+v to %+v", before, after)
 	}
 	if fresh, resumed := eval[int](b, `parts.connection.fresh`), eval[int](b, `parts.connection.resumed`); fresh != 1 || resumed != live {
-		t.Errorf("the page began anew %d times and went on %d times, want 1 and %d", fresh, resumed, live)
+		t.Errorf("the page started from a snapshot %d times and resumed %d times, want 1 and %d", fresh, resumed, live)
 	}
 	b.clean()
 }

@@ -74,7 +74,7 @@ func TestPageLive(t *testing.T) {
 	b.wait("the connection", `document.querySelector("#connection .state").dataset.state === "live"`)
 	b.wait("what has changed since", `!document.querySelector("tbody").textContent.includes("fresh-two")`)
 	if eval[string](b, `window.mark`) != "the same page" {
-		t.Error("the page was loaded anew")
+		t.Error("the page was loaded again")
 	}
 	b.clean()
 }
@@ -121,7 +121,7 @@ func startAt(t *testing.T, api *fakeapi.Server, address, folder string) func() e
 	return stop
 }
 
-// cutter passes connections on to a server, and cuts them when it is told to.
+// cutter passes connections on to a server, and cuts them on request.
 type cutter struct {
 	net.Listener
 	mu   sync.Mutex
@@ -270,7 +270,7 @@ func TestPageKeyboard(t *testing.T) {
 	for range 60 {
 		b.press(kb.Tab)
 		if eval[bool](b, `document.activeElement !== document.body && !document.activeElement.matches(".skip") && (() => { const r = document.activeElement.getBoundingClientRect(); return r.width === 0 || r.height === 0; })()`) {
-			t.Fatalf("the focus is on something that nobody sees: %s", eval[string](b, `document.activeElement.outerHTML`))
+			t.Fatalf("the focused element is not visible: %s", eval[string](b, `document.activeElement.outerHTML`))
 		}
 	}
 	b.clean()

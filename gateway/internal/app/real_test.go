@@ -33,7 +33,7 @@ type realEnv struct {
 	namespace string
 }
 
-// rights are those that the gateway is shipped with, all of them in one role.
+// rights are the rights of the gateway as shipped, in one role.
 func rights(t *testing.T) string {
 	t.Helper()
 	shipped, err := os.ReadFile("../../../knative/gateway.yaml")

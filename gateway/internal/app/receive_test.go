@@ -106,8 +106,8 @@ func TestChangeIsRepliedToOnceAndAgain(t *testing.T) {
 	}
 }
 
-// TestChangesThatTheBrokerMissed loses every event of the Broker. What the gateway
-// has seen itself is told nevertheless, once.
+// TestChangesThatTheBrokerMissed loses every event of the Broker. The gateway records the changes that it
+// has watched itself, once.
 func TestChangesThatTheBrokerMissed(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -122,8 +122,8 @@ func TestChangesThatTheBrokerMissed(t *testing.T) {
 	}
 }
 
-// TestEventsOfImpossibleTimes has the Broker deliver events that were never, of which
-// the history says when they came.
+// TestEventsOfImpossibleTimes has the Broker deliver events with impossible times. The history records the
+// time of their arrival.
 func TestEventsOfImpossibleTimes(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -44,7 +44,7 @@ func TestRequestsResync(t *testing.T) {
 	})
 	last := len(rounds())
 	quiet := time.Now()
-	eventually(t, "no more rounds", func() bool {
+	eventually(t, "the end of the rounds", func() bool {
 		if n := len(rounds()); n != last {
 			last, quiet = n, time.Now()
 		}

@@ -53,7 +53,7 @@ func TestKeys(t *testing.T) {
 		want                      int
 	}{
 		"None":      {reason: "no key", path: "/api/v1/clusters", want: 401},
-		"Wrong":     {reason: "a key that nobody has", path: "/api/v1/clusters", key: reader + "x", want: 401},
+		"Wrong":     {reason: "a key that is not configured", path: "/api/v1/clusters", key: reader + "x", want: 401},
 		"Right":     {reason: "a key that may read", path: "/api/v1/clusters", key: reader, want: 200},
 		"Scope":     {reason: "a key that may only send events", path: "/api/v1/clusters", key: sender, want: 403},
 		"Stream":    {reason: "the stream is for readers", path: "/api/v1/stream", want: 401},
@@ -284,7 +284,7 @@ func TestKubernetesTokens(t *testing.T) {
 		t.Errorf("a user without a role: %d", got)
 	}
 	if got := status("nobody"); got != 401 {
-		t.Errorf("a token that is nobody's: %d", got)
+		t.Errorf("an unknown token: %d", got)
 	}
 	before := s.api.Requests("tokenreviews")
 	for range 5 {

@@ -300,8 +300,8 @@ func TestMetricsNeedAKey(t *testing.T) {
 		reason, keys, key string
 		want              int
 	}{
-		"NoLimits": {"there is nobody to keep them from", wholeLine, "", http.StatusOK},
-		"NoKey":    {"whoever has a limit could leave the key out", wholeLine + "," + limitedLine, "", http.StatusUnauthorized},
+		"NoLimits": {"no caller has a limit", wholeLine, "", http.StatusOK},
+		"NoKey":    {"a caller with a limit could leave the key out", wholeLine + "," + limitedLine, "", http.StatusUnauthorized},
 		"Limited":  {"they name networks of others", wholeLine + "," + limitedLine, limited, http.StatusForbidden},
 		"Whole":    {"Prometheus has such a key", wholeLine + "," + limitedLine, whole, http.StatusOK},
 	} {

@@ -97,8 +97,8 @@ func newReport(ready bool, database, cache Dependency, items []*inventory.Item, 
 	}
 }
 
-// newBackends returns the health of all backends, and of those of the network layer by name. A backend of which some servers work
-// makes the status degraded, and one of which none works makes it unhealthy.
+// newBackends returns the health of all backends, and of the backends of the network layer by name. A backend with some working servers
+// makes the status degraded, and a backend without one makes it unhealthy.
 func newBackends(servers []inventory.Server, now time.Time) (all backendsJSON, networks map[string]string) {
 	all, networks = backendsJSON{Status: healthy, Timestamp: now, Backends: []inventory.Server{}}, map[string]string{}
 	works := map[string]bool{}

@@ -90,7 +90,7 @@ func same(a, b *Item) bool {
 	return a != nil && bytes.Equal(a.JSON, b.JSON) && bytes.Equal(a.List, b.List)
 }
 
-// merge returns a copy of old with the items of put, and without those that are gone. old and put are sorted by order; an item of put
+// merge returns a copy of old with the items of put, and without the removed ones. old and put are sorted by order; an item of put
 // replaces the item with its identifier.
 func merge(old, put []*Item, gone map[string]bool, order func(a, b *Item) int) []*Item {
 	merged := make([]*Item, 0, len(old)+len(put)-len(gone))

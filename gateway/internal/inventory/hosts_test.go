@@ -88,7 +88,7 @@ func TestHostsTellWhatTheyUse(t *testing.T) {
 		t.Errorf("the provider's host uses %v", got)
 	}
 	if got := used("kv.host-2"); got != [2]any{} {
-		t.Errorf("nobody has measured %v", got)
+		t.Errorf("the values are not measured: %v", got)
 	}
 	put(t, s, kubevirtNode("host-1"))
 	if got := used("host-1"); got != [2]any{1500.0, float64(3 << 30)} {

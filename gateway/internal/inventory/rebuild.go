@@ -27,7 +27,7 @@ func (s *Store) rebuild() map[Topic]map[string]*Item {
 	return items
 }
 
-// dropItems marks the items of a changed object as removed. addItems replaces those that still exist.
+// dropItems marks the items of a changed object as removed. addItems adds the existing ones again.
 func dropItems(into map[Topic]map[string]*Item, old *Object) {
 	if old == nil {
 		return

@@ -126,7 +126,7 @@ func TestCommitTellsWhatChanged(t *testing.T) {
 		want   []string
 	}{
 		"Nothing": {reason: "the same version again is no news", change: func(t *testing.T, s *inventory.Store) { put(t, s, machine("m", "1", "Pending")) }},
-		"Phase":   {reason: "a machine that moves on is told", change: func(t *testing.T, s *inventory.Store) { put(t, s, machine("m", "2", "Running")) }, want: []string{"machines +m"}},
+		"Phase":   {reason: "a machine in another phase is news", change: func(t *testing.T, s *inventory.Store) { put(t, s, machine("m", "2", "Running")) }, want: []string{"machines +m"}},
 		"Gone": {reason: "a cluster counts its machines", change: func(_ *testing.T, s *inventory.Store) {
 			s.Remove(inventory.KindMachine, inventory.Key{Namespace: "team-a", Name: "m"})
 		}, want: []string{"clusters +shop", "machines -m"}},

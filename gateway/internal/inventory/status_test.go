@@ -13,7 +13,7 @@ func TestMachineStatus(t *testing.T) {
 		"Running":  {"nothing is wrong", Machine{Phase: "Running"}, StatusRunning},
 		"Refused":  {"its hypervisor cannot make it", Machine{Phase: "Pending", VMFailed: true}, StatusFailed},
 		"Crashing": {"it keeps the phase that it had", Machine{Phase: "Running", VMFailed: true}, StatusFailed},
-		"Going":    {"nobody needs it any more", Machine{Phase: "Deleting", VMFailed: true}, StatusUnknown},
+		"Going":    {"the machine is being deleted", Machine{Phase: "Deleting", VMFailed: true}, StatusUnknown},
 		"Off":      {"the model has no word for it", Machine{Phase: "Stopped"}, StatusUnknown},
 	}
 	for name, tc := range cases {
@@ -26,16 +26,16 @@ func TestMachineStatus(t *testing.T) {
 func TestClusterStatus(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ reason, phase, why, want string }{
-		"Coming":   {"it goes on by itself", "Provisioning", "WaitingForMachines", StatusInactive},
+		"Coming":   {"the stack continues without an action", "Provisioning", "WaitingForMachines", StatusInactive},
 		"Running":  {"nothing is wrong", "Running", "ClusterRunning", StatusActive},
 		"Changing": {"it serves meanwhile", "Updating", "Upgrading", StatusActive},
 		"Silent":   {"nothing answers, whatever its phase is", "Updating", "ClusterUnreachable", StatusInactive},
-		"Upgrade":  {"it stays between two versions until somebody acts", "Updating", "UpgradeFailed", StatusFailed},
+		"Upgrade":  {"it stays between two versions until a person acts", "Updating", "UpgradeFailed", StatusFailed},
 		"Lost":     {"nothing brings its data back by itself", "Running", "EtcdLost", StatusFailed},
 		"Mistaken": {"nothing can be made of its spec", "Pending", "KubernetesVersionUnknown", StatusFailed},
 		"Wish":     {"it serves although its new spec cannot be", "Running", "PatchNotFound", StatusActive},
 		"Waiting":  {"the network may still come", "Pending", "NetworkNamespaceNotFound", StatusInactive},
-		"Nameless": {"nobody has looked at it yet", "", "", StatusInactive},
+		"Nameless": {"no function has reconciled it", "", "", StatusInactive},
 		"Former":   {"older operators say so", "Failed", "", StatusFailed},
 	}
 	for name, tc := range cases {

@@ -33,7 +33,7 @@ type Options struct {
 	CountEvents bool
 }
 
-// Gateway holds the metrics of the gateway, and those that functions push to it.
+// Gateway holds the metrics of the gateway, and the metrics that functions push to it.
 type Gateway struct {
 	// Pushed are the metrics of functions.
 	Pushed Pushed

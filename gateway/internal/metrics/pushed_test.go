@@ -53,10 +53,10 @@ func TestWhatIsTaken(t *testing.T) {
 		"Unquoted":    {"one bad line would break every scrape", `vitistack_function_y_total{foo=1} 1`, nil},
 		"BadEscape":   {"the text format knows three escapes", `vitistack_function_y_total{a="\x"} 1`, nil},
 		"NoUTF8":      {"labels are UTF-8", "vitistack_function_y_total{a=\"\xff\"} 1", nil},
-		"TwiceALabel": {"labels are told once", `vitistack_function_y_total{a="1",a="2"} 1`, nil},
+		"TwiceALabel": {"a label has one value", `vitistack_function_y_total{a="1",a="2"} 1`, nil},
 		"Reserved":    {"Prometheus has these for itself", `vitistack_function_y_total{__name__="x"} 1`, nil},
 		"TooLong":     {"memory is bounded", `vitistack_function_y_total{a="` + strings.Repeat("x", maxLength) + `"} 1`, nil},
-		"Foreign":     {"nobody adds to the gateway's own metrics", "vitistack_operator_clusters_total 1\nvitistack_network_free_addresses_total 1\nprocess_cpu_seconds_total 1", nil},
+		"Foreign":     {"a function cannot write the gateway's own metrics", "vitistack_operator_clusters_total 1\nvitistack_network_free_addresses_total 1\nprocess_cpu_seconds_total 1", nil},
 		"NoTotal":     {"what kind it is, is not told", `vitistack_function_y 1`, nil},
 		"Range":       {"Prometheus knows no vmrange", `vitistack_function_y_bucket{vmrange="1...2"} 1`, nil},
 		"NoBound":     {"a bucket has a bound", `vitistack_function_y_bucket{le="x"} 1`, nil},
@@ -107,7 +107,7 @@ func TestPushedMemory(t *testing.T) {
 		t.Errorf("%d series, counted as %d, %d gauges, and %d of processes that have ended", held, p.held, gauges, len(p.ended))
 	}
 	if p.Refused() == 0 {
-		t.Error("nobody is told")
+		t.Error("the gateway does not log it")
 	}
 }
 
@@ -141,7 +141,7 @@ func TestProcessesComeAndGo(t *testing.T) {
 	take("ends", 11, true)
 	take("crashes", 7, false)
 	if len(p.instances) != 2 {
-		t.Errorf("%d processes are remembered, want those that have not ended", len(p.instances))
+		t.Errorf("%d processes are remembered, want only the processes that still run", len(p.instances))
 	}
 	now = now.Add(time.Hour)
 	take("rests", 101, false)

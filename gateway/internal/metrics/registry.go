@@ -1,4 +1,4 @@
-// Package metrics declares and writes the gateway's metrics (gateway.go), those of its inventory, requests and process, and those that
+// Package metrics declares and writes the gateway's metrics (gateway.go), those of its inventory, requests and process, and the metrics that
 // functions push, in the Prometheus text format with HELP and TYPE.
 package metrics
 

@@ -117,7 +117,7 @@ func isResponse(err error) bool {
 	return errors.As(err, new(tls.RecordHeaderError)) || (errors.As(err, &op) && op.Op == "remote error")
 }
 
-// Reach returns what the last round has shown of the addresses of each cluster, by UID. A cluster of which no address has ever
+// Reach returns what the last round has shown of the addresses of each cluster, by UID. A cluster without an address that has ever
 // answered is left out, because its addresses may be out of the gateway's reach.
 func (p *Prober) Reach(clusters []Cluster) map[string]inventory.Reach {
 	all := map[string]inventory.Reach{}

@@ -94,7 +94,7 @@ func TestRound(t *testing.T) {
 	}
 }
 
-// TestAnswers dials servers that accept connections, of which only some answer.
+// TestAnswers dials servers that accept connections. Only some of them answer.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -114,7 +114,7 @@ func (c *Connection) Explain(err error, k Kind, name string) error {
 	message := ""
 	switch {
 	case apierrors.IsNotFound(err) && isOfObject(err):
-		message = fmt.Sprintf("%s %q does not exist%s: kubectl get %s -A lists those that do, and -n selects their namespace", k.Name, name, where, k.Resource)
+		message = fmt.Sprintf("%s %q does not exist%s: kubectl get %s -A lists the existing ones, and -n selects their namespace", k.Name, name, where, k.Resource)
 	case apierrors.IsNotFound(err):
 		message = fmt.Sprintf("the cluster at %s does not know the kind %s: select the management cluster with --context, or install the stack there", c.Config.Host, k.Name)
 	case apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil && len(status.Status().Details.Causes) > 0:

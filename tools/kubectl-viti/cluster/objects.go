@@ -45,7 +45,7 @@ func (o Objects) Note() string {
 }
 
 // Load lists objects of kinds in a namespace, or in all if the namespace is empty. It leaves out
-// kinds that the cluster does not have, and notes those that the user may not list. Secrets have
+// kinds that the cluster does not have, and notes the kinds that the user may not list. Secrets have
 // their metadata only.
 func (c *Connection) Load(ctx context.Context, namespace string, kinds ...Kind) (Objects, error) {
 	var lock sync.Mutex

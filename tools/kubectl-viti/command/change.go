@@ -26,7 +26,7 @@ func changeCommands(p *program) []*cobra.Command {
 type change struct {
 	verb, short, long string
 	examples          []string
-	// kinds are those that have the field. The first is meant by a name without a kind, unless
+	// kinds are the kinds with the field. The first is meant by a name without a kind, unless
 	// needsKind is set.
 	kinds     []string
 	needsKind bool

@@ -120,7 +120,7 @@ func (u *upgrading) run(ctx context.Context, name string) error {
 	return u.follow(ctx, c, name, wanted)
 }
 
-// list writes the running versions and those that are possible.
+// list writes the running and the possible versions.
 func (u *upgrading) list(k *v1alpha1.KubernetesCluster) error {
 	running := upgrade.Running(k)
 	if running.Kubernetes == "" {
@@ -146,7 +146,7 @@ func (u *upgrading) list(k *v1alpha1.KubernetesCluster) error {
 	return err
 }
 
-// write changes the spec, if it has other versions than those that are wanted.
+// write changes the spec, if its versions differ from the wanted ones.
 func (u *upgrading) write(ctx context.Context, c *cluster.Connection, k *v1alpha1.KubernetesCluster, wanted versions.Pair, changes []upgrade.Change) error {
 	if len(changes) == 0 {
 		_, err := fmt.Fprintf(u.Out, "No change: the spec of KubernetesCluster %s has Kubernetes %s and Talos %s already.\n", k.Name, wanted.Kubernetes, wanted.Talos)

@@ -59,7 +59,7 @@ func TestLook(t *testing.T) {
 		"Tree":     {"everything below", []string{"tree", "kc/shop"}, []string{"├ uses NetworkNamespace net", "└ Machine shop-cp-0", "NetworkConfiguration shop-cp-0"}, false},
 		"Argument": {"it takes none", []string{"status", "shop"}, []string{"takes no argument"}, true},
 		"Flag":     {"the message leads to the list", []string{"status", "--all"}, []string{"kubectl viti status --help"}, true},
-		"Stranger": {"a user without rights learns which are missing", []string{"status", "--as", "nobody"}, []string{"You may not list", "vitistack-view"}, false},
+		"Stranger": {"a user without rights reads which ones are missing", []string{"status", "--as", "nobody"}, []string{"You may not list", "vitistack-view"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, errs, code := e.run(tc.args...)

@@ -118,7 +118,7 @@ func (c *credentials) read(ctx context.Context, connection *cluster.Connection, 
 	case apierrors.IsNotFound(err):
 		return nil, notYet(k, c.key)
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("%w: whoever may read the Secret has full access to the cluster; ask the platform team for the role edit in namespace %s", err, connection.Namespace)
+		return nil, fmt.Errorf("%w: a user who may read the Secret has full access to the cluster; ask the platform team for the role edit in namespace %s", err, connection.Namespace)
 	case err != nil:
 		return nil, err
 	}
