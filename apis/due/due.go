@@ -18,9 +18,9 @@ var Kinds = []string{
 	"NetworkNamespace", "NetworkConfiguration", "IPAllocation", "Machine", "MachineProvider", "KubernetesCluster", "EtcdBackup",
 }
 
-// resting holds, for each kind that has one, the reason for which an object that is not
+// idleReasons holds, for each kind that has one, the reason for which an object that is not
 // Ready needs no reconcile: nothing happens to it until its spec changes.
-var resting = map[string]string{"IPAllocation": "Lapsed", "Machine": "Stopped"}
+var idleReasons = map[string]string{"IPAllocation": "Lapsed", "Machine": "Stopped"}
 
 // Status is the part of an object's status that the decision reads. The status of each
 // kind decodes into it.
@@ -61,7 +61,7 @@ func Decode(raw []byte) (Status, error) {
 //	spec newer than the status               now
 //	status.nextCheckTime                     then
 //	Ready                                    never
-//	not Ready, resting                       never
+//	not Ready, with the idle reason of the kind  never
 //	not Ready                                now
 func Decide(kind string, meta *metav1.ObjectMeta, s Status) Need {
 	_, requested := meta.Annotations[v1alpha1.AnnotationReconcile]
@@ -74,7 +74,7 @@ func Decide(kind string, meta *metav1.ObjectMeta, s Status) Need {
 	case ready.Status == metav1.ConditionTrue:
 		return Need{Never: true}
 	default:
-		return Need{Never: resting[kind] != "" && ready.Reason == resting[kind]}
+		return Need{Never: idleReasons[kind] != "" && ready.Reason == idleReasons[kind]}
 	}
 }
 

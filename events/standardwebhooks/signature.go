@@ -57,7 +57,7 @@ func (s Secret) sum(id, timestamp string, body []byte) []byte {
 func (s Secret) Verify(id, timestamp, signatures string, body []byte, now time.Time) error {
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil || id == "" {
-		return errors.New("webhook-id and webhook-timestamp have to be there, the latter in seconds")
+		return errors.New("set the headers webhook-id and webhook-timestamp, which is in seconds")
 	}
 	if age := now.Sub(time.Unix(seconds, 0)); age > tolerance || age < -tolerance {
 		return errors.New("webhook-timestamp is more than five minutes away from the gateway's clock")

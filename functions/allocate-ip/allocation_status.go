@@ -52,7 +52,7 @@ func isResult(err error) bool {
 //	errDuplicateMAC      Error      False  DuplicateMACAddress
 //	errAddressTaken      Error      False  AddressTaken
 //	errOutsidePool       Error      False  AddressOutsidePool
-//	errExpired            Released   False  Lapsed
+//	errExpired           Released   False  Lapsed
 //
 // An address that is outside of the pool stays, because a machine uses it. If it is outside of
 // the whole segment, it also keeps its gateway, VLAN and DNS servers.

@@ -17,14 +17,14 @@ import (
 var errExhausted = errors.New("the pool has no free address")
 
 // errFaster says that other deliveries claimed the addresses that were free.
-var errFaster = errors.New("others were faster each time")
+var errFaster = errors.New("concurrent deliveries claimed each address that was free")
 
 const (
-	// maxListings is the maximum number of lists of the taken addresses in an allocation, and races how
-	// many others may be faster each time.
-	maxListings, races = 5, 8
-	// nearlyFull is the number of free addresses, or else a twentieth of the pool, from which down
-	// IPAllocations that have waited longer are served first.
+	// maxListings limits the lists of the taken addresses in an allocation, and maxRaces the claims that
+	// may fail after one list because another delivery was faster.
+	maxListings, maxRaces = 5, 8
+	// nearlyFull is a number of free addresses. If at most so many are free, or a twentieth of the
+	// pool, older IPAllocations are served first.
 	nearlyFull = 16
 )
 
@@ -100,7 +100,7 @@ func (f *function) selectFree(ctx context.Context, nn *v1alpha2.NetworkNamespace
 // claimFirstFree claims the first free address. Another delivery may do so at the same time.
 func (l *leaseStore) claimFirstFree(ctx context.Context, network string, p ipam.Pool, h holder, known listing) (netip.Addr, error) {
 	start, lost := probePlace(p, h, 0), map[netip.Addr]bool{}
-	for range races {
+	for range maxRaces {
 		got, ok := p.FirstFree(start, func(a netip.Addr) bool { return known.taken[a] || lost[a] })
 		if !ok {
 			return netip.Addr{}, errExhausted

@@ -174,9 +174,9 @@ func sameAddress(a, b string) bool {
 func needsAddress(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) bool {
 	ours, _ := servesStatic(nn, nc.Spec.Provider)
 	named := network.NameFor(nc)
-	elsewhere := named != "" && named != a.Spec.NetworkNamespaceName
+	inOtherNetwork := named != "" && named != a.Spec.NetworkNamespaceName
 	going := nc.DeletionTimestamp != nil && len(network.Users(nc)) == 0
-	if a.Status.Phase != v1alpha2.IPAllocationAllocated || going || isOrphaned(a, nc) || !ours || elsewhere {
+	if a.Status.Phase != v1alpha2.IPAllocationAllocated || going || isOrphaned(a, nc) || !ours || inOtherNetwork {
 		return false
 	}
 	return waitsForNetwork(nn) != "" || slices.ContainsFunc(requiredAllocations(nc, nn), func(want *v1alpha2.IPAllocation) bool {
@@ -216,7 +216,7 @@ func setConfigurationResult(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.Netw
 		}
 	}
 	if len(nc.Spec.NetworkInterfaces) == 0 {
-		return setWaiting(nc, "WaitingForMAC", "there is no interface yet: a Machine brings it, or write one into spec.networkInterfaces")
+		return setWaiting(nc, "WaitingForMAC", "there is no interface yet: wait for the Machine to add it, or write one into spec.networkInterfaces")
 	}
 	var outside []string
 	for _, a := range held {

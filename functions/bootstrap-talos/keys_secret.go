@@ -75,7 +75,7 @@ func (s *secretStore) readNextKeys(ctx context.Context, kc *v1alpha1.KubernetesC
 	}
 	switch {
 	case k.Next != nil && k.Phase != v1alpha1.RotationFinishing && plan.PhaseAfter[k.Phase] == "":
-		return nil, reconcile.UserError{Reason: "RotationDamaged", Message: fmt.Sprintf("the annotation %s of Secret %s is %q, which is no phase of a rotation: write that of status.authorities.phase",
+		return nil, reconcile.UserError{Reason: "RotationDamaged", Message: fmt.Sprintf("the annotation %s of Secret %s is %q, which is no phase of a rotation: write the value of status.authorities.phase",
 			v1alpha1.AnnotationRotationPhase, k.NextSecret.Name, k.Phase)}
 	case k.Present == nil && k.Phase == v1alpha1.RotationFinishing:
 		k.Present = k.Next

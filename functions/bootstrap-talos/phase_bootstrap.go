@@ -166,7 +166,7 @@ func (f *function) waitForNode(c *cluster, m *v1alpha1.Machine, state talos.Stat
 		return clockSkewError(m)
 	}
 	if since, applied := conditionSince(c.KubernetesCluster, v1alpha1.ConditionConfigApplied, "ConfigApplied"); state == talos.Maintenance && applied && f.now().Sub(since) > startTimeout {
-		message += fmt.Sprintf("; if it has lost that, by a new disk or a reset, delete Machine %s", m.Name)
+		message += fmt.Sprintf("; if the node has lost its configuration, by a new disk or a reset, delete Machine %s", m.Name)
 	}
 	return reconcile.WaitError{Reason: "WaitingForNode", Message: message, Requeue: true}
 }

@@ -26,7 +26,7 @@ func (f *function) updateConfigs(ctx context.Context, c *cluster) error {
 	if c.Spec.Talos != nil && c.Spec.Talos.ConfigChanges != "" {
 		policy = c.Spec.Talos.ConfigChanges
 	}
-	c.report.config = conditionReport{true, "ConfigCurrent", "every node runs what is wanted"}
+	c.report.config = conditionReport{true, "ConfigCurrent", "every node runs its rendered configuration"}
 	for _, m := range c.plan.Members {
 		machine := c.observed.machines[m.Name]
 		if !plan.IsRunning(machine) || !plan.IsInstalled(machine) {
@@ -134,7 +134,7 @@ func (c *cluster) unmatchedLinks(ctx context.Context) string {
 	addresses := c.controlPlanes()
 	for _, name := range slices.Sorted(maps.Keys(addresses)) {
 		if found, err := talos.HasLinkAlias(ctx, addresses[name], c.connections.credentials, talos.LinkAlias(0)); err == nil && !found {
-			return fmt.Sprintf("node %s has no network interface whose permanent MAC address is %s, so that its configuration gives none the alias %s and the virtual address: let the hypervisor set it",
+			return fmt.Sprintf("node %s has no network interface whose permanent MAC address is %s, so that none gets the alias %s and the virtual address: set this MAC address at the hypervisor",
 				name, strings.Join(c.observed.macs[name], ", "), talos.LinkAlias(0))
 		}
 	}

@@ -94,7 +94,7 @@ func (f *function) recordNewMachines(ctx context.Context, c *cluster, missing []
 	return f.patchStatus(ctx, c)
 }
 
-// createMachine creates a Machine. One that exists has to belong to the cluster.
+// createMachine creates a Machine. A Machine of that name that exists has to belong to the cluster.
 func (f *function) createMachine(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
 	err := f.kube.Create(ctx, m)
 	if kube.AlreadyExists(err) {

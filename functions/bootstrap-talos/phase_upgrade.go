@@ -91,7 +91,7 @@ func (f *function) upgradeOnce(ctx context.Context, c *cluster, w *workload.Clie
 				}
 			}
 			c.Status.Upgrade, c.Status.TalosVersion = nil, c.plan.Talos
-			c.report.versions = conditionReport{true, "VersionsCurrent", fmt.Sprintf("every node runs what is wanted: Kubernetes %s on Talos %s", c.plan.Kubernetes, c.plan.Talos)}
+			c.report.versions = conditionReport{true, "VersionsCurrent", fmt.Sprintf("every node runs Kubernetes %s on Talos %s", c.plan.Kubernetes, c.plan.Talos)}
 			return nil
 		}
 		s = &v1alpha1.UpgradeStatus{Kind: kind, Generation: c.Generation}

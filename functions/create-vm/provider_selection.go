@@ -34,7 +34,7 @@ func (f *function) selectProvider(ctx context.Context, m *v1alpha1.Machine) (*v1
 	}
 	if kube.NotFound(err) {
 		if recordedProvider(m) != "" {
-			return nil, reconcile.UserError{Reason: "MachineProviderNotFound", Message: fmt.Sprintf("MachineProvider %s, which the machine was made on, does not exist any more: create it again", name)}
+			return nil, reconcile.UserError{Reason: "MachineProviderNotFound", Message: fmt.Sprintf("MachineProvider %s, which has the virtual machine, does not exist: create it again", name)}
 		}
 		return nil, reconcile.UserError{Reason: "MachineProviderNotFound", Message: fmt.Sprintf("MachineProvider %s does not exist: create it, or name another in spec.providerRef", name)}
 	}

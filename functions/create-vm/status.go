@@ -91,7 +91,7 @@ func setStatus(m *v1alpha1.Machine, a attempt) reconcile.Outcome {
 	case vm.Failed:
 		setCondition(m, v1alpha1.ConditionVirtualMachineReady, false, "VMFailed", vm.Message)
 	case vm.VMName != "":
-		setCondition(m, v1alpha1.ConditionVirtualMachineReady, true, "VMCreated", "virtual machine "+vm.VMName+" is made")
+		setCondition(m, v1alpha1.ConditionVirtualMachineReady, true, "VMCreated", "virtual machine "+vm.VMName+" exists")
 	}
 	setMachineConfigRemoved(m, vm.Handover)
 	if vm.RestartPending == "" {
@@ -100,7 +100,7 @@ func setStatus(m *v1alpha1.Machine, a attempt) reconcile.Outcome {
 		setCondition(m, v1alpha1.ConditionRestartRequired, true, "SpecChanged", vm.RestartPending)
 	}
 	if vm.StoragePending == "" {
-		setCondition(m, v1alpha1.ConditionStorageReady, true, "PVCBound", "every disk is there")
+		setCondition(m, v1alpha1.ConditionStorageReady, true, "PVCBound", "every disk has its volume")
 	} else {
 		setCondition(m, v1alpha1.ConditionStorageReady, false, "PVCPending", vm.StoragePending)
 	}

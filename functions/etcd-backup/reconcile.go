@@ -68,7 +68,7 @@ func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) e
 	before := b.DeepCopy()
 	p, err := planSnapshot(b, d.now())
 	if err == nil && !b.Spec.Suspend {
-		if (!p.due.IsZero() && d.isTakenElsewhere(b)) || (hasFailed(b) && !d.retryFailed) {
+		if (!p.due.IsZero() && d.hasOtherAttempt(b)) || (hasFailed(b) && !d.retryFailed) {
 			return nil // another delivery takes it, or has just taken it
 		}
 		before, err = d.takeIfDue(ctx, b, p)
@@ -81,8 +81,8 @@ func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) e
 
 const reasonRunning = "BackupRunning"
 
-// isTakenElsewhere reports whether another delivery is taking the snapshot.
-func (d delivery) isTakenElsewhere(b *v1alpha1.EtcdBackup) bool {
+// hasOtherAttempt reports whether another delivery takes the snapshot.
+func (d delivery) hasOtherAttempt(b *v1alpha1.EtcdBackup) bool {
 	a := b.Status.Attempt
 	return a != nil && a.Holder != d.holder && d.now().Sub(a.RenewTime.Time) < d.attemptTimeout
 }

@@ -74,10 +74,10 @@ func (v *checksumReader) sum() string { return hex.EncodeToString(v.all.Sum(nil)
 func openSnapshot(ctx context.Context, document []byte) (io.ReadCloser, error) {
 	current, err := talosconfig.Read(document)
 	if err != nil {
-		return nil, reconcile.UserError{Reason: "TalosconfigDamaged", Message: "the Secret of the cluster's talosconfig cannot be read: delete it, and it is made again"}
+		return nil, reconcile.UserError{Reason: "TalosconfigDamaged", Message: "the Secret of the cluster's talosconfig cannot be read: delete it, and bootstrap-talos creates it again"}
 	}
 	if len(current.Endpoints) == 0 {
-		return nil, reconcile.UserError{Reason: "TalosconfigDamaged", Message: "the talosconfig of the cluster names no endpoints: delete its Secret, and it is made again"}
+		return nil, reconcile.UserError{Reason: "TalosconfigDamaged", Message: "the talosconfig of the cluster names no endpoints: delete its Secret, and bootstrap-talos creates it again"}
 	}
 	var problems []error
 	for _, endpoint := range current.Endpoints {
@@ -163,7 +163,7 @@ func tlsConfigOf(current *talosconfig.Context) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(current.Crt, current.Key)
 	trusted := x509.NewCertPool()
 	if err != nil || !trusted.AppendCertsFromPEM(current.CA) {
-		return nil, reconcile.UserError{Reason: "TalosconfigDamaged", Message: "the certificates of the cluster's talosconfig cannot be read: delete its Secret, and it is made again"}
+		return nil, reconcile.UserError{Reason: "TalosconfigDamaged", Message: "the certificates of the cluster's talosconfig cannot be read: delete its Secret, and bootstrap-talos creates it again"}
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: trusted, Certificates: []tls.Certificate{pair}}, nil
 }

@@ -19,7 +19,7 @@ type store interface {
 	Put(ctx context.Context, name string, content io.Reader) error
 	// List returns the files in a folder, by their whole names.
 	List(ctx context.Context, folder string) ([]file, error)
-	// Delete removes a file. One that is gone is no error.
+	// Delete removes a file. It succeeds if the file does not exist.
 	Delete(ctx context.Context, name string) error
 }
 

@@ -14,8 +14,7 @@ import (
 // an address.
 const reasonExhausted = "PoolExhausted"
 
-// plan is the address of each interface of a wish, and what each server lacks
-// for that.
+// plan holds the address of each requested interface, and the change for each server.
 type plan struct {
 	addresses []netip.Addr
 	changes   []kea.Change

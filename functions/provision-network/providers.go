@@ -41,8 +41,8 @@ type config struct {
 	reporter *backendhealth.Reporter
 }
 
-// providers returns the providers of the registry. One that is not configured, or not
-// correctly, refuses its own networks only.
+// providers returns the providers of the registry. A provider without a valid configuration rejects
+// only its own networks.
 func (c config) providers() map[string]provider.Interface {
 	all := map[string]provider.Interface{}
 	for name, newProvider := range registry {

@@ -40,8 +40,8 @@ func (p *round) readAllocations(ctx context.Context, k kind) (complete bool, err
 		if all[namespace] == nil {
 			all[namespace] = newAllocations(namespace)
 		}
-		all[namespace].add(o, needsNoReconcile(k, o, p.now(), p.window()))
-		return p.inspect(ctx, k, o)
+		all[namespace].add(o, !needsReconcile(k, o, p.now(), p.window()))
+		return p.sendIfNeeded(ctx, k, o)
 	})
 	if complete && isWhole {
 		p.all = all
@@ -69,7 +69,7 @@ func (p *round) allocationsOf(ctx context.Context, namespace string) (*allocatio
 		}
 		p.progress.Pages++
 		for _, o := range got.Items {
-			a.add(o, needsNoReconcile(allocationKind, o, p.now(), p.window()))
+			a.add(o, !needsReconcile(allocationKind, o, p.now(), p.window()))
 		}
 		next.Continue = got.Metadata.Continue
 	}
@@ -77,13 +77,13 @@ func (p *round) allocationsOf(ctx context.Context, namespace string) (*allocatio
 	return a, nil
 }
 
-// add adds an IPAllocation. isSettled is whether it needs no reconcile.
-func (a *allocations) add(o object, isSettled bool) {
+// add adds an IPAllocation. upToDate is whether it needs no reconcile.
+func (a *allocations) add(o object, upToDate bool) {
 	a.exists[o.Metadata.UID] = true
 	if o.Status.Phase != phaseReleased {
 		a.held[o.Metadata.UID] = o.Status.Address
 	}
-	if isSettled || !o.isQueued() {
+	if upToDate || !o.isQueued() {
 		return
 	}
 	a.queued[o.Spec.NetworkConfigurationName] = true
@@ -93,10 +93,10 @@ func (a *allocations) add(o object, isSettled bool) {
 	}
 }
 
-// inspect sends an event for an object that needs a reconcile. Of the IPAllocations that wait
+// sendIfNeeded sends an event for an object that needs a reconcile. Of the IPAllocations that wait
 // for an address of the same pool, only the oldest gets one, because each that is served
 // requeues the next.
-func (p *round) inspect(ctx context.Context, k kind, o object) error {
+func (p *round) sendIfNeeded(ctx context.Context, k kind, o object) error {
 	if k.name == machine {
 		if p.progress.Machines == nil {
 			p.progress.Machines = map[string]int{}
@@ -104,7 +104,7 @@ func (p *round) inspect(ctx context.Context, k kind, o object) error {
 		p.progress.Machines[o.Status.Provider]++
 	}
 	miscounted := k.name == machineProvider && o.Status.MachineCount != p.progress.Machines[o.Metadata.Name]
-	if !miscounted && needsNoReconcile(k, o, p.now(), p.window()) {
+	if !miscounted && !needsReconcile(k, o, p.now(), p.window()) {
 		return nil
 	}
 	if o.isQueued() && (k.name == ipAllocation || k.name == networkConfiguration) {

@@ -126,17 +126,17 @@ func (o object) isChanged() bool {
 // round, which is zero if it is unknown.
 type window struct{ previous, start time.Time }
 
-// needsNoReconcile reports whether an object is not due at a time and a full round does not
-// include it. full is nil for another round.
-func needsNoReconcile(k kind, o object, now time.Time, full *window) bool {
+// needsReconcile reports whether an object is due at a time, or a full round includes it. full is
+// nil for another round.
+func needsReconcile(k kind, o object, now time.Time, full *window) bool {
 	need := due.Decide(k.name, &metav1.ObjectMeta{
 		Generation: o.Metadata.Generation, DeletionTimestamp: o.Metadata.DeletionTimestamp, Annotations: o.Metadata.Annotations,
 	}, o.Status.Status)
 	if !need.Never {
-		return !need.Due(now)
+		return need.Due(now)
 	}
 	ready := o.Status.Ready().Status == metav1.ConditionTrue
-	return full == nil || !ready || k.interval == 0 || !isIncluded(o, k.interval, *full)
+	return full != nil && ready && k.interval != 0 && isIncluded(o, k.interval, *full)
 }
 
 // isIncluded reports whether a full round includes an object with a part outside of the API

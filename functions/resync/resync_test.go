@@ -62,7 +62,7 @@ func TestNeedsNoReconcile(t *testing.T) {
 			if tc.full {
 				full = &window{start: now}
 			}
-			if got := needsNoReconcile(tc.kind, decode[object](t, tc.doc), now, full); got != tc.want {
+			if got := !needsReconcile(tc.kind, decode[object](t, tc.doc), now, full); got != tc.want {
 				t.Errorf("%s: got %t", tc.reason, got)
 			}
 		})

@@ -22,7 +22,7 @@ func steps() []step {
 			if k.name == ipAllocation {
 				return p.readAllocations(ctx, k)
 			}
-			return forEach(ctx, p, k.resource, kube.Page{Limit: pageSize}, func(o object) error { return p.inspect(ctx, k, o) })
+			return forEach(ctx, p, k.resource, kube.Page{Limit: pageSize}, func(o object) error { return p.sendIfNeeded(ctx, k, o) })
 		}})
 	}
 	return append(all, leaseSteps...)

@@ -97,7 +97,7 @@ func (w *env) read(path string, to any) {
 func (w *env) backendMismatch() string {
 	w.t.Helper()
 	var wrong []string
-	for name, both := range w.allBooks() {
+	for name, both := range w.holdings() {
 		for _, key := range slices.Sorted(maps.Keys(both.there)) {
 			if !both.wanted[key] && (name != "ipam" || !w.lossy) {
 				wrong = append(wrong, fmt.Sprintf("%s has something of %s, which is deleted", name, key))
@@ -113,16 +113,16 @@ func (w *env) backendMismatch() string {
 	return strings.Join(wrong, "; ")
 }
 
-// books has the owners of what a backend has, and of what it must have.
-type books struct{ there, wanted map[string]bool }
+// holding has the owners of what a backend has, and of what it must have.
+type holding struct{ there, wanted map[string]bool }
 
-// allBooks returns the books of each backend.
-func (w *env) allBooks() map[string]books {
+// holdings returns the holding of each backend.
+func (w *env) holdings() map[string]holding {
 	w.t.Helper()
-	all := map[string]books{}
+	all := map[string]holding{}
 	for _, name := range append(slices.Clone(simulators), "ipam", "proxmox's volumes") {
 		if name != "talos" {
-			all[name] = books{map[string]bool{}, map[string]bool{}}
+			all[name] = holding{map[string]bool{}, map[string]bool{}}
 		}
 	}
 	for _, nn := range w.list(engine.NetworkNamespaces) {
@@ -154,13 +154,13 @@ func (w *env) allBooks() map[string]books {
 			all["kubevirt"].wanted[string(m.GetUID())] = true
 		}
 	}
-	w.networkBooks(all)
+	w.addNetworkHoldings(all)
 	w.reservations(all["kea"])
 	return all
 }
 
-// networkBooks reads the segments of the sources of networks.
-func (w *env) networkBooks(all map[string]books) {
+// addNetworkHoldings reads the segments of the sources of networks.
+func (w *env) addNetworkHoldings(all map[string]holding) {
 	w.t.Helper()
 	for _, name := range []string{"nam", "ipam"} {
 		var segments map[string]struct{ GoneAt time.Time }
@@ -186,7 +186,7 @@ func (w *env) networkBooks(all map[string]books) {
 }
 
 // reservations compares the reservations of Kea with the interfaces that need one, by MAC address.
-func (w *env) reservations(both books) {
+func (w *env) reservations(both holding) {
 	w.t.Helper()
 	for _, path := range []string{w.simState("kea", "kea-dhcp4.conf"), w.simState("kea.json")} {
 		var config map[string]any

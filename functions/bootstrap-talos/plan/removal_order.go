@@ -7,9 +7,10 @@ import (
 
 // SelectMachinesToRemove decides which machines of a pool are removed next. Marked machines come first,
 // then, while the pool has more machines than wanted, unhealthy ones and then the newest. limit
-// is how many may be in removal at the same time, including earlier removals. A marked machine
-// that works stays until its replacement does: working is the number of other machines that
-// work. Protected machines come last and are not removed: protected has the ones that would be.
+// is how many may be in removal at the same time, including earlier removals. A healthy
+// marked machine is removed only when its replacement is healthy: working is the number of other
+// healthy machines. Protected machines come last and stay: protected has the names of the machines
+// that would be removed without their protection.
 func SelectMachinesToRemove(wanted, limit, working int, present []PoolMachine) (leaving, protected []string) {
 	var rest []PoolMachine
 	for _, s := range present {

@@ -157,7 +157,7 @@ const (
 //	has failed                               wait
 //	is being drained                         drain
 //	has booted again with the old version    fail
-//	NodeUpgradeTimeout is over                   fail
+//	NodeUpgradeTimeout is over               fail
 //	last request is a minute old             request again: the request may be lost
 //	otherwise                                wait
 func NextUpgradeStep(kind v1alpha1.UpgradeKind, u v1alpha1.NodeUpgrade, o UpgradeNode, now time.Time) UpgradeStep {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/vitistack/stack/apis/backend"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/httpclient"
 )
@@ -50,9 +51,10 @@ type Error struct {
 func (e Error) Error() string { return e.Reason + ": " + e.Message }
 
 // Delay returns how long to wait before the provider is asked again, for a network that
-// has been failing for a duration.
+// has been failing for a duration. A server that is the cause itself, for example by an invalid
+// response, may be repaired at any time: it is asked soon at first, and ever more rarely.
 func (e Error) Delay(failing time.Duration) time.Duration {
-	if e.Permanent {
+	if _, outage := backend.OutageOf(e.Reason); e.Permanent && !outage {
 		return MaxDelay
 	}
 	return min(max(e.RetryAfter, minDelay, failing), max(e.RetryAfter, cmp.Or(e.MaxDelay, MaxDelay)))

@@ -22,6 +22,8 @@ func TestDelay(t *testing.T) {
 		"Working": {reason: "the end of a source's work is seen soon, however long the outage before", err: Working("", 0), lasting: time.Hour, want: MaxWorkDelay},
 		"Quick":   {reason: "most work is short", err: Working("", 0), lasting: 2 * time.Second, want: 2 * time.Second},
 		"Slow":    {reason: "the source knows how long its work takes", err: Working("", time.Hour), lasting: time.Second, want: time.Hour},
+		"Wrong":   {reason: "an invalid response may be the only one", err: PermanentError("SourceUnexpectedAnswer", "x"), want: minDelay},
+		"Broken":  {reason: "a server that stays wrong is asked rarely", err: PermanentError("SourceUnexpectedAnswer", "x"), lasting: time.Hour, want: MaxDelay},
 		"Final":   {reason: "a permanent error waits for a user", err: Error{Permanent: true}, want: MaxDelay},
 	} {
 		t.Run(name, func(t *testing.T) {

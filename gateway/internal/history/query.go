@@ -151,7 +151,7 @@ var (
 	lastTime  = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).UnixMicro()
 )
 
-// timeOf is a time of the database, which may have one that no JSON can have.
+// timeOf converts a time of the database, and moves a time that JSON cannot represent to the nearest one.
 func timeOf(micro int64) time.Time {
 	return time.UnixMicro(min(max(micro, firstTime), lastTime)).UTC()
 }

@@ -76,8 +76,7 @@ export function retry(path) {
   notify("answer");
 }
 
-// shown is what an answer looks like: while it comes, when it failed, and else by
-// draw.
+// shown renders an answer: as loading, as failed, or by draw.
 export function shown(path, entry, draw) {
   const parts = [];
   if (entry.error) {

@@ -12,8 +12,8 @@ const hiddenFor = 60_000;
 export const connection = {
   // state is one of connecting, live, reconnecting, closed and login.
   state: "connecting",
-  // heard is when the gateway was last heard of, retryAt when it is tried again.
-  heard: 0,
+  // lastMessageAt is when the last message of the gateway arrived, retryAt when the next attempt starts.
+  lastMessageAt: 0,
   retryAt: 0,
   // why says in words what is wrong.
   why: "",
@@ -53,7 +53,7 @@ export function connect() {
 }
 
 function receive(name, e) {
-  connection.heard = Date.now();
+  connection.lastMessageAt = Date.now();
   if (e.lastEventId) lastID = e.lastEventId;
   const data = e.data ? JSON.parse(e.data) : {};
   if (name === "hello") {
@@ -113,7 +113,7 @@ const starting = (waiting) =>
   `The gateway is starting${waiting?.length ? `, and reads ${waiting.join(", ")} from the Kubernetes API` : ""}.`;
 
 // age returns the age of the displayed data in seconds.
-export const dataAge = () => (connection.heard ? (Date.now() - connection.heard) / 1000 : 0);
+export const dataAge = () => (connection.lastMessageAt ? (Date.now() - connection.lastMessageAt) / 1000 : 0);
 
 // summary is the connection in a few words, and how good that is.
 export function summary() {

@@ -1,6 +1,6 @@
 // Problems are what needs attention: what has failed, what needs an action,
-// and what takes too long. What waits for something else that has a problem is not
-// listed by itself, but as waiting for that.
+// and what takes too long. An item that waits for an item with a problem is
+// listed under that problem.
 import { addressesOf, all, derive, machinesOf, networkOf } from "./store.js";
 import { overdue, verdict } from "./words.js";
 import { since } from "./format.js";

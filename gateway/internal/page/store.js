@@ -19,9 +19,9 @@ export const changes = new Map();
 export const news = [];
 // feed is the events since the page was opened, the newest first.
 export const feed = [];
-// synced is true once there is something to show; deliveries is how functions got
-// on with their events, by name. gaps counts how often the feed may have missed some
-// that the history has, the last time at gapAt.
+// synced is true once there is something to show; deliveries has the
+// counters of deliveries by function. gaps counts how often the feed may have missed
+// events of the history, and gapAt is the last time.
 export const known = { synced: false, deliveries: {}, feedVersion: 0, pausedChanges: 0, gaps: 0, gapAt: 0 };
 
 export const listen = (f) => listeners.add(f);

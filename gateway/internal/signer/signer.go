@@ -109,7 +109,7 @@ func (s *Signer) find(ctx context.Context) (string, ed25519.PrivateKey, error) {
 		if name := newest(kept.Data); name != "" {
 			key, err := signing.ParsePrivate(kept.Data[name])
 			if err != nil {
-				return "", nil, fmt.Errorf("read entry %s of Secret %s: %w: remove the entry, and a new key is made", name, signing.SecretName, err)
+				return "", nil, fmt.Errorf("read entry %s of Secret %s: %w: remove the entry, and the gateway generates a new key", name, signing.SecretName, err)
 			}
 			return name, key, nil
 		}

@@ -124,7 +124,7 @@ func (q *queue) finish(d *delivery, o outcome) {
 		d.first = false
 		q.advance(d.key)
 	}
-	switch o.verdict {
+	switch o.decision {
 	case delivered:
 		if d.dead == nil {
 			q.stats.Delivered++

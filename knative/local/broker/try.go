@@ -21,10 +21,10 @@ import (
 	"knative.dev/eventing/pkg/utils"
 )
 
-type verdict int
+type decision int
 
 const (
-	delivered verdict = iota
+	delivered decision = iota
 	again
 	deadLetter
 	dropped
@@ -32,9 +32,9 @@ const (
 
 // outcome is the result of an attempt.
 type outcome struct {
-	verdict verdict
-	delay   time.Duration        // before the next attempt, for again
-	dead    binding.Transformers // adds the reason to the event, for deadLetter
+	decision decision
+	delay    time.Duration        // before the next attempt, for again
+	dead     binding.Transformers // adds the reason to the event, for deadLetter
 }
 
 // failure is a failed attempt.
@@ -52,20 +52,20 @@ func (b *Broker) try(t Trigger, d *delivery) outcome {
 	}
 	failed := b.request(t, d, target)
 	if failed == nil {
-		return outcome{verdict: delivered}
+		return outcome{decision: delivered}
 	}
 	d.tries++
 	if failed.retry && d.tries <= t.retries {
-		return outcome{verdict: again, delay: t.backoff(d.tries-1, nil)}
+		return outcome{decision: again, delay: t.backoff(d.tries-1, nil)}
 	}
 	log := b.log.With("trigger", t.Key(), "id", d.event.ID(), "type", d.event.Type(), "subject", d.event.Subject(),
 		"code", failed.code, "tries", d.tries, "url", target.String())
 	if t.deadLetter == nil || d.dead != nil {
 		log.Error("event lost: it could not be delivered, and neither could a dead letter")
-		return outcome{verdict: dropped}
+		return outcome{decision: dropped}
 	}
 	log.Warn("event goes to the dead letter sink")
-	return outcome{verdict: deadLetter, dead: reason(target, failed)}
+	return outcome{decision: deadLetter, dead: reason(target, failed)}
 }
 
 func (b *Broker) request(t Trigger, d *delivery, target *url.URL) *failure {

@@ -66,7 +66,7 @@ func (b *boot) listenAPID() {
 
 // listen serves gRPC on a port of the node's address.
 func (b *boot) listen(port uint16, s *grpc.Server) (*endpoint, error) {
-	return listen(b.network.address.Addr(), port, b.reluctantly,
+	return listen(b.network.address.Addr(), port, b.withHandshakeFault,
 		backend{serve: func(l net.Listener) { _ = s.Serve(l) }, finish: s.GracefulStop, stop: s.Stop})
 }
 
@@ -151,7 +151,7 @@ func (b *boot) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h
 		return b.forwardUnary(ctx, info.FullMethod, req, targets)
 	}
 	var resp any
-	err = b.suffer(ctx, b.node.fleet.plan.Next(operation(info.FullMethod)), b.apidEndpoint, func() error {
+	err = b.applyFault(ctx, b.node.fleet.plan.Next(operation(info.FullMethod)), b.apidEndpoint, func() error {
 		if err := b.admit(ctx, info.FullMethod); err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (b *boot) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServer
 	if targets != nil {
 		return b.forwardStream(info, stream, targets)
 	}
-	return b.suffer(ctx, b.node.fleet.plan.Next(operation(info.FullMethod)), b.apidEndpoint, func() error {
+	return b.applyFault(ctx, b.node.fleet.plan.Next(operation(info.FullMethod)), b.apidEndpoint, func() error {
 		if err := b.admit(ctx, info.FullMethod); err != nil {
 			return err
 		}

@@ -370,7 +370,7 @@ func (b *boot) takeVIP(vip netip.Addr) error {
 		if e == nil {
 			continue
 		}
-		if err := e.add(vip, b.reluctantly); err != nil {
+		if err := e.add(vip, b.withHandshakeFault); err != nil {
 			for _, taken := range []*endpoint{b.apid, b.trustd, b.kubernetes} {
 				taken.drop(vip)
 			}

@@ -157,9 +157,9 @@ func (c *tracked) Close() error {
 	return c.Conn.Close()
 }
 
-// reluctant is a connection whose handshake has a fault: it is late, never answers ("hang"), or drops
+// faultyHandshake is a connection whose handshake has a fault: it is late, never answers ("hang"), or drops
 // the connection.
-type reluctant struct {
+type faultyHandshake struct {
 	net.Conn
 	ctx   context.Context
 	plan  *faults.Plan
@@ -167,20 +167,20 @@ type reluctant struct {
 	err   error
 }
 
-// reluctantly wraps the connections of a boot, for the operation "tls".
-func (b *boot) reluctantly(c net.Conn) net.Conn {
-	return &reluctant{Conn: c, ctx: b.ctx, plan: b.node.fleet.plan}
+// withHandshakeFault wraps the connections of a boot, for the operation "tls".
+func (b *boot) withHandshakeFault(c net.Conn) net.Conn {
+	return &faultyHandshake{Conn: c, ctx: b.ctx, plan: b.node.fleet.plan}
 }
 
-func (c *reluctant) Read(p []byte) (int, error) {
-	c.first.Do(func() { c.err = c.suffer() })
+func (c *faultyHandshake) Read(p []byte) (int, error) {
+	c.first.Do(func() { c.err = c.applyFault() })
 	if c.err != nil {
 		return 0, c.err
 	}
 	return c.Conn.Read(p)
 }
 
-func (c *reluctant) suffer() error {
+func (c *faultyHandshake) applyFault() error {
 	fault := c.plan.Next("tls")
 	if err := fault.Wait(c.ctx); err != nil {
 		return err

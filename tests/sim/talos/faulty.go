@@ -20,8 +20,8 @@ func operation(method string) string {
 	return name[strings.LastIndex(name[:strings.Index(name, "/")], ".")+1:]
 }
 
-// suffer runs a call with its fault.
-func (b *boot) suffer(ctx context.Context, fault faults.Fault, on func() *endpoint, call func() error) error {
+// applyFault runs a call with its fault.
+func (b *boot) applyFault(ctx context.Context, fault faults.Fault, on func() *endpoint, call func() error) error {
 	if err := fault.Wait(ctx); err != nil {
 		return status.FromContextError(err).Err()
 	}

@@ -83,7 +83,7 @@ func (b *boot) listenKubernetes(c *cluster) {
 		// A client that aborts a handshake is not logged.
 		ErrorLog: log.New(discard{}, "", 0),
 	}
-	e, err := listen(b.network.address.Addr(), uint16(cfg.Cluster().LocalAPIServerPort()), b.reluctantly, backend{
+	e, err := listen(b.network.address.Addr(), uint16(cfg.Cluster().LocalAPIServerPort()), b.withHandshakeFault, backend{
 		serve:  func(l net.Listener) { _ = web.ServeTLS(l, "", "") },
 		finish: func() { _ = web.Shutdown(context.Background()) },
 		stop:   func() { _ = web.Close() },
@@ -93,7 +93,7 @@ func (b *boot) listenKubernetes(c *cluster) {
 		return
 	}
 	for _, vip := range b.vips {
-		if err := e.add(vip, b.reluctantly); err != nil {
+		if err := e.add(vip, b.withHandshakeFault); err != nil {
 			b.fail("listen for Kubernetes on the shared address", err)
 		}
 	}

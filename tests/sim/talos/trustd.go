@@ -62,7 +62,7 @@ func (b *boot) trustdTLS() *tls.Config {
 
 func (b *boot) trustdUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	var resp any
-	err := b.suffer(ctx, b.node.fleet.plan.Next("trustd"), b.trustdEndpoint, func() error {
+	err := b.applyFault(ctx, b.node.fleet.plan.Next("trustd"), b.trustdEndpoint, func() error {
 		md, _ := metadata.FromIncomingContext(ctx)
 		cfg := b.configuration()
 		if given := md.Get("token"); cfg == nil || len(given) == 0 ||

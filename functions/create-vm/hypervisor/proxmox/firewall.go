@@ -45,7 +45,7 @@ func (x api) inspectSpoofing(ctx context.Context) (*hypervisor.Finding, error) {
 	case err != nil:
 		return nil, err
 	case options.Enable == 0:
-		return &hypervisor.Finding{Reason: "FirewallDisabled", Message: "the firewall of the datacenter is off, and with it the MAC filter of every machine, so that a machine can pass for another one on its network: " +
+		return &hypervisor.Finding{Reason: "FirewallDisabled", Message: "the firewall of the datacenter is off, and with it the MAC filter of every machine, so that a machine can spoof the address of another machine on its network: " +
 			"allow what reaches the hosts (only SSH and port 8006 from their own network are allowed without a rule), and then run on one of them: pvesh set /cluster/firewall/options --enable 1"}, nil
 	default:
 		return &hypervisor.Finding{OK: true, Reason: "MACFilter", Message: "machines send from their own MAC addresses only"}, nil

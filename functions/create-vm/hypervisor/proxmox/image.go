@@ -96,7 +96,7 @@ func (x *Hypervisor) ensureImage(ctx context.Context, m *v1alpha1.Machine, all i
 	}
 	address, err := url.Parse(from)
 	if err != nil || !slices.Contains(importable, path.Ext(address.Path)) {
-		return "", nil, reconcile.UserError{Reason: "ImageNotSupported", Message: fmt.Sprintf("Proxmox VE imports images that end with %s: give the URL of such a one in spec.os.imageID, or the VMID or name of a template", strings.Join(importable, ", "))}
+		return "", nil, reconcile.UserError{Reason: "ImageNotSupported", Message: fmt.Sprintf("Proxmox VE imports images that end with %s: write the URL of such an image into spec.os.imageID, or the VMID or name of a template", strings.Join(importable, ", "))}
 	}
 	s, ok := all.storageWithMostRoom(node, "import")
 	if !ok {

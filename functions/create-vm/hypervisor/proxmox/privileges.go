@@ -152,7 +152,7 @@ func (x *Hypervisor) withCDStorages(ctx context.Context, all inventory, first fi
 	}
 	if len(refused) > 0 && !slices.ContainsFunc(kept, func(i inventoryItem) bool { return i.has("iso") }) {
 		slices.Sort(refused)
-		return nil, reconcile.UserError{Reason: "PermissionDenied", Message: fmt.Sprintf("the machine needs a CD for its first configuration, which the user of MachineProvider %s may not bring and delete: "+
+		return nil, reconcile.UserError{Reason: "PermissionDenied", Message: fmt.Sprintf("the machine needs a CD for its first configuration, which the user of MachineProvider %s may not upload and delete: "+
 			"grant Datastore.Allocate and Datastore.AllocateTemplate on one storage for ISO images; missing: %s", x.provider.Name, strings.Join(refused, ", "))}
 	}
 	return kept, nil
