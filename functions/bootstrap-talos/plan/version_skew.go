@@ -40,9 +40,9 @@ func (p Plan) checkSkew(kc *v1alpha1.KubernetesCluster) error {
 	}
 	running := versions.Pair{Talos: kc.Status.TalosVersion, Kubernetes: kc.Status.Version}
 	if err := versions.CheckKubernetesPath(running.Kubernetes, p.Kubernetes); err != nil {
-		return asUserError(err)
+		return toUserError(err)
 	}
-	return asUserError(versions.CheckTalosPath(running, versions.Pair{Talos: p.Talos, Kubernetes: p.Kubernetes}))
+	return toUserError(versions.CheckTalosPath(running, versions.Pair{Talos: p.Talos, Kubernetes: p.Kubernetes}))
 }
 
 // JoiningVersion returns the Kubernetes version of a new node: the wanted one, unless that is

@@ -23,8 +23,8 @@ type Versions struct {
 	Contract *config.VersionContract
 }
 
-// asUserError returns an error of package versions as a UserError, and any other unchanged.
-func asUserError(err error) error {
+// toUserError returns an error of package versions as a UserError, and any other unchanged.
+func toUserError(err error) error {
 	var impossible versions.Error
 	if errors.As(err, &impossible) {
 		return reconcile.UserError{Reason: impossible.Reason, Message: impossible.Message}
@@ -36,7 +36,7 @@ func asUserError(err error) error {
 // is. A version that the Talos version does not support is a UserError.
 func resolveKubernetes(wanted, talos string) (string, error) {
 	version, err := versions.ResolveKubernetes(wanted, talos)
-	return version, asUserError(err)
+	return version, toUserError(err)
 }
 
 // resolveVersions returns the versions of a cluster. fallback is the Talos version of a cluster
@@ -48,7 +48,7 @@ func resolveVersions(kubernetes, talos, fallback string) (Versions, error) {
 	}
 	var err error
 	if v.Contract, err = config.ParseContractFromVersion("v" + v.Talos); err != nil {
-		return Versions{}, asUserError(versions.UnknownTalos(v.Talos))
+		return Versions{}, toUserError(versions.UnknownTalos(v.Talos))
 	}
 	v.Kubernetes, err = resolveKubernetes(kubernetes, v.Talos)
 	return v, err

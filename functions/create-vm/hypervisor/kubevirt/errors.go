@@ -27,9 +27,9 @@ func (k *Hypervisor) secretError(err error) error {
 	return err
 }
 
-// asUserError returns a UserError for what the cluster of the virtual machines refuses, and
+// toUserError returns a UserError for what the cluster of the virtual machines refuses, and
 // any other error as it is.
-func (k *Hypervisor) asUserError(err error) error {
+func (k *Hypervisor) toUserError(err error) error {
 	if apierrors.IsUnauthorized(err) && !k.local {
 		return reconcile.UserError{Reason: "CredentialsInvalid", Message: fmt.Sprintf("the cluster of MachineProvider %s does not accept its credentials: renew the kubeconfig in their Secret", k.provider)}
 	}

@@ -20,7 +20,7 @@ import (
 func (k *Hypervisor) Inspect(ctx context.Context) (hypervisor.Health, error) {
 	nodes := &corev1.NodeList{}
 	if err := k.guests.List(ctx, "", "kubevirt.io/schedulable=true", nodes); err != nil {
-		return hypervisor.Health{}, k.asUserError(err)
+		return hypervisor.Health{}, k.toUserError(err)
 	}
 	installed := &kubevirtv1.KubeVirtList{}
 	err := k.guests.List(ctx, "", "", installed)

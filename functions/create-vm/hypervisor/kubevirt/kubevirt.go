@@ -39,18 +39,18 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 		vm, made, err = k.createMachine(ctx, m, want)
 	}
 	if err != nil {
-		return hypervisor.State{}, k.asUserError(err)
+		return hypervisor.State{}, k.toUserError(err)
 	}
 	if !isMadeFor(vm, m) {
 		return hypervisor.State{}, nameTakenError(vm)
 	}
 	if existed {
 		if err := k.update(ctx, m, want, vm); err != nil {
-			return hypervisor.State{}, k.asUserError(err)
+			return hypervisor.State{}, k.toUserError(err)
 		}
 	}
 	if err := k.handOverMachineConfig(ctx, m, want, vm); err != nil {
-		return hypervisor.State{}, k.asUserError(err)
+		return hypervisor.State{}, k.toUserError(err)
 	}
 	s, err := k.readState(ctx, m, vm, made)
 	if err != nil {

@@ -101,7 +101,7 @@ func connect(ctx context.Context, env hypervisor.Environment, p *v1alpha1.Machin
 	}
 	if login {
 		if err := x.client.CreateSession(ctx); err != nil {
-			return nil, x.asUserError(err)
+			return nil, x.toUserError(err)
 		}
 	}
 	return x, nil

@@ -82,8 +82,8 @@ func isModified(err error) bool {
 	return hasMessage(err, "checksum mismatch") || hasMessage(err, "detected modified configuration")
 }
 
-// asUserError returns a UserError for what Proxmox VE refuses, and any other error as it is.
-func (x *Hypervisor) asUserError(err error) error {
+// toUserError returns a UserError for what Proxmox VE refuses, and any other error as it is.
+func (x *Hypervisor) toUserError(err error) error {
 	var e *apiError
 	if !errors.As(err, &e) {
 		if untrusted := wireclient.Untrustworthy(err); untrusted != "" {

@@ -12,7 +12,7 @@ import (
 func (x *Hypervisor) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
 	all, err := x.readInventory(ctx)
 	if err != nil {
-		return nil, x.asUserError(err)
+		return nil, x.toUserError(err)
 	}
 	var guests []v1alpha1.Orphan
 	for _, r := range all {

@@ -18,11 +18,11 @@ import (
 func (x *Hypervisor) Inspect(ctx context.Context) (hypervisor.Health, error) {
 	var version pve.Version
 	if err := x.client.Get(ctx, "/version", &version); err != nil {
-		return hypervisor.Health{}, x.asUserError(err)
+		return hypervisor.Health{}, x.toUserError(err)
 	}
 	all, err := x.readInventory(ctx)
 	if err != nil {
-		return hypervisor.Health{}, x.asUserError(err)
+		return hypervisor.Health{}, x.toUserError(err)
 	}
 	if major := majorOf(version.Version); major != 0 && major < oldestRelease {
 		return hypervisor.Health{}, reconcile.UserError{Reason: "VersionNotSupported", Message: fmt.Sprintf("Proxmox VE %s is not supported: upgrade it to %d or later", version.Version, oldestRelease)}
@@ -46,11 +46,11 @@ func (x *Hypervisor) Inspect(ctx context.Context) (hypervisor.Health, error) {
 	}
 	missing, err := x.missingPrivileges(ctx, h.Version, all)
 	if err != nil {
-		return hypervisor.Health{}, x.asUserError(err)
+		return hypervisor.Health{}, x.toUserError(err)
 	}
 	h.MissingPrivileges = append([]string{}, missing...)
 	if h.SpoofProtection, err = x.inspectSpoofing(ctx); err != nil {
-		return hypervisor.Health{}, x.asUserError(err)
+		return hypervisor.Health{}, x.toUserError(err)
 	}
 	slices.SortFunc(h.Nodes, func(a, b v1alpha1.ProviderNode) int { return strings.Compare(a.Name, b.Name) })
 	return h, nil

@@ -30,7 +30,7 @@ type Hypervisor struct {
 // Ensure implements hypervisor.Interface.
 func (x *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (hypervisor.State, error) {
 	s, err := x.ensure(ctx, m, want)
-	return s, x.asUserError(err)
+	return s, x.toUserError(err)
 }
 
 // ensure reads the state, decides the step, and takes it.

@@ -14,7 +14,7 @@ import (
 // Remove implements hypervisor.Interface.
 func (x *Hypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
 	waitsFor, err := x.remove(ctx, m)
-	return waitsFor, x.asUserError(err)
+	return waitsFor, x.toUserError(err)
 }
 
 // remove takes the next step of a deletion, and returns what it waits for.
