@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/vitistack/stack/apis/backend"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/httpclient"
 )
@@ -33,6 +32,9 @@ const (
 	throttledDelay = 30 * time.Second
 )
 
+// reasonUnexpectedAnswer is the reason for an invalid response.
+const reasonUnexpectedAnswer = "SourceUnexpectedAnswer"
+
 // Error says why a provider has no segment, or does not release one, now. A segment that
 // was provided before stays.
 type Error struct {
@@ -51,10 +53,11 @@ type Error struct {
 func (e Error) Error() string { return e.Reason + ": " + e.Message }
 
 // Delay returns how long to wait before the provider is asked again, for a network that
-// has been failing for a duration. A server that is the cause itself, for example by an invalid
-// response, may be repaired at any time: it is asked soon at first, and ever more rarely.
+// has been failing for a duration. An invalid response may be the only one, so the provider is asked
+// again soon at first, and ever more rarely. Refused credentials are not sent again soon, because
+// that can lock an account.
 func (e Error) Delay(failing time.Duration) time.Duration {
-	if _, outage := backend.OutageOf(e.Reason); e.Permanent && !outage {
+	if e.Permanent && e.Reason != reasonUnexpectedAnswer {
 		return MaxDelay
 	}
 	return min(max(e.RetryAfter, minDelay, failing), max(e.RetryAfter, cmp.Or(e.MaxDelay, MaxDelay)))
@@ -139,7 +142,7 @@ func IsNotFound(err error) bool {
 
 // InvalidResponse returns the Error for a response that cannot be used.
 func (b Backend) InvalidResponse(problem string) Error {
-	return PermanentError("SourceUnexpectedAnswer", "invalid response from %s: %s", b.Name, problem)
+	return PermanentError(reasonUnexpectedAnswer, "invalid response from %s: %s", b.Name, problem)
 }
 
 // SegmentGone returns the Error for a part of the segment of nn that the backend no longer
