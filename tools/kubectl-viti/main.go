@@ -10,10 +10,13 @@ import (
 	"os/signal"
 	"syscall"
 
+	"k8s.io/klog/v2"
+
 	"github.com/vitistack/stack/tools/kubectl-viti/command"
 )
 
 func main() {
+	klog.SetLogger(klog.Logger{}) // errors are returned, and printed once
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := command.Run(ctx, os.Args[1:], command.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 	stop()

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
 
 	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
 	"github.com/vitistack/stack/tools/kubectl-viti/text"
@@ -33,7 +32,6 @@ var errFailed = errors.New("failed")
 
 // Run runs a command and returns the exit code: 0, or 1 after an error, which it has written.
 func Run(ctx context.Context, args []string, streams Streams) int {
-	klog.SetLogger(klog.Logger{}) // errors are returned, and printed once
 	root := newRoot(streams)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
