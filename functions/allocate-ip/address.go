@@ -7,7 +7,6 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
@@ -36,8 +35,7 @@ func (f *function) allocateAddress(ctx context.Context, nn *v1alpha2.NetworkName
 	if verdict != nil && !isResult(verdict) {
 		return false, verdict
 	}
-	p, _ := ipam.New(nn, familyOf(a, nn)) // an invalid pool contains no addresses
-	changed, err := f.writeAllocation(ctx, before, a, setAllocationResult(a, nn, p, plan.address, plan.validity, verdict))
+	changed, err := f.writeAllocation(ctx, before, a, setAllocationResult(a, nn, plan.pool, plan.address, plan.validity, verdict))
 	if plan.address.IsValid() && mayBeReleased(err, taken && !changed) {
 		err = errors.Join(err, f.releaseSuperfluous(ctx, nn.Name, plan.address, mac, a, h))
 	}
@@ -68,7 +66,7 @@ func (f *function) applyPlan(ctx context.Context, nn *v1alpha2.NetworkNamespace,
 	case actionClaim:
 		return plan.address, f.leases.claimAddress(ctx, nn.Name, plan.address, h)
 	case actionSelect:
-		return f.selectAddress(ctx, nn, a, h)
+		return f.selectAddress(ctx, nn, plan.pool, a, h)
 	default:
 		return plan.address, nil
 	}

@@ -32,6 +32,8 @@ type addressPlan struct {
 	action   addressAction
 	address  netip.Addr
 	validity validity
+	// pool is the pool of the network for the family. It contains no address if it is invalid.
+	pool ipam.Pool
 }
 
 // planAddress decides what to do for the address of an IPAllocation whose NetworkConfiguration
@@ -39,28 +41,28 @@ type addressPlan struct {
 // whatever its pool has become, until it expires. The error is a result by isResult: there is
 // nothing to claim.
 func planAddress(nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, now time.Time) (addressPlan, error) {
+	p, invalid := ipam.New(nn, familyOf(a, nn))
 	whole := validityFrom(now, ttlOf(nn))
 	if a.Status.Phase == v1alpha2.IPAllocationReleased {
 		return addressPlan{}, errExpired
 	}
 	if have, err := netip.ParseAddr(a.Status.Address); err == nil {
-		return planRenewal(addressPlan{actionRenew, have, whole}, nc, a, now)
+		return planRenewal(addressPlan{actionRenew, have, whole, p}, nc, a, now)
 	}
 	if closed := network.CheckOpen(nn); closed != "" {
 		return addressPlan{}, errNetworkClosed{closed}
 	}
-	p, err := ipam.New(nn, familyOf(a, nn))
-	if err != nil {
-		return addressPlan{}, errInvalidPool{err}
+	if invalid != nil {
+		return addressPlan{}, errInvalidPool{invalid}
 	}
 	if a.Spec.RequestedAddress == "" {
-		return addressPlan{action: actionSelect, validity: whole}, nil
+		return addressPlan{action: actionSelect, validity: whole, pool: p}, nil
 	}
 	requested, err := netip.ParseAddr(a.Spec.RequestedAddress)
 	if err != nil || !p.Contains(requested) {
 		return addressPlan{}, errOutsidePool{a.Spec.RequestedAddress}
 	}
-	return addressPlan{actionClaim, requested, whole}, nil
+	return addressPlan{actionClaim, requested, whole, p}, nil
 }
 
 // planRenewal keeps an address that is not due for renewal, and renews one that is, while its
@@ -68,7 +70,7 @@ func planAddress(nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguratio
 // rest of its time, and errExpired after that.
 func planRenewal(renewal addressPlan, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, now time.Time) (addressPlan, error) {
 	expires, temporary := a.Status.ExpiresAt, renewal.validity.expires != nil
-	keep := addressPlan{action: actionKeep, address: renewal.address}
+	keep := addressPlan{action: actionKeep, address: renewal.address, pool: renewal.pool}
 	switch {
 	case expires == nil && !temporary:
 		return keep, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -30,9 +31,13 @@ func TestReleaseDelaysReuse(t *testing.T) {
 	clock := func() time.Time { return now }
 	f := s.replica(s.config)
 	f.leases.now = clock
+	p, err := ipam.New(nn, v1alpha2.IPv4)
+	if err != nil {
+		t.Fatal(err)
+	}
 	choose := func(uid string) (netip.Addr, error) {
 		a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a" + uid, UID: types.UID(uid)}}
-		return f.selectAddress(t.Context(), nn, a, holderOf(a, 0))
+		return f.selectAddress(t.Context(), nn, p, a, holderOf(a, 0))
 	}
 	if _, err := choose("1"); err != nil {
 		t.Fatal(err)

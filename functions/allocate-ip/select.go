@@ -36,11 +36,7 @@ const (
 // Whatever the size of the pool, it sends one request if the first place is free, as it mostly
 // is in a pool that is half empty, two for each place that is not, and otherwise one listing
 // and rarely more than one further request.
-func (f *function) selectAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
-	p, err := ipam.New(nn, familyOf(a, nn))
-	if err != nil {
-		return netip.Addr{}, errInvalidPool{err}
-	}
+func (f *function) selectAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, p ipam.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
 	kept, err := network.ControlPlanes(ctx, f.kube, a.Namespace)
 	if err != nil {
 		return netip.Addr{}, err
