@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
-	"github.com/vitistack/stack/apis/backend"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/httpclient"
@@ -16,12 +14,9 @@ import (
 // servers are the providers that are reached by HTTP, so that their health is measured.
 var servers = []string{v1alpha2.ProviderNAM, v1alpha2.ProviderNetBox}
 
-// publishTo returns a function that publishes whether the server of a provider answers, after each request.
-func publishTo(reporter *backendhealth.Reporter, name string) func(ctx context.Context, began time.Time, err error) {
-	named := provider.Backend{Name: name, URL: strings.ToUpper(name) + "_URL", Access: strings.ToUpper(name) + "_TOKEN"}
-	if kind, ok := backend.Find(name); ok {
-		named.Name = kind.Title
-	}
+// publishTo returns a function that publishes whether the server of a provider answers, after each request. named is how
+// messages name the server.
+func publishTo(reporter *backendhealth.Reporter, name string, named provider.Backend) func(ctx context.Context, began time.Time, err error) {
 	return func(ctx context.Context, began time.Time, err error) {
 		if found, ok := findingOf(named, began, time.Now(), err); ok {
 			reporter.Record(ctx, name, "", found)

@@ -21,9 +21,11 @@ import (
 // write its package, a line here, and a row in TestProviderContract.
 var registry = map[string]func(config) provider.Interface{
 	v1alpha2.ProviderManual: func(config) provider.Interface { return manual.Provider{} },
-	v1alpha2.ProviderNAM:    func(c config) provider.Interface { return c.server(v1alpha2.ProviderNAM, nam.TokenScheme, nam.New) },
+	v1alpha2.ProviderNAM: func(c config) provider.Interface {
+		return c.server(v1alpha2.ProviderNAM, nam.Backend, nam.TokenScheme, nam.New)
+	},
 	v1alpha2.ProviderNetBox: func(c config) provider.Interface {
-		return c.server(v1alpha2.ProviderNetBox, netbox.TokenScheme, netbox.New)
+		return c.server(v1alpha2.ProviderNetBox, netbox.Backend, netbox.TokenScheme, netbox.New)
 	},
 }
 
@@ -68,13 +70,13 @@ type tokenScheme func(token string) string
 
 // server returns a provider that is reached by HTTP. The names of its variables begin with
 // its own name in capitals.
-func (c config) server(providerName string, scheme tokenScheme, newServer func(*httpclient.Client) provider.Interface) provider.Interface {
+func (c config) server(providerName string, named provider.Backend, scheme tokenScheme, newServer func(*httpclient.Client) provider.Interface) provider.Interface {
 	prefix := strings.ToUpper(providerName)
 	if c.getenv(prefix+"_URL") == "" {
 		return provider.Unavailable{Err: provider.PermanentError("ProviderNotConfigured",
 			"this installation has no provider %s: set %s_URL, or choose another spec.networkProvisioning.provider", providerName, prefix)}
 	}
-	client, err := c.newClient(providerName, prefix, scheme)
+	client, err := c.newClient(providerName, prefix, named, scheme)
 	if err != nil {
 		return provider.Unavailable{Err: provider.PermanentError("ProviderMisconfigured", "provider %s cannot be used: %s", providerName, err)}
 	}
@@ -83,13 +85,13 @@ func (c config) server(providerName string, scheme tokenScheme, newServer func(*
 
 // newClient returns the HTTP client of a provider, which reads the environment and the
 // Secret of the certificates again when its credentials are refused.
-func (c config) newClient(providerName, prefix string, scheme tokenScheme) (*httpclient.Client, error) {
+func (c config) newClient(providerName, prefix string, named provider.Backend, scheme tokenScheme) (*httpclient.Client, error) {
 	options, err := c.clientConfig(prefix, scheme)
 	if err != nil {
 		return nil, err
 	}
 	options.Renew = func() (httpclient.Config, error) { return c.clientConfig(prefix, scheme) }
-	options.Report = publishTo(c.reporter, providerName)
+	options.Report = publishTo(c.reporter, providerName, named)
 	client, err := httpclient.New(options)
 	if err != nil {
 		return nil, fmt.Errorf("%w: correct %s_URL", err, prefix)

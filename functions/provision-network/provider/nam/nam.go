@@ -31,7 +31,8 @@ func (p Provider) Probe(ctx context.Context) error {
 	return err
 }
 
-var backend = provider.Backend{Name: "the Network Automation Manager", URL: "NAM_URL", Access: "NAM_TOKEN, or the client certificate"}
+// Backend is how messages name the Network Automation Manager.
+var Backend = provider.Backend{Name: "the Network Automation Manager", URL: "NAM_URL", Access: "NAM_TOKEN, or the client certificate"}
 
 // request is the body of PUT /segments/{uid}.
 type request struct {
@@ -77,14 +78,14 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (p
 		return provider.Segment{}, p.replace(ctx, nn, err)
 	}
 	if err != nil {
-		return provider.Segment{}, backend.RequestError(err)
+		return provider.Segment{}, Backend.RequestError(err)
 	}
 	seg, err := answer.segment(nn, res.RetryAfter())
 	if err != nil {
 		return provider.Segment{}, err
 	}
 	if err := seg.CheckRequest(size); err != nil {
-		return provider.Segment{}, backend.InvalidResponse(err.Error())
+		return provider.Segment{}, Backend.InvalidResponse(err.Error())
 	}
 	return seg, nil
 }
@@ -94,12 +95,12 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (p
 // segment. Any other conflict is returned as it is.
 func (p Provider) replace(ctx context.Context, nn *v1alpha2.NetworkNamespace, conflict error) error {
 	if _, err := p.client.Do(ctx, httpclient.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &response{}); err != nil {
-		return backend.RequestError(conflict)
+		return Backend.RequestError(conflict)
 	}
 	if err := p.Release(ctx, nn); err != nil {
 		return err
 	}
-	return provider.Working(backend.Name+" has removed the segment of the earlier spec; requesting another", time.Second)
+	return provider.Working(Backend.Name+" has removed the segment of the earlier spec; requesting another", time.Second)
 }
 
 func requestedSize(nn *v1alpha2.NetworkNamespace) v1alpha2.SegmentRequest {
@@ -120,9 +121,9 @@ func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (prov
 	res, err := p.client.Do(ctx, httpclient.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &answer)
 	switch {
 	case provider.IsNotFound(err):
-		return provider.Segment{}, backend.SegmentGone(nn, "segment")
+		return provider.Segment{}, Backend.SegmentGone(nn, "segment")
 	case err != nil:
-		return provider.Segment{}, backend.RequestError(err)
+		return provider.Segment{}, Backend.RequestError(err)
 	}
 	return answer.segment(nn, res.RetryAfter())
 }
@@ -130,22 +131,22 @@ func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (prov
 // segment returns the segment of a response, and an Error if it is not ready.
 func (r response) segment(nn *v1alpha2.NetworkNamespace, after time.Duration) (provider.Segment, error) {
 	if r.UID != string(nn.UID) {
-		return provider.Segment{}, backend.InvalidResponse("it is about the segment of another network")
+		return provider.Segment{}, Backend.InvalidResponse("it is about the segment of another network")
 	}
 	switch r.State {
 	case statePending:
-		return provider.Segment{}, provider.Working(backend.Name+" is creating the segment", after)
+		return provider.Segment{}, provider.Working(Backend.Name+" is creating the segment", after)
 	case stateDeleting:
-		return provider.Segment{}, provider.Working(backend.Name+" is removing the earlier segment of this network", after)
+		return provider.Segment{}, provider.Working(Backend.Name+" is removing the earlier segment of this network", after)
 	case stateError:
-		return provider.Segment{}, provider.PermanentError(provider.ReasonFailed, "%s could not create the segment: %s", backend.Name, cmp.Or(r.Message, "it gives no reason"))
+		return provider.Segment{}, provider.PermanentError(provider.ReasonFailed, "%s could not create the segment: %s", Backend.Name, cmp.Or(r.Message, "it gives no reason"))
 	case stateReady:
 	default:
-		return provider.Segment{}, backend.InvalidResponse(fmt.Sprintf("state %q is not one of pending, ready, error and deleting", r.State))
+		return provider.Segment{}, Backend.InvalidResponse(fmt.Sprintf("state %q is not one of pending, ready, error and deleting", r.State))
 	}
 	s, err := r.Segment()
 	if err != nil {
-		return provider.Segment{}, backend.InvalidResponse(err.Error())
+		return provider.Segment{}, Backend.InvalidResponse(err.Error())
 	}
 	return s, nil
 }
@@ -158,11 +159,11 @@ func (p Provider) Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) er
 	case provider.IsNotFound(err):
 		return nil
 	case err != nil:
-		return backend.RequestError(err)
+		return Backend.RequestError(err)
 	case res.Status == http.StatusAccepted:
-		return provider.Working(backend.Name+" is removing the segment", res.RetryAfter())
+		return provider.Working(Backend.Name+" is removing the segment", res.RetryAfter())
 	case res.Status != http.StatusNoContent:
-		return backend.InvalidResponse(fmt.Sprintf("status %d is neither 202 nor 204", res.Status))
+		return Backend.InvalidResponse(fmt.Sprintf("status %d is neither 202 nor 204", res.Status))
 	default:
 		return nil
 	}

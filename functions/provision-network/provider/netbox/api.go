@@ -28,7 +28,8 @@ const (
 	maxObjects = 50_000
 )
 
-var backend = provider.Backend{Name: "NetBox", URL: "NETBOX_URL", Access: "NETBOX_TOKEN, or the rights of its user"}
+// Backend is how messages name NetBox.
+var Backend = provider.Backend{Name: "NetBox", URL: "NETBOX_URL", Access: "NETBOX_TOKEN, or the rights of its user"}
 
 // api is NetBox's REST API.
 type api struct{ client *httpclient.Client }
@@ -161,14 +162,14 @@ func list[T any](ctx context.Context, a api, kind string, query map[string]strin
 			return nil, err
 		}
 		if page.Count == nil {
-			return nil, backend.InvalidResponse("it is not a list of " + kind)
+			return nil, Backend.InvalidResponse("it is not a list of " + kind)
 		}
 		all = append(all, page.Results...)
 		switch {
 		case page.Next == nil:
 			return all, nil
 		case len(page.Results) == 0:
-			return nil, backend.InvalidResponse("a page of " + kind + " is empty and not the last one")
+			return nil, Backend.InvalidResponse("a page of " + kind + " is empty and not the last one")
 		}
 	}
 	return nil, provider.PermanentError("TooManyObjects", "NetBox lists more than %d %s: check that they have the custom field %s", maxObjects, kind, fieldUID)
@@ -202,7 +203,7 @@ func (a api) do(ctx context.Context, method, path string, query url.Values, body
 		return nil
 	}
 	var shown provider.Error
-	if !errors.As(backend.RequestError(err), &shown) {
+	if !errors.As(Backend.RequestError(err), &shown) {
 		return err
 	}
 	var e *httpclient.Error

@@ -69,7 +69,7 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (p
 		err = s.CheckRequest(want.SegmentRequest)
 	}
 	if err != nil {
-		return provider.Segment{}, backend.InvalidResponse(err.Error())
+		return provider.Segment{}, Backend.InvalidResponse(err.Error())
 	}
 	return s, nil
 }
@@ -127,7 +127,7 @@ func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (prov
 			return provider.Segment{}, err
 		}
 		if len(own) == 0 {
-			return provider.Segment{}, backend.SegmentGone(nn, string(families[i])+" prefix")
+			return provider.Segment{}, Backend.SegmentGone(nn, string(families[i])+" prefix")
 		}
 		found := &own[max(0, slices.IndexFunc(own, func(p prefix) bool { return p.prefix == before }))]
 		addPrefix(&s, found)
@@ -136,7 +136,7 @@ func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (prov
 			return provider.Segment{}, err
 		}
 		if !registered {
-			return provider.Segment{}, backend.SegmentGone(nn, "gateway "+found.gateway().Addr().String())
+			return provider.Segment{}, Backend.SegmentGone(nn, "gateway "+found.gateway().Addr().String())
 		}
 	}
 	if has.VLAN != 0 {
@@ -145,7 +145,7 @@ func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (prov
 			return provider.Segment{}, err
 		}
 		if len(own) == 0 {
-			return provider.Segment{}, backend.SegmentGone(nn, "VLAN")
+			return provider.Segment{}, Backend.SegmentGone(nn, "VLAN")
 		}
 		s.VLAN = own[max(0, slices.IndexFunc(own, func(v vlan) bool { return v.VID == has.VLAN }))].VID
 	}
@@ -197,7 +197,7 @@ func (p Provider) ensurePrefix(ctx context.Context, nn *v1alpha2.NetworkNamespac
 	case err != nil:
 		return nil, err
 	case own == nil:
-		return nil, backend.InvalidResponse("the created prefix is not listed")
+		return nil, Backend.InvalidResponse("the created prefix is not listed")
 	}
 	if v != nil && (own.VLAN == nil || own.VLAN.ID != v.ID) {
 		if err := p.api.do(ctx, http.MethodPatch, objectPath("prefixes", own.ID), nil, map[string]any{"vlan": v.ID}, nil); err != nil {
@@ -225,7 +225,7 @@ func (p Provider) ownPrefixes(ctx context.Context, nn *v1alpha2.NetworkNamespace
 	var own []prefix
 	for _, o := range all {
 		if o.prefix, err = netip.ParsePrefix(o.Prefix); err != nil {
-			return nil, backend.InvalidResponse(fmt.Sprintf("%q is not a prefix", o.Prefix))
+			return nil, Backend.InvalidResponse(fmt.Sprintf("%q is not a prefix", o.Prefix))
 		}
 		if o.CustomFields.belongTo(nn) && o.prefix.Addr().Is4() == (family == v1alpha2.IPv4) {
 			own = append(own, o)
@@ -366,7 +366,7 @@ func (p Provider) ensureVLAN(ctx context.Context, nn *v1alpha2.NetworkNamespace,
 		return nil, err
 	}
 	if own, err = p.ownVLAN(ctx, nn); err == nil && own == nil {
-		err = backend.InvalidResponse("the created VLAN is not listed")
+		err = Backend.InvalidResponse("the created VLAN is not listed")
 	}
 	return own, err
 }
