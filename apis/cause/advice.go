@@ -43,6 +43,15 @@ func Advise(kind, reason string) Advice {
 	return Advice{Turn: PlatformTeam, Remedy: "Follow the message. This version of the program does not know the reason " + reason + "."}
 }
 
+// AdviseOverdue returns the advice for an object of a kind that has waited for longer than MaxWait, although
+// its reason needs no action.
+func AdviseOverdue(kind string) Advice {
+	if kind == kindNetwork {
+		return Advice{Turn: NetworkTeam, Remedy: "This lasts longer than expected. Check that the provider of networks that the message names has the request, and answers it."}
+	}
+	return Advice{Turn: PlatformTeam, Remedy: "This lasts longer than expected. Check what the message names, and the log of the function that reconciles this kind (docs/debug.md)."}
+}
+
 // IsKnown reports whether there is advice for the reason of an object of a kind.
 func IsKnown(kind, reason string) bool {
 	_, ofKind := advices[kind+"/"+reason]

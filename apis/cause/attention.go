@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// patience is how long an object may wait before the wait counts as a problem.
-const patience = 3 * time.Minute
+// MaxWait is how long an object may wait before the wait counts as a problem.
+const MaxWait = 3 * time.Minute
 
 // Problem is what needs attention: objects with the same cause, and what waits for them.
 type Problem struct {
@@ -85,7 +85,7 @@ func (s *Set) reporting() []*Object {
 
 // isProblem reports whether a Link needs attention at a time.
 func isProblem(l Link, now time.Time) bool {
-	return l.Turn != NoAction || now.Sub(l.Since) > patience
+	return l.Turn != NoAction || now.Sub(l.Since) > MaxWait
 }
 
 // groupKey returns a key that is equal for objects with the same cause: Machines of one cluster,

@@ -46,15 +46,11 @@ func (s *Set) Explain(r Ref, now time.Time) []Link {
 		return nil
 	}
 	last := &chain[len(chain)-1]
-	if last.Ready || last.Turn != NoAction || now.Sub(last.Since) <= patience {
+	if last.Ready || last.Turn != NoAction || now.Sub(last.Since) <= MaxWait {
 		return chain
 	}
-	last.Turn = PlatformTeam
-	last.Remedy = "This lasts longer than expected. Check what the message names, and the log of the function that reconciles this kind (docs/debug.md)."
-	if last.Kind == kindNetwork {
-		last.Turn = NetworkTeam
-		last.Remedy = "This lasts longer than expected. Check that the provider of networks that the message names has the request, and answers it."
-	}
+	late := AdviseOverdue(last.Kind)
+	last.Turn, last.Remedy = late.Turn, late.Remedy
 	return chain
 }
 

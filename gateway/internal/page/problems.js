@@ -2,12 +2,9 @@
 // and what takes too long. An item that waits for an item with a problem is
 // listed under that problem.
 import { addressesOf, all, derive, machinesOf, networkOf } from "./store.js";
-import { overdue, verdict } from "./words.js";
+import { maxWait } from "./reasons.js";
+import { late, verdict } from "./words.js";
 import { since } from "./format.js";
-
-// patience is how long something may be on its way, in seconds, before it counts
-// as stuck.
-export const patience = 180;
 
 const order = { networks: 1, addresses: 2, machines: 3, clusters: 4, providers: 0, operators: 0, hosts: 0, functions: 0, orphans: 0, backends: 0 };
 const rank = { bad: 0, act: 1, wait: 2 };
@@ -18,8 +15,8 @@ export const sinceOf = (item) => item.since ?? item.createdAt ?? item.lastUpdate
 function troubled(item) {
   if (item.ready) return false;
   const v = verdict(item);
-  if (v.state === "idle") return item.deleting && since(sinceOf(item)) > patience;
-  return v.state !== "wait" || since(item.createdAt ?? sinceOf(item)) > patience;
+  if (v.state === "idle") return item.deleting && since(sinceOf(item)) > maxWait;
+  return v.state !== "wait" || since(item.createdAt ?? sinceOf(item)) > maxWait;
 }
 
 // cause returns the root cause of an item that is not ready: the deepest dependency that is
@@ -81,7 +78,7 @@ function finish(group) {
   const first = items[0];
   // What needs no action is here because it has lasted too long.
   const own = verdict(first);
-  const v = own.waits ? overdue(own, group.topic) : own;
+  const v = own.waits ? late(own, group.topic) : own;
   return {
     ...group,
     items,

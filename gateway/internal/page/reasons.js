@@ -250,3 +250,12 @@ export const reasons = {
   "WaitingForVirtualAddress": ["no action","See the IPAllocation."],
   "WrongNode": ["platform team","Remove the other machine that has the address of the node. The message names both."],
 };
+
+// maxWait is how long something may be on its way, in seconds, before it counts as stuck.
+export const maxWait = 180;
+
+// overdue is the advice for what has waited for longer, by kind. Other is that of the other kinds.
+export const overdue = {
+  "NetworkNamespace": ["network team","This lasts longer than expected. Check that the provider of networks that the message names has the request, and answers it."],
+  "Other": ["platform team","This lasts longer than expected. Check what the message names, and the log of the function that reconciles this kind (docs/debug.md)."],
+};

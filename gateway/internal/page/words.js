@@ -1,6 +1,6 @@
 // Conditions and reasons in plain words. A message of a function says what is
 // particular; this file says what it means, which role has to act, and what to do.
-import { reasons } from "./reasons.js";
+import { overdue, reasons } from "./reasons.js";
 
 export const layers = [
   { number: 1, name: "Networks", topics: ["networks"], functions: ["provision-network"], does: "A segment with prefix, gateway and VLAN" },
@@ -82,14 +82,10 @@ function adviceFor(item) {
   return rule && { who: rule[1], todo: rule[2] };
 }
 
-// overdue returns the verdict on an item of a topic that has waited too long: a role has to find out why.
-export function overdue(v, topic) {
-  if (topic === "networks") {
-    const todo = "This lasts longer than expected. Check that the provider of networks that the message names has the request, and answers it.";
-    return { ...v, who: "network team", waits: false, todo };
-  }
-  const todo = "This lasts longer than expected. Check what the message names, and the log of the function that reconciles this kind.";
-  return { ...v, who: "platform team", waits: false, todo };
+// late returns the verdict on an item of a topic that has waited too long: a role has to find out why.
+export function late(v, topic) {
+  const [who, todo] = overdue[kindOf[topic]] ?? overdue.Other;
+  return { ...v, who, waits: false, todo };
 }
 
 // verdict returns the state of an item (good, wait, act, bad or idle), the role that has to act, and what to do.

@@ -4,6 +4,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log"
 	"os"
 	"strings"
@@ -21,7 +22,8 @@ func main() {
 	}
 }
 
-// render returns the module with the advice for each reason: the role that has to act, and the remedy.
+// render returns the module with the advice for each reason, and for what has waited too long: the role that has to act, and the
+// remedy.
 func render() ([]byte, error) {
 	out := bytes.NewBufferString("// Generated from apis/cause by go generate ./gateway/internal/page. Do not edit.\n// The advice for each reason: the role that has to act, and what it does.\nexport const reasons = {\n")
 	for _, reason := range cause.Reasons() {
@@ -29,15 +31,27 @@ func render() ([]byte, error) {
 		if !ofKind {
 			kind, name = "", reason
 		}
-		advice := cause.Advise(kind, name)
-		line, err := json.Marshal([]string{string(advice.Turn), advice.Remedy})
-		if err != nil {
+		if err := writeAdvice(out, reason, cause.Advise(kind, name)); err != nil {
 			return nil, err
 		}
-		out.WriteString("  \"" + reason + "\": ")
-		out.Write(line)
-		out.WriteString(",\n")
+	}
+	fmt.Fprintf(out, "};\n\n// maxWait is how long something may be on its way, in seconds, before it counts as stuck.\nexport const maxWait = %d;\n\n", int(cause.MaxWait.Seconds()))
+	out.WriteString("// overdue is the advice for what has waited for longer, by kind. Other is that of the other kinds.\nexport const overdue = {\n")
+	for _, kind := range []string{"NetworkNamespace", "Other"} {
+		if err := writeAdvice(out, kind, cause.AdviseOverdue(kind)); err != nil {
+			return nil, err
+		}
 	}
 	out.WriteString("};\n")
 	return out.Bytes(), nil
+}
+
+// writeAdvice writes an entry of an object.
+func writeAdvice(out *bytes.Buffer, key string, advice cause.Advice) error {
+	line, err := json.Marshal([]string{string(advice.Turn), advice.Remedy})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "  %q: %s,\n", key, line)
+	return err
 }
