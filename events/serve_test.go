@@ -1,7 +1,6 @@
 package events_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/vitistack/stack/tests/stand/buffer"
+
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
 
@@ -21,14 +22,14 @@ import (
 )
 
 // serve runs handle on a free port, and returns its URL, its log, and a function that stops it.
-func serve(t *testing.T, handle events.Handler, options ...events.Option) (url string, log *lockedBuffer, stop func() error) {
+func serve(t *testing.T, handle events.Handler, options ...events.Option) (url string, log *buffer.Buffer, stop func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	log = &lockedBuffer{}
+	log = &buffer.Buffer{}
 	done := make(chan error, 1)
 	go func() {
 		done <- events.Serve(ctx, listener, "test-function", handle, events.NewLogger(log, "info"), options...)
@@ -39,23 +40,6 @@ func serve(t *testing.T, handle events.Handler, options ...events.Option) (url s
 	})
 	t.Cleanup(func() { _ = stop() })
 	return "http://" + listener.Addr().String(), log, stop
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.String()
 }
 
 var binaryHeaders = map[string]string{

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/vitistack/stack/tests/stand/buffer"
+
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,7 +63,7 @@ func startReal(t *testing.T, settings ...string) *realEnv {
 	t.Helper()
 	api := apiserver.Start(t)
 	api.Install(t)
-	s := &realEnv{env: &env{t: t, log: &lockedBuffer{}}, config: api.Config(), namespace: api.Namespace(t)}
+	s := &realEnv{env: &env{t: t, log: &buffer.Buffer{}}, config: api.Config(), namespace: api.Namespace(t)}
 	var err error
 	if s.client, err = dynamic.NewForConfig(s.config); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/vitistack/stack/tests/stand/buffer"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +30,7 @@ type env struct {
 	t    *testing.T
 	api  *fakeapi.Server
 	url  string
-	log  *lockedBuffer
+	log  *buffer.Buffer
 	stop func() error
 	// app is the parts, for tests that look inside.
 	app *app
@@ -52,7 +53,7 @@ func start(t *testing.T, settings ...string) *env {
 // API server before the gateway starts.
 func startCold(t *testing.T, prepare func(*fakeapi.Server), settings ...string) *env {
 	t.Helper()
-	s := &env{t: t, api: fakeapi.Start(t), log: &lockedBuffer{}}
+	s := &env{t: t, api: fakeapi.Start(t), log: &buffer.Buffer{}}
 	s.api.Serve(plurals...)
 	s.api.Put(t, "secrets", &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: platformNamespace(), Name: signing.SecretName},
@@ -166,23 +167,6 @@ func (r reply) object(t *testing.T) map[string]any {
 		t.Fatalf("decode %s: %v", r.body, err)
 	}
 	return v
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 var born = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))

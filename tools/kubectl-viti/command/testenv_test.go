@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,6 +113,23 @@ func (e *env) must(args ...string) string {
 	return out
 }
 
+// refusal is a command that fails with a message that contains want.
+type refusal struct {
+	because string
+	args    []string
+	want    string
+}
+
+// refuses runs commands that fail.
+func (e *env) refuses(all []refusal) {
+	e.Helper()
+	for _, r := range all {
+		if _, errs, code := e.run(r.args...); code == 0 || !strings.Contains(errs, r.want) {
+			e.Errorf("%s: got %d, %q, want %q", r.because, code, errs, r.want)
+		}
+	}
+}
+
 // get returns a field of an object.
 func (e *env) get(kind, name string, path ...string) any {
 	e.Helper()
@@ -126,22 +142,4 @@ func (e *env) get(kind, name string, path ...string) any {
 		e.Fatal(err)
 	}
 	return value
-}
-
-// syncBuffer is a buffer that a command writes while a test reads it.
-type syncBuffer struct {
-	lock sync.Mutex
-	buf  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.lock.Lock()
-	defer b.lock.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.lock.Lock()
-	defer b.lock.Unlock()
-	return b.buf.String()
 }
