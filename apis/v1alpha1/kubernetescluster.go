@@ -34,6 +34,12 @@ const (
 	// ConditionVersionsCurrent is True if every node runs the versions of the spec.
 	ConditionVersionsCurrent = "VersionsCurrent"
 	ConditionEtcdHealthy     = "EtcdHealthy"
+	// ConditionMachinesCurrent is True if every Machine has the template and the provider of its
+	// pool.
+	ConditionMachinesCurrent = "MachinesCurrent"
+	// ConditionMachinesHealthy is True if every node is Ready, and says otherwise whether the
+	// health check replaces machines.
+	ConditionMachinesHealthy = "MachinesHealthy"
 	// ConditionConfigCurrent is True if every node runs the configuration of the spec.
 	ConditionConfigCurrent = "ConfigCurrent"
 	// ConditionAuthoritiesRotated is set only after spec.talos.rotateAuthorities was set.
@@ -285,9 +291,9 @@ const (
 
 // UpgradeOptions configures upgrades.
 type UpgradeOptions struct {
-	// Stops the upgrade from starting on further nodes while true. The nodes that are
-	// being upgraded finish. Setting it to false also retries failed nodes. Default:
-	// false.
+	// Stops the upgrade of further nodes, and the replacement of further machines, while
+	// true. Those that have begun finish. Setting it to false also retries failed nodes.
+	// Default: false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 }

@@ -71,21 +71,71 @@ type WorkerPool struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=50
 	UpgradeConcurrency int32 `json:"upgradeConcurrency,omitempty"`
+	// How the machines are replaced after a change of template or providerRef. Default: one
+	// after the other, each after its replacement is Ready.
+	// +optional
+	Rollout *Rollout `json:"rollout,omitempty"`
 
 	MachineProperties `json:",inline"`
+}
+
+// Rollout bounds how many machines of a pool are replaced at the same time.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.maxSurge) ? self.maxSurge : 1) + (has(self.maxUnavailable) ? self.maxUnavailable : 0) > 0",message="maxSurge and maxUnavailable are both 0, so that no machine can be replaced: write at least 1 into one of them"
+type Rollout struct {
+	// Number of machines that the pool may have above replicas while machines are replaced. 0
+	// needs no spare capacity and no spare addresses. Default: 1. Example: 2.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=50
+	MaxSurge *int32 `json:"maxSurge,omitempty"`
+	// Number of machines that the pool may miss while machines are replaced. Default: 0.
+	// Example: 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=50
+	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`
+}
+
+// HealthCheck has machines replaced whose nodes stay unhealthy: not Ready, or without a Node. A
+// machine that is switched off by powerState, protected, or being upgraded is not replaced.
+type HealthCheck struct {
+	// Whether unhealthy machines are replaced, one after the other. Default: true for workers,
+	// false for the control plane, where it needs at least three machines and a majority of
+	// etcd.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// Time after which an unhealthy machine is replaced. A machine younger than three times that
+	// is never replaced. Default: 10m. Example: 30m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(h|m|s))+$') && duration(self) >= duration('1m')",message="write a time of at least 1m, such as 10m or 1h30m"
+	UnhealthyTimeout *metav1.Duration `json:"unhealthyTimeout,omitempty"`
+	// Number of unhealthy machines up to which they are replaced. If more are unhealthy, none
+	// is, because then the network or a hypervisor is more likely at fault. Default: two fifths
+	// of the machines, at least 1. Example: 2.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=500
+	MaxUnhealthy int32 `json:"maxUnhealthy,omitempty"`
 }
 
 // MachineProperties are what the machines of a control plane or a pool have in
 // common.
 type MachineProperties struct {
 	// Size of the machines: small, medium or large. Default: large for the control
-	// plane, medium for workers.
+	// plane, medium for workers. A change replaces the machines, one after the other.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Template string `json:"template,omitempty"`
-	// MachineProvider of the machines. Default: the default MachineProvider.
+	// MachineProvider of the machines. Default: the default MachineProvider. A change
+	// replaces the machines, one after the other.
 	// +optional
 	ProviderRef *ProviderReference `json:"providerRef,omitempty"`
+	// Has machines replaced whose nodes stay unhealthy.
+	// +optional
+	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
 	// Labels of the nodes.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64

@@ -50,6 +50,8 @@ const (
 	// AnnotationRemove, with the value true, has a cluster remove a Machine before any
 	// other. If its node works, its replacement is created first.
 	AnnotationRemove = "vitistack.io/remove"
+	// AnnotationReplace is the ReplaceReason for which bootstrap-talos replaces a Machine.
+	AnnotationReplace = "vitistack.io/replace"
 	// AnnotationRemoving is the time at which the removal of a Machine from its cluster
 	// started.
 	AnnotationRemoving = "vitistack.io/removing"
@@ -64,6 +66,16 @@ const (
 	AnnotationRotationPhase = "vitistack.io/rotation-phase"
 	// AnnotationUID is the UID of the object for which the annotated one was created.
 	AnnotationUID = "vitistack.io/uid"
+)
+
+// ReplaceReason is why a cluster replaces a Machine.
+type ReplaceReason string
+
+// ReplaceOutdated: the Machine has another template or provider than its pool. ReplaceUnhealthy:
+// its node was unhealthy for too long.
+const (
+	ReplaceOutdated  ReplaceReason = "Outdated"
+	ReplaceUnhealthy ReplaceReason = "Unhealthy"
 )
 
 // Finalizers, by the function that removes them.

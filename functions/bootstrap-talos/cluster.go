@@ -95,6 +95,8 @@ type report struct {
 	// versions, config and authorities are the conditions VersionsCurrent, ConfigCurrent and
 	// AuthoritiesRotated.
 	versions, config, authorities conditionReport
+	// health is the condition MachinesHealthy.
+	health conditionReport
 	// upgradeBlocker is why no other node may be upgraded now.
 	upgradeBlocker string
 }

@@ -92,6 +92,12 @@ func setMemberConditions(c *cluster, set func(condition string, ok bool, reason,
 	if c.report.versions.reason != "" {
 		defer set(v1alpha1.ConditionVersionsCurrent, c.report.versions.current, c.report.versions.reason, c.report.versions.message)
 	}
+	if c.report.health.reason != "" {
+		defer set(v1alpha1.ConditionMachinesHealthy, c.report.health.current, c.report.health.reason, c.report.health.message)
+	}
+	if current := c.machinesReport(); c.report.bootstrapped {
+		defer set(v1alpha1.ConditionMachinesCurrent, current.current, current.reason, current.message)
+	}
 	if c.report.config.reason != "" {
 		defer set(v1alpha1.ConditionConfigCurrent, c.report.config.current, c.report.config.reason, c.report.config.message)
 	}

@@ -58,7 +58,7 @@ func (f *function) chooseNodesToRemove(ctx context.Context, c *cluster) error {
 			}
 		}
 		limit := plan.Pick(g.Pool == v1alpha1.ControlPlanePool, 1, maxConcurrentRemovals)
-		leaving, protected := plan.SelectMachinesToRemove(g.Replicas, limit, working, present)
+		leaving, protected := plan.SelectMachinesToRemove(g.Replicas, limit, working, g.Rollout.MaxUnavailable, present)
 		for _, name := range protected {
 			c.noteUserError(v1alpha1.ConditionReady, protectedError(c.observed.machines[name]))
 		}

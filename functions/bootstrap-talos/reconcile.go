@@ -63,6 +63,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		f.readMachines,
 		f.releaseDeleted,
 		f.makePlan,
+		f.keepCurrentAgain,
 		f.findNetwork,
 		f.reserveEndpoint,
 		f.checkProviders,
@@ -94,6 +95,9 @@ func (f *function) runNodePhases(ctx context.Context, c *cluster) error {
 	_, refused := reconcile.AsUserError(err)
 	if !refused {
 		err = runAll(ctx, c, f.ensureBootstrap, f.readNodes)
+	}
+	if problem := f.replaceUnhealthy(ctx, c); problem != nil {
+		return problem
 	}
 	if removal := f.scaleDown(ctx, c); removal != nil && !refused {
 		err = removal
@@ -127,7 +131,7 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 	if err != nil || c.Status.Upgrade != nil {
 		return err
 	}
-	return runAll(ctx, c, labelNodes, f.fillScale, f.moveEndpoint, f.startRotation)
+	return runAll(ctx, c, labelNodes, f.fillScale, f.moveEndpoint, f.replaceOutdated, f.startRotation)
 }
 
 // finish writes the status, and requests an approval unless the generation requested before is

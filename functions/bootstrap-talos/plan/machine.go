@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -65,6 +66,14 @@ func ReadyReason(m *v1alpha1.Machine) string {
 		return c.Reason
 	}
 	return ""
+}
+
+// readySince returns when a Machine's condition Ready changed last, or the zero time.
+func readySince(m *v1alpha1.Machine) time.Time {
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
 }
 
 // ReasonWaitingForMachineConfig is the reason of Ready of a Machine that has its addresses and

@@ -28,26 +28,40 @@ type PoolMachine struct {
 	Leaving, Marked, Unhealthy bool
 	// Protected is whether spec.protected is true, so that it cannot be deleted.
 	Protected bool
+	// Replace is why the cluster replaces it, empty if it does not.
+	Replace v1alpha1.ReplaceReason
 }
 
+// Name returns the name of the machine.
+func (s PoolMachine) Name() string { return s.name }
+
 // IsReplaced reports whether another machine takes the place of this one, because a user has
-// marked it. A protected machine stays, and needs no replacement.
-func (s PoolMachine) IsReplaced() bool { return s.Marked && !s.Protected }
+// marked it or the cluster replaces it. A protected machine stays, and needs no replacement.
+func (s PoolMachine) IsReplaced() bool { return (s.Marked || s.Replace != "") && !s.Protected }
+
+// isOutdated reports whether the machine is replaced because its pool has changed.
+func (s PoolMachine) isOutdated() bool {
+	return s.IsReplaced() && s.Replace == v1alpha1.ReplaceOutdated
+}
 
 // machineNames returns the names of the machines of a pool: existing machines that stay, ordered
 // by ordinal, then the names in adding, which an earlier delivery has recorded, and then new ones
 // with the lowest free ordinals. There are more than wanted while the pool is scaled down:
-// SelectMachinesToRemove decides which of them leave.
-func machineNames(prefix string, wanted int, present []PoolMachine, adding []string) []string {
+// SelectMachinesToRemove decides which of them leave. There are fewer while more outdated machines
+// are replaced than the pool may have above wanted.
+func machineNames(prefix string, wanted int, present []PoolMachine, adding []string, rollout RolloutLimits) []string {
 	slices.SortFunc(present, func(a, b PoolMachine) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	taken := map[int]bool{}
 	var names []string
+	outdated := 0
 	for _, s := range present {
 		taken[s.ordinal] = true
+		outdated += Pick(s.isOutdated(), 1, 0)
 		if !s.Leaving && !s.IsReplaced() {
 			names = append(names, s.name)
 		}
 	}
+	wanted -= max(0, outdated-rollout.MaxSurge)
 	for _, name := range adding {
 		ordinal, ok := ordinalOf(name, prefix)
 		if ok && !taken[ordinal] && len(names) < wanted {
@@ -75,6 +89,7 @@ func PoolMachines(machines map[string]*v1alpha1.Machine, pool, prefix string, is
 		found = append(found, PoolMachine{
 			name: name, ordinal: ordinal, created: m.CreationTimestamp.Time,
 			Leaving: IsLeaving(m), Marked: m.Annotations[v1alpha1.AnnotationRemove] == "true", Unhealthy: !isHealthy(name), Protected: m.Spec.Protected,
+			Replace: v1alpha1.ReplaceReason(m.Annotations[v1alpha1.AnnotationReplace]),
 		})
 	}
 	return found

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 func TestMachineNames(t *testing.T) {
@@ -23,6 +25,9 @@ func TestMachineNames(t *testing.T) {
 		"Leaving":   {"the name of a machine in removal is not free yet", 1, []PoolMachine{{name: "p-0", Leaving: true}}, nil, []string{"p-1"}},
 		"Marked":    {"a marked machine gets a replacement", 2, []PoolMachine{{name: "p-0", Marked: true}, {name: "p-1", ordinal: 1}}, nil, []string{"p-1", "p-2"}},
 		"Protected": {"a protected machine that is marked stays, and gets no replacement", 2, []PoolMachine{{name: "p-0", Marked: true, Protected: true}, {name: "p-1", ordinal: 1}}, nil, []string{"p-0", "p-1"}},
+		"Outdated":  {"an outdated machine gets a replacement", 2, []PoolMachine{{name: "p-0", Replace: v1alpha1.ReplaceOutdated}, {name: "p-1", ordinal: 1}}, nil, []string{"p-1", "p-2"}},
+		"Surge":     {"the pool has at most one machine above its replicas, so the second replacement waits", 2, []PoolMachine{{name: "p-0", Replace: v1alpha1.ReplaceOutdated}, {name: "p-1", ordinal: 1, Replace: v1alpha1.ReplaceOutdated}}, nil, []string{"p-2"}},
+		"Unhealthy": {"an unhealthy machine is replaced at once, whatever the surge", 2, []PoolMachine{{name: "p-0", Replace: v1alpha1.ReplaceUnhealthy}, {name: "p-1", ordinal: 1, Replace: v1alpha1.ReplaceUnhealthy}}, nil, []string{"p-2", "p-3"}},
 		"Adding":    {"another delivery has recorded the addition, and saw that p-0 is being removed", 2, []PoolMachine{{name: "p-1", ordinal: 1}}, []string{"p-2"}, []string{"p-1", "p-2"}},
 		"Added":     {"the added machine exists", 2, []PoolMachine{{name: "p-1", ordinal: 1}, {name: "p-2", ordinal: 2}}, []string{"p-2"}, []string{"p-1", "p-2"}},
 		"TooMany":   {"fewer machines are wanted now", 1, []PoolMachine{{name: "p-1", ordinal: 1}}, []string{"p-2"}, []string{"p-1"}},
@@ -32,7 +37,7 @@ func TestMachineNames(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, machineNames("p-", tc.wanted, tc.present, tc.adding)); diff != "" {
+			if diff := cmp.Diff(tc.want, machineNames("p-", tc.wanted, tc.present, tc.adding, RolloutLimits{MaxSurge: 1})); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,6 +35,8 @@ type Group struct {
 	// version is the Kubernetes version of its machines, without v.
 	version    string
 	Properties v1alpha1.MachineProperties
+	// Rollout bounds how many of its machines are replaced at the same time.
+	Rollout RolloutLimits
 }
 
 // Member is one planned machine of a cluster.
@@ -91,6 +94,8 @@ const DefaultPort = int32(6443)
 type Node struct {
 	Name  string
 	Ready bool
+	// ReadySince is when Ready changed last.
+	ReadySince time.Time
 	// Version is the version of the kubelet, with v, and TalosVersion the one of Talos, without.
 	Version, TalosVersion string
 	// BootID changes with each boot.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 func TestSelectMachinesToRemove(t *testing.T) {
@@ -16,6 +18,7 @@ func TestSelectMachinesToRemove(t *testing.T) {
 		return s
 	}
 	named := func(s *PoolMachine) { s.Marked = true }
+	outdated := func(s *PoolMachine) { s.Replace = v1alpha1.ReplaceOutdated }
 	ill := func(s *PoolMachine) { s.Unhealthy = true }
 	gone := func(s *PoolMachine) { s.Leaving = true }
 	kept := func(s *PoolMachine) { s.Protected = true }
@@ -31,6 +34,8 @@ func TestSelectMachinesToRemove(t *testing.T) {
 		"Unhealthy":         {"an unhealthy machine is removed before the newest", 2, 1, 2, []PoolMachine{with(a, ill), b, c}, []string{"a"}, nil},
 		"Marked":            {"a marked machine is removed before an unhealthy one", 1, 1, 1, []PoolMachine{with(a, named), with(b, ill), c}, []string{"a"}, nil},
 		"MarkedWaits":       {"a marked machine that works waits for its replacement", 2, 1, 1, []PoolMachine{with(a, named), b}, nil, nil},
+		"Outdated":          {"an outdated machine may leave while maxUnavailable, here 1, are missing", 2, 1, 1, []PoolMachine{with(a, outdated), b}, []string{"a"}, nil},
+		"OutdatedWaits":     {"one more missing machine is too many", 3, 1, 1, []PoolMachine{with(a, outdated), b, with(c, ill)}, nil, nil},
 		"MarkedDead":        {"a marked machine that is dead does not wait", 2, 1, 1, []PoolMachine{with(with(a, named), ill), b}, []string{"a"}, nil},
 		"OneAtOnce":         {"one removal at a time", 1, 1, 2, []PoolMachine{with(a, gone), b, c}, nil, nil},
 		"Several":           {"several workers may be removed together", 1, 10, 3, []PoolMachine{a, b, c}, []string{"b", "c"}, nil},
@@ -44,7 +49,7 @@ func TestSelectMachinesToRemove(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			leaving, protected := SelectMachinesToRemove(tc.wanted, tc.at, tc.working, tc.present)
+			leaving, protected := SelectMachinesToRemove(tc.wanted, tc.at, tc.working, 1, tc.present)
 			empty := cmp.Transformer("empty", func(s []string) []string { return append([]string{}, s...) })
 			if diff := cmp.Diff([2][]string{tc.want, tc.protected}, [2][]string{leaving, protected}, empty); diff != "" {
 				t.Errorf("%s (-want +got, removed and protected):\n%s", tc.reason, diff)

@@ -28,7 +28,7 @@ func (w *Client) Nodes(ctx context.Context) ([]plan.Node, error) {
 		}
 		for _, c := range item.Status.Conditions {
 			if c.Type == corev1.NodeReady {
-				n.Ready = c.Status == corev1.ConditionTrue
+				n.Ready, n.ReadySince = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
 			}
 		}
 		nodes = append(nodes, n)

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// replaceUnhealthy has the health checks of all groups replace machines whose nodes are unhealthy, and
+// reports the condition MachinesHealthy. It decides nothing while the workload API does not answer
+// or nodes are being upgraded.
+func (f *function) replaceUnhealthy(ctx context.Context, c *cluster) error {
+	if !c.observed.apiAnswers || c.isUpgrading() {
+		return nil
+	}
+	var messages []string
+	for _, g := range c.plan.Groups {
+		message, err := f.replaceUnhealthyOf(ctx, c, g)
+		if err != nil {
+			return err
+		}
+		if message != "" {
+			messages = append(messages, message)
+		}
+	}
+	c.report.health = conditionReport{true, "MachinesHealthy", "no machine is unhealthy"}
+	if len(messages) > 0 {
+		c.report.health = conditionReport{false, "MachinesUnhealthy", strings.Join(messages, "; ")}
+	}
+	return nil
+}
+
+// replaceUnhealthyOf replaces at most one machine of a group. It returns what the condition says of
+// the group, an empty string if no machine is unhealthy.
+func (f *function) replaceUnhealthyOf(ctx context.Context, c *cluster, g plan.Group) (string, error) {
+	var unhealthy []plan.UnhealthyMachine
+	inProgress := 0
+	for name, m := range c.observed.machines {
+		if plan.PoolOf(m) != g.Pool {
+			continue
+		}
+		if plan.IsLeaving(m) || m.Annotations[v1alpha1.AnnotationReplace] != "" {
+			inProgress++
+			continue
+		}
+		var node *plan.Node
+		if n, ok := c.node(name); ok {
+			node = &n
+		}
+		if since := plan.UnhealthySince(m, node); !since.IsZero() {
+			unhealthy = append(unhealthy, plan.UnhealthyMachine{Name: name, Since: since, Created: m.CreationTimestamp.Time, Protected: m.Spec.Protected})
+		}
+	}
+	name, why := plan.SelectUnhealthy(plan.HealthCheckOf(g), unhealthy, inProgress, f.now())
+	switch {
+	case name != "":
+		m := c.observed.machines[name]
+		message := fmt.Sprintf("replaces Machine %s of pool %s: its node has been unhealthy for longer than %s", name, g.Pool, plan.HealthCheckOf(g).Timeout)
+		if err := f.markReplaced(ctx, c, m, v1alpha1.ReplaceUnhealthy, message); err != nil {
+			return "", err
+		}
+		return message, nil
+	case why != "":
+		return fmt.Sprintf("pool %s: %s unhealthy, and none is replaced: %s", g.Pool, plan.Quantity(len(unhealthy), "machine"), why), nil
+	default:
+		return "", nil
+	}
+}
+
+// replaceOutdated begins to replace machines whose template or provider is not that of their pool, as
+// many as the rollout of the pool permits. It runs while the whole cluster is Ready, and returns a
+// WaitError until every machine is replaced.
+func (f *function) replaceOutdated(ctx context.Context, c *cluster) error {
+	outdated := c.plan.OutdatedMachines(c.observed.machines)
+	if len(outdated) == 0 || c.isUpgradePaused() {
+		return nil
+	}
+	inProgress := false
+	for _, g := range c.plan.Groups {
+		present := plan.PoolMachines(c.observed.machines, g.Pool, plan.NamePrefix(c.Name, g.Pool), c.isWorking)
+		for _, name := range plan.SelectOutdated(present, g.Rollout, outdated) {
+			message := fmt.Sprintf("replaces Machine %s of pool %s: it has %s", name, g.Pool, outdated[name])
+			if err := f.markReplaced(ctx, c, c.observed.machines[name], v1alpha1.ReplaceOutdated, message); err != nil {
+				return err
+			}
+		}
+		inProgress = inProgress || slices.ContainsFunc(present, func(s plan.PoolMachine) bool { return !s.Protected && outdated[s.Name()] != "" })
+		if inProgress {
+			break // one group after the other
+		}
+	}
+	if !inProgress {
+		return nil // only protected machines are left, and MachinesCurrent names them
+	}
+	return reconcile.WaitError{Reason: "ReplacingMachines", Message: "replaces machines: " + plan.DescribeOutdated(outdated), Requeue: true}
+}
+
+// markReplaced records on a Machine that it is replaced, and in an Event why. Later deliveries create
+// its replacement, and then remove it.
+func (f *function) markReplaced(ctx context.Context, c *cluster, m *v1alpha1.Machine, reason v1alpha1.ReplaceReason, message string) error {
+	before := m.DeepCopy()
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationReplace, string(reason))
+	if _, err := f.kube.Patch(ctx, before, m); err != nil {
+		return err
+	}
+	f.kube.RecordEvent(ctx, c.KubernetesCluster, reason == v1alpha1.ReplaceUnhealthy, "ReplacingMachine", message)
+	return nil
+}
+
+// keepCurrentAgain takes back the replacement of machines that fit their pools again, because a user
+// has taken back a change before their removal has begun.
+func (f *function) keepCurrentAgain(ctx context.Context, c *cluster) error {
+	outdated := c.plan.OutdatedMachines(c.observed.machines)
+	changed := false
+	for name, m := range c.observed.machines {
+		if m.Annotations[v1alpha1.AnnotationReplace] != string(v1alpha1.ReplaceOutdated) || plan.IsLeaving(m) || outdated[name] != "" {
+			continue
+		}
+		before := m.DeepCopy()
+		delete(m.Annotations, v1alpha1.AnnotationReplace)
+		if _, err := f.kube.Patch(ctx, before, m); err != nil {
+			return err
+		}
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	return f.makePlan(ctx, c)
+}
+
+// machinesReport returns the condition MachinesCurrent.
+func (c *cluster) machinesReport() conditionReport {
+	outdated := c.plan.OutdatedMachines(c.observed.machines)
+	if len(outdated) == 0 {
+		return conditionReport{true, "MachinesCurrent", "every machine has the template and the provider of its pool"}
+	}
+	protected := []string{}
+	for name := range outdated {
+		if c.observed.machines[name].Spec.Protected {
+			protected = append(protected, name)
+		}
+	}
+	slices.Sort(protected)
+	message := plan.DescribeOutdated(outdated)
+	switch {
+	case c.isUpgradePaused():
+		return conditionReport{false, "ReplacementPaused", message + "; spec.upgrade.paused is true"}
+	case len(protected) == len(outdated):
+		return conditionReport{false, "MachineProtected", fmt.Sprintf("%s; set spec.protected of Machine %s to false to have it replaced", message, protected[0])}
+	default:
+		return conditionReport{false, "ReplacingMachines", message}
+	}
+}

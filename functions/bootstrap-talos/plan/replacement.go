@@ -1,0 +1,197 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// RolloutLimits bound how many outdated machines of a pool are replaced at the same time.
+type RolloutLimits struct {
+	// MaxSurge is how many machines the pool may have above its replicas meanwhile, and
+	// MaxUnavailable how many it may miss.
+	MaxSurge, MaxUnavailable int
+}
+
+// limitsOf returns the limits of a pool, with their defaults. The control plane has none, and is
+// replaced one machine after the other, each after its replacement is Ready.
+func limitsOf(r *v1alpha1.Rollout) RolloutLimits {
+	limits := RolloutLimits{MaxSurge: 1}
+	if r == nil {
+		return limits
+	}
+	if r.MaxSurge != nil {
+		limits.MaxSurge = int(*r.MaxSurge)
+	}
+	limits.MaxUnavailable = int(r.MaxUnavailable)
+	return limits
+}
+
+// DifferenceFromPool returns how the template or the provider of a Machine differs from those of
+// its pool, or an empty string. A Machine that a user has resized differs only from another
+// template than the one it was created with.
+func DifferenceFromPool(m *v1alpha1.Machine, g Group) string {
+	var differences []string
+	if created := m.Labels[v1alpha1.LabelMachineTemplate]; created != g.Properties.Template && m.Spec.Template != g.Properties.Template {
+		differences = append(differences, fmt.Sprintf("template %s instead of %s", created, g.Properties.Template))
+	}
+	if has, wants := providerName(m.Spec.ProviderRef), providerName(g.Properties.ProviderRef); has != wants && (wants == "" || m.Status.Provider != wants) {
+		differences = append(differences, fmt.Sprintf("provider %s instead of %s", cmp.Or(m.Status.Provider, has), cmp.Or(wants, "the default")))
+	}
+	return strings.Join(differences, ", ")
+}
+
+func providerName(ref *v1alpha1.ProviderReference) string {
+	if ref == nil {
+		return ""
+	}
+	return ref.Name
+}
+
+// OutdatedMachines returns, by name, how Machines differ from their pools. Machines of a pool that
+// is not in the spec, and Machines in removal, are left out.
+func (p Plan) OutdatedMachines(machines map[string]*v1alpha1.Machine) map[string]string {
+	outdated := map[string]string{}
+	for name, m := range machines {
+		at := slices.IndexFunc(p.Groups, func(g Group) bool { return g.Pool == PoolOf(m) })
+		if at < 0 || IsLeaving(m) {
+			continue
+		}
+		if difference := DifferenceFromPool(m, p.Groups[at]); difference != "" {
+			outdated[name] = difference
+		}
+	}
+	return outdated
+}
+
+// SelectOutdated returns the outdated machines of a pool that are replaced next: unhealthy ones
+// first, and then the oldest. Protected machines stay. Together with machines whose replacement or
+// removal has begun, there are at most maxSurge + maxUnavailable.
+func SelectOutdated(present []PoolMachine, limits RolloutLimits, outdated map[string]string) []string {
+	budget := limits.MaxSurge + limits.MaxUnavailable
+	var candidates []PoolMachine
+	for _, s := range present {
+		switch {
+		case s.Leaving || s.IsReplaced():
+			budget--
+		case !s.Protected && outdated[s.name] != "":
+			candidates = append(candidates, s)
+		}
+	}
+	slices.SortFunc(candidates, func(a, b PoolMachine) int {
+		if a.Unhealthy != b.Unhealthy {
+			return Pick(a.Unhealthy, -1, 1)
+		}
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.ordinal, b.ordinal))
+	})
+	var names []string
+	for _, s := range candidates[:max(0, min(len(candidates), budget))] {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// DescribeOutdated returns how many machines differ from their pools, and how the first does.
+func DescribeOutdated(outdated map[string]string) string {
+	names := slices.Sorted(maps.Keys(outdated))
+	return fmt.Sprintf("%s still to be replaced, first of all %s (%s)", Quantity(len(names), "machine"), names[0], outdated[names[0]])
+}
+
+// DefaultUnhealthyTimeout is the unhealthyTimeout of a health check that has none.
+const DefaultUnhealthyTimeout = 10 * time.Minute
+
+// HealthCheck is the health check of a group, with its defaults.
+type HealthCheck struct {
+	Enabled bool
+	// Timeout is how long a machine is unhealthy before it is replaced, and MinimumAge how old it
+	// has to be, so that replacements which never become healthy do not follow each other fast.
+	Timeout, MinimumAge time.Duration
+	// MaxUnhealthy is the number of unhealthy machines above which none is replaced.
+	MaxUnhealthy int
+}
+
+// HealthCheckOf returns the health check of a group.
+func HealthCheckOf(g Group) HealthCheck {
+	h := HealthCheck{Enabled: g.Role == v1alpha1.RoleWorker, Timeout: DefaultUnhealthyTimeout, MaxUnhealthy: max(1, g.Replicas*2/5)}
+	if spec := g.Properties.HealthCheck; spec != nil {
+		if spec.Enabled != nil {
+			h.Enabled = *spec.Enabled
+		}
+		if spec.UnhealthyTimeout != nil {
+			h.Timeout = spec.UnhealthyTimeout.Duration
+		}
+		if spec.MaxUnhealthy > 0 {
+			h.MaxUnhealthy = int(spec.MaxUnhealthy)
+		}
+	}
+	const minimumControlPlanes = 3 // with fewer, etcd has no majority without the unhealthy one
+	if g.Role == v1alpha1.RoleControlPlane && g.Replicas < minimumControlPlanes {
+		h.Enabled = false
+	}
+	h.MinimumAge = 3 * h.Timeout
+	return h
+}
+
+// UnhealthySince returns since when a Machine is unhealthy, or the zero time for one that is not: its
+// node is not Ready, or it runs and has no Node. A Machine that a user has switched off, or that
+// is in removal, is not unhealthy.
+func UnhealthySince(m *v1alpha1.Machine, node *Node) time.Time {
+	switch {
+	case IsLeaving(m) || m.Spec.PowerState == v1alpha1.PowerStopped || !IsInstalled(m):
+		return time.Time{}
+	case node != nil && node.Ready:
+		return time.Time{}
+	case node != nil:
+		return node.ReadySince
+	case !IsRunning(m):
+		return time.Time{}
+	default:
+		return readySince(m)
+	}
+}
+
+// UnhealthyMachine is a machine whose node is unhealthy.
+type UnhealthyMachine struct {
+	Name string
+	// Since is when it became unhealthy, and Created when its Machine was created.
+	Since, Created time.Time
+	// Protected is whether the Machine cannot be deleted.
+	Protected bool
+}
+
+// SelectUnhealthy decides which machine of a group the health check replaces now, and else returns
+// why it replaces none of the unhealthy:
+//
+//	the health check is off                     none
+//	a replacement or removal is in progress     none, because one follows the other
+//	more than maxUnhealthy machines             none: the network or a hypervisor may be at fault
+//	unhealthy for less than the timeout         none yet
+//	younger than the minimum age, or protected  not that one
+//	otherwise                                   the one that has been unhealthy longest
+func SelectUnhealthy(h HealthCheck, unhealthy []UnhealthyMachine, inProgress int, now time.Time) (name, why string) {
+	switch {
+	case len(unhealthy) == 0:
+		return "", ""
+	case !h.Enabled:
+		return "", "their health check is off (healthCheck.enabled)"
+	case inProgress > 0:
+		return "", "another machine is being replaced or removed"
+	case len(unhealthy) > h.MaxUnhealthy:
+		return "", fmt.Sprintf("%d are unhealthy, which is more than %d (healthCheck.maxUnhealthy): check the network and the hypervisor", len(unhealthy), h.MaxUnhealthy)
+	}
+	candidates := slices.DeleteFunc(slices.Clone(unhealthy), func(u UnhealthyMachine) bool {
+		return u.Protected || now.Sub(u.Since) < h.Timeout || now.Sub(u.Created) < h.MinimumAge
+	})
+	if len(candidates) == 0 {
+		return "", fmt.Sprintf("a machine is replaced after %s without a Ready node, at an age of at least %s, unless it is protected", h.Timeout, h.MinimumAge)
+	}
+	slices.SortFunc(candidates, func(a, b UnhealthyMachine) int {
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Name, b.Name))
+	})
+	return candidates[0].Name, ""
+}
