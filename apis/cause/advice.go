@@ -126,6 +126,8 @@ var advices = map[string]Advice{
 	"Rotating":                      on(NoAction, "No action: the condition AuthoritiesRotated has the progress."),
 	"RotationStarted":               on(NoAction, continues),
 	"Upgrading":                     on(NoAction, "No action: the message names the nodes, and what they wait for."),
+	"ReplacingMachines":             on(NoAction, "No action: the message counts the machines that are still to be replaced.", kindMachine),
+	"ReplacingMachine":              on(NoAction, "No action: the message names the machine, and why it is replaced.", kindMachine),
 	"Held":                          on(NoAction, "No action: the hypervisor holds the machine configuration until the node has started with it."),
 	"PVCPending":                    on(NoAction, "No action: the message names the disk that has no volume yet."),
 	"SpecChanged":                   on(Requester, "Restart the machine to apply the change: write another value into spec.restartToken."),
@@ -141,10 +143,12 @@ var advices = map[string]Advice{
 	"Unreachable":                   on(PlatformTeam, "Check that the hypervisor runs and is reachable at spec.endpoint.url. The stack retries by itself."),
 
 	// On purpose.
-	"Stopped":       on(NoAction, "No action: the machine is off because spec.powerState is Stopped. Write Running to start it."),
-	"Paused":        on(Requester, "Set spec.paused to false (kubectl viti resume) to continue."),
-	"UpgradePaused": on(Requester, "Set spec.upgrade.paused to false (kubectl viti resume --upgrade) to continue."),
-	"Suspended":     on(Requester, "Set spec.suspend of the EtcdBackup to false to take snapshots again."),
+	"Stopped":           on(NoAction, "No action: the machine is off because spec.powerState is Stopped. Write Running to start it."),
+	"Paused":            on(Requester, "Set spec.paused to false (kubectl viti resume) to continue."),
+	"ReplacementPaused": on(Requester, "Set spec.upgrade.paused to false (kubectl viti resume --upgrade) to continue."),
+	"MachinesUnhealthy": on(Requester, "See the message: it says when the machine is replaced, or why none is. Check the node with talosctl, and the hypervisor of its Machine.", kindMachine),
+	"UpgradePaused":     on(Requester, "Set spec.upgrade.paused to false (kubectl viti resume --upgrade) to continue."),
+	"Suspended":         on(Requester, "Set spec.suspend of the EtcdBackup to false to take snapshots again."),
 
 	kindMachine + "/Paused":    on(PlatformTeam, "The virtual machine is paused at the hypervisor: resume it there, as the message says."),
 	kindMachine + "/Suspended": on(PlatformTeam, "The virtual machine is suspended at the hypervisor: resume it there, as the message says."),
@@ -336,5 +340,5 @@ var advices = map[string]Advice{
 	"NetworkAvailable": on(NoAction, isGood), "NetworkConfigured": on(NoAction, isGood), "NodesReady": on(NoAction, isGood), "NoOrphans": on(NoAction, isGood),
 	"PVCBound": on(NoAction, isGood), "PrivilegesGranted": on(NoAction, isGood), "Provisioned": on(NoAction, isGood), "Released": on(NoAction, isGood),
 	"Removed": on(NoAction, isGood), "RotationFinished": on(NoAction, isGood), "Scheduled": on(NoAction, isGood), "TopologyValid": on(NoAction, isGood),
-	"VMCreated": on(NoAction, isGood), "VersionsCurrent": on(NoAction, isGood),
+	"VMCreated": on(NoAction, isGood), "VersionsCurrent": on(NoAction, isGood), "MachinesCurrent": on(NoAction, isGood), "MachinesHealthy": on(NoAction, isGood),
 }

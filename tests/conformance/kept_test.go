@@ -20,6 +20,7 @@ var usersAnnotations = map[string]string{
 	"vitistack.io/reconcile":       "requests a reconcile",
 	"vitistack.io/approval":        "is on a namespace, which only its administrator may change",
 	"vitistack.io/remove":          "is on the user's own machine",
+	"vitistack.io/replace":         "is on the user's own machine, and has the effect of vitistack.io/remove",
 	"vitistack.io/force":           "gives up the user's own object",
 	"vitistack.io/nodepool":        "describes a machine for users, and no function reads it",
 	"vitistack.io/os-installed":    "a user removes it from a machine whose disk was erased, as the condition says",
