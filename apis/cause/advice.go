@@ -127,7 +127,6 @@ var advices = map[string]Advice{
 	"RotationStarted":               on(NoAction, continues),
 	"Upgrading":                     on(NoAction, "No action: the message names the nodes, and what they wait for."),
 	"ReplacingMachines":             on(NoAction, "No action: the message counts the machines that are still to be replaced.", kindMachine),
-	"ReplacingMachine":              on(NoAction, "No action: the message names the machine, and why it is replaced.", kindMachine),
 	"Held":                          on(NoAction, "No action: the hypervisor holds the machine configuration until the node has started with it."),
 	"PVCPending":                    on(NoAction, "No action: the message names the disk that has no volume yet."),
 	"SpecChanged":                   on(Requester, "Restart the machine to apply the change: write another value into spec.restartToken."),

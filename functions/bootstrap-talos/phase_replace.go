@@ -110,7 +110,7 @@ func (f *function) markReplaced(ctx context.Context, c *cluster, m *v1alpha1.Mac
 	if _, err := f.kube.Patch(ctx, before, m); err != nil {
 		return err
 	}
-	f.kube.RecordEvent(ctx, c.KubernetesCluster, reason == v1alpha1.ReplaceUnhealthy, "ReplacingMachine", message)
+	f.kube.RecordEvent(ctx, c.KubernetesCluster, reason == v1alpha1.ReplaceUnhealthy, "ReplacingMachines", message)
 	return nil
 }
 

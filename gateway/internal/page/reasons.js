@@ -177,7 +177,6 @@ export const reasons = {
   "RemovingNodes": ["no action","No action: the message names the node, and what its removal waits for."],
   "RemovingTalos": ["no action","No action: this continues without you."],
   "ReplacementPaused": ["requester","Set spec.upgrade.paused to false (kubectl viti resume --upgrade) to continue."],
-  "ReplacingMachine": ["no action","No action: the message names the machine, and why it is replaced."],
   "ReplacingMachines": ["no action","No action: the message counts the machines that are still to be replaced."],
   "RequestChanged": ["requester","Change the spec back, or delete the network and create it again: a segment is never exchanged."],
   "Retrying": ["no action","No action: a request failed and is retried. The log of bootstrap-talos has the error."],
