@@ -64,7 +64,7 @@ func (f *function) reconcileMachine(ctx context.Context, ref events.Ref, options
 		return f.configureMachine(ctx, owner.Name, m)
 	}
 	controlPlane := m.Labels[v1alpha1.LabelClusterRole] == v1alpha1.RoleControlPlane
-	options.full = options.full || !plan.IsRunning(m) || plan.IsLeaving(m) || m.Annotations[v1alpha1.AnnotationRemove] == "true" || m.Annotations[v1alpha1.AnnotationReplace] != ""
+	options.full = options.full || !plan.IsRunning(m) || plan.IsLeaving(m) || plan.IsMarked(m)
 	if options.requeue = plan.IsInstalled(m) && controlPlane; options.requeue {
 		options.pollTime = nodePollTime
 	}

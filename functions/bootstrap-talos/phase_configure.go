@@ -56,7 +56,7 @@ func (c *cluster) isControlPlaneChanging() bool {
 		if plan.IsHeldByEtcd(m) {
 			continue // etcd needs another member before this one can leave
 		}
-		if plan.IsLeaving(m) || ((plan.IsRunning(m) || !plan.IsInstalled(m)) && !ready && m.Annotations[v1alpha1.AnnotationRemove] == "") {
+		if plan.IsLeaving(m) || ((plan.IsRunning(m) || !plan.IsInstalled(m)) && !ready && !plan.IsMarked(m)) {
 			return true
 		}
 	}

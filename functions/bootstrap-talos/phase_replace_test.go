@@ -85,10 +85,10 @@ func TestPoolIsReplaced(t *testing.T) {
 		rollout      *v1alpha1.Rollout
 		most, fewest int
 	}{
-		"Default":     {"one machine more, and none missing", nil, 4, 3},
-		"NoSurge":     {"no machine more, and one missing", &v1alpha1.Rollout{MaxSurge: &zero, MaxUnavailable: 1}, 3, 2},
-		"SurgeOfTwo":  {"two machines more, and none missing", &v1alpha1.Rollout{MaxSurge: &two}, 5, 3},
-		"Both": {"one more, and one missing", &v1alpha1.Rollout{MaxUnavailable: 1}, 4, 2},
+		"Default":    {"one machine more, and none missing", nil, 4, 3},
+		"NoSurge":    {"no machine more, and one missing", &v1alpha1.Rollout{MaxSurge: &zero, MaxUnavailable: 1}, 3, 2},
+		"SurgeOfTwo": {"two machines more, and none missing", &v1alpha1.Rollout{MaxSurge: &two}, 5, 3},
+		"Both":       {"one more, and one missing", &v1alpha1.Rollout{MaxUnavailable: 1}, 4, 2},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,13 @@ func (f *function) chooseNodesToRemove(ctx context.Context, c *cluster) error {
 			}
 		}
 	}
-	if name := c.Status.Removing; name != "" && c.observed.machines[name] == nil {
+	return nil
+}
+
+// forgetRemoved clears the record of a control plane that has been removed, before a new machine gets
+// its name: the record would be taken for one of the new machine.
+func (f *function) forgetRemoved(_ context.Context, c *cluster) error {
+	if name := c.Status.Removing; name != "" && !c.hasMachine(name) {
 		c.Status.Removing = ""
 	}
 	return nil

@@ -61,6 +61,7 @@ func (f *function) reconcileCluster(ctx context.Context, namespace, name string,
 func (f *function) runPhases(ctx context.Context, c *cluster) error {
 	err := runAll(ctx, c,
 		f.readMachines,
+		f.forgetRemoved,
 		f.releaseDeleted,
 		f.makePlan,
 		f.keepCurrentAgain,

@@ -103,6 +103,12 @@ func IsLeaving(m *v1alpha1.Machine) bool {
 	return m.DeletionTimestamp != nil || m.Annotations[v1alpha1.AnnotationRemoving] != ""
 }
 
+// IsMarked reports whether another machine takes the place of a Machine: a user has marked it, or its
+// cluster replaces it.
+func IsMarked(m *v1alpha1.Machine) bool {
+	return m.Annotations[v1alpha1.AnnotationRemove] == "true" || m.Annotations[v1alpha1.AnnotationReplace] != ""
+}
+
 // MayHaveJoinedEtcd reports whether a control plane may be a member of etcd: its node has its
 // configuration, or its virtual machine was created with it.
 func MayHaveJoinedEtcd(m *v1alpha1.Machine) bool {
