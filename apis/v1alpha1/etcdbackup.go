@@ -35,6 +35,7 @@ const (
 // +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextBackupTime`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || oldSelf.status.phase != 'Completed' || has(self.spec.schedule) || self.spec.storageLocation == oldSelf.spec.storageLocation",message="storageLocation has no effect, because the only snapshot of an EtcdBackup without a schedule is taken: write a schedule, or create another EtcdBackup"
 type EtcdBackup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -88,15 +88,16 @@ type MachineProviderSpec struct {
 	// false.
 	// +optional
 	Default bool `json:"default,omitempty"`
-	// Name on the status page. Default: metadata.name.
+	// Readable name, for people who list MachineProviders. Default: metadata.name.
+	// Example: Oslo, hall 2.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	DisplayName string `json:"displayName,omitempty"`
-	// Region of the provider. Example: norway-east.
+	// Region of the provider, for reports. Example: norway-east.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Region string `json:"region,omitempty"`
-	// Availability zones of the provider. Example: [az1, az2].
+	// Availability zones of the provider, for reports. Example: [az1, az2].
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

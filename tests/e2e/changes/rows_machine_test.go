@@ -1,0 +1,192 @@
+package changes
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+)
+
+// dryDelete returns the answer of the API server to a deletion, which it does not make.
+func (w *world) dryDelete(s subject) error {
+	return w.client(s).Delete(w.Context(), s.name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+}
+
+// instance checks a field of the running instance of KubeVirt.
+func instance(name, path string, want any) func(*world) string {
+	return func(w *world) string {
+		return is(w.field(subject{engine.Instances, site, name, ""}, path), want)
+	}
+}
+
+// option checks an option of the virtual machine of Proxmox VE that runs. A change that waits for a start
+// is not in it.
+func option(name, key, part string) func(*world) string {
+	return func(w *world) string { return has(","+w.pve(name)[key]+",", part) }
+}
+
+func machineRows() []row {
+	rows := []row{
+		{field: "resources.cpu.cores", on: "KubeVirt", to: "3", outcome: restart, effect: "the guest has the cores after its next start", check: instance("on-kubevirt", "spec.domain.cpu.cores", 3)},
+		{field: "resources.cpu.threads", on: "KubeVirt", to: "2", outcome: restart, effect: "the guest has the threads after its next start", check: instance("on-kubevirt", "spec.domain.cpu.threads", 2)},
+		{field: "resources.cpu.sockets", on: "KubeVirt", to: "2", outcome: restart, effect: "the guest has the sockets after its next start; together with cores and threads as they are, KubeVirt plugs them in", check: instance("on-kubevirt", "spec.domain.cpu.sockets", 2)},
+		{field: "resources.memory.size", on: "KubeVirt", to: "6Gi", outcome: applied, effect: "KubeVirt plugs the memory in where it can, and otherwise the guest has it after its next start", check: instance("on-kubevirt", "spec.domain.memory.guest", "6Gi")},
+		{field: "resources.cpu.cores", on: "Proxmox VE", to: "3", outcome: restart, effect: "the guest has the cores after its next start", check: option("on-proxmox", "cores", "6")},
+		{field: "resources.cpu.threads", on: "Proxmox VE", to: "2", outcome: restart, effect: "counts as cores, which the guest has after its next start", check: option("on-proxmox", "cores", "6")},
+		{field: "resources.cpu.sockets", on: "Proxmox VE", to: "2", outcome: restart, effect: "the guest has the sockets after its next start", check: option("on-proxmox", "sockets", "2")},
+		{field: "resources.memory.size", on: "Proxmox VE", to: "6Gi", outcome: restart, effect: "the guest has the memory after its next start, or at once if its template has hotplug of memory", check: option("on-proxmox", "memory", "6144")},
+		{field: "template", on: "KubeVirt", to: "medium", outcome: applied, effect: "the disk root grows; what resources does not override changes as a field of resources", check: claimSize("on-kubevirt-root", "40Gi")},
+		{field: "template", on: "Proxmox VE", to: "medium", outcome: applied, effect: "the disk root grows; what resources does not override changes as a field of resources", check: option("on-proxmox", "scsi0", "size=40G")},
+		{field: "disks[].name", on: "KubeVirt", at: "disks[1].name", to: "data", with: map[string]string{"disks[1].size": "3Gi"}, outcome: applied, effect: "a new name is a new disk, which is plugged in; a disk cannot be removed", check: claimSize("on-kubevirt-data", "3Gi")},
+		{field: "disks[].name", on: "Proxmox VE", at: "disks[1].name", to: "data", with: map[string]string{"disks[1].size": "3Gi"}, outcome: applied, effect: "a new name is a new disk, which is plugged in; a disk cannot be removed", check: option("on-proxmox", "scsi2", "size=3G")},
+		{field: "disks[].size", on: "KubeVirt", to: "5Gi", outcome: applied, effect: "the disk grows; a smaller size is refused", check: claimSize("on-kubevirt-scratch", "5Gi")},
+		{field: "disks[].size", on: "Proxmox VE", to: "5Gi", outcome: applied, effect: "the disk grows; a smaller size is refused", check: option("on-proxmox", "scsi1", "size=5G")},
+		{field: "protected", on: "KubeVirt", to: "true", outcome: applied, effect: "a deletion is refused", check: deletionRefused("KubeVirt")},
+		{field: "protected", on: "Proxmox VE", to: "true", outcome: applied, effect: "a deletion is refused, also at Proxmox VE", check: option("on-proxmox", "protection", "1")},
+		{field: "powerState", on: "KubeVirt", to: "Stopped", outcome: applied, effect: "the guest is shut down, or started", proof: "functions/create-vm TestContract"},
+		{field: "powerState", on: "Proxmox VE", to: "Stopped", outcome: applied, effect: "the guest is shut down, or started", proof: "functions/create-vm TestContract"},
+	}
+	for _, on := range []string{"KubeVirt", "Proxmox VE"} {
+		s := subjects[on]
+		rows = append(rows, row{field: "restartToken", on: on, to: "changes", outcome: applied, effect: "the guest restarts once for each new value", check: func(w *world) string {
+			return is(w.field(s, "status.restartToken"), "changes")
+		}})
+		rows = append(rows, fixedMachineRows(on)...)
+	}
+	return rows
+}
+
+// claimSize checks the requested size of a PersistentVolumeClaim.
+func claimSize(name, want string) func(*world) string {
+	return func(w *world) string {
+		return is(w.field(subject{engine.Claims, site, name, ""}, "spec.resources.requests.storage"), want)
+	}
+}
+
+// fixedMachineRows are the fields that a virtual machine keeps from its creation.
+func fixedMachineRows(on string) (rows []row) {
+	for _, r := range []row{
+		{field: "bootOrder", to: "[network]", effect: "bootOrder cannot be changed any more"},
+		{field: "cloudInit.networkData", to: "'version: 2'", effect: "cloudInit cannot be changed any more"},
+		{field: "cloudInit.userData", to: "'#cloud-config'", effect: "cloudInit cannot be changed any more"},
+		{field: "cloudInit.secretRef.name", to: "other", effect: "cloudInit cannot be changed any more"},
+		{field: "cloudInit.secretRef.key", to: "other", with: map[string]string{"cloudInit.secretRef.name": "other"}, effect: "cloudInit cannot be changed any more"},
+		{field: "domain.features.acpi", to: "false", effect: "domain cannot be changed any more"},
+		{field: "domain.features.apic", to: "false", effect: "domain cannot be changed any more"},
+		{field: "domain.features.hyperv", to: "true", effect: "domain cannot be changed any more"},
+		{field: "domain.firmware.bootloader.efi", to: "true", effect: "domain cannot be changed any more"},
+		{field: "domain.firmware.bootloader.secureBoot", to: "true", with: map[string]string{"domain.firmware.bootloader.efi": "true"}, effect: "domain cannot be changed any more"},
+		{field: "domain.machine.type", to: "pc-i440fx", effect: "domain cannot be changed any more"},
+		{field: "networkNamespaceName", to: "other", effect: "networkNamespaceName cannot be changed any more"},
+		{field: "nodeName", to: "other", effect: "nodeName cannot be changed any more"},
+		{field: "os.architecture", to: "arm64", effect: "os cannot be changed any more"},
+		{field: "os.distribution", to: "debian", effect: "os cannot be changed any more"},
+		{field: "os.family", to: "linux", effect: "os cannot be changed any more"},
+		{field: "os.imageID", to: "'https://images.example.com/x.qcow2'", effect: "os cannot be changed any more"},
+		{field: "os.isoUri", to: "'https://images.example.com/x.iso'", effect: "os cannot be changed any more"},
+		{field: "os.version", to: "'13'", effect: "os cannot be changed any more"},
+		{field: "providerRef.name", to: "other", effect: "providerRef cannot be changed any more"},
+		{field: "networks[].macAddress", to: "'02:00:00:00:00:77'", with: newInterface, effect: "networks cannot be changed any more"},
+		{field: "networks[].model", to: "e1000", with: newInterface, effect: "networks cannot be changed any more"},
+		{field: "networks[].name", to: "eth9", with: newInterface, effect: "networks cannot be changed any more"},
+		{field: "networks[].networkName", to: "other", with: newInterface, effect: "networks cannot be changed any more"},
+	} {
+		r.on, r.outcome = on, initial
+		rows = append(rows, r)
+	}
+	for _, field := range []string{"accessMode", "storageClass", "volumeMode"} {
+		value := map[string]string{"accessMode": "ReadWriteMany", "storageClass": "fast", "volumeMode": "Block"}[field]
+		rows = append(rows, row{field: "disks[]." + field, on: on, to: value, outcome: initial, effect: "storageClass, accessMode and volumeMode of a disk cannot be changed"})
+	}
+	return rows
+}
+
+// newInterface makes the interface of a row complete.
+var newInterface = map[string]string{"networks[0].name": "eth9", "networks[0].networkName": "other", "networkNamespaceName": "null"}
+
+// newMachine creates a machine after the provider has changed, and returns what its hypervisor has.
+func (w *world) newMachine(provider string) string {
+	name := "later-on-" + provider
+	w.once(name, func() {
+		w.e.Apply(site, fmt.Sprintf(machine, name, "template: small, providerRef: {name: "+provider+"}, networkNamespaceName: network"))
+	})
+	if provider == "proxmox" {
+		text, _ := json.Marshal(w.pve(name))
+		return string(text)
+	}
+	var all strings.Builder
+	for _, s := range []subject{{engine.VirtualMachines, site, name, ""}, {engine.Claims, site, name + "-root", ""}} {
+		if obj := w.e.Get(s.resource, s.namespace, s.name); obj != nil {
+			text, _ := json.Marshal(obj.Object["spec"])
+			all.Write(text)
+		}
+	}
+	return all.String()
+}
+
+// later checks what the hypervisor has of a machine that is created after the change.
+func later(provider, part string) func(*world) string {
+	return func(w *world) string { return has(w.newMachine(provider), part) }
+}
+
+// admittedMachine checks that a machine of the namespace that a provider excluded has a virtual machine.
+func admittedMachine(gate string) func(*world) string {
+	return func(w *world) string {
+		w.once("machine of "+gate, func() {
+			w.e.Apply("gate-"+gate, fmt.Sprintf(machine, "guest", "template: small, providerRef: {name: provider-"+gate+"}, networkNamespaceName: network"))
+		})
+		if w.e.Get(engine.VirtualMachines, "gate-"+gate, "guest") == nil {
+			_, reason, message := w.condition(subject{engine.Machines, "gate-" + gate, "guest", ""}, "Ready")
+			return reason + ": " + message
+		}
+		return ""
+	}
+}
+
+func providerRows() []row {
+	const (
+		created = "for machines that are created afterwards; a machine that exists keeps its own"
+		people  = "for people: shown with the object, and read by nothing else"
+		answers = "the next call uses it, and the condition Ready says whether the hypervisor answers"
+	)
+	rows := []row{
+		{field: "type", on: "type kubevirt", to: "proxmox", outcome: refused, effect: "type cannot be changed: create another MachineProvider"},
+		{field: "default", on: "type kubevirt", to: "false", outcome: applied, effect: "machines without providerRef that are created afterwards choose another", proof: "functions/create-vm TestDefaultProvider"},
+		{field: "shared", on: "type kubevirt", to: "true", outcome: applied, effect: "orphans are not reported any more", check: func(w *world) string {
+			return is(w.field(subjects["type kubevirt"], "status.observedGeneration"), w.field(subjects["type kubevirt"], "metadata.generation"))
+		}},
+		{field: "defaults.bridge", on: "type kubevirt", to: "br7", outcome: applied, effect: created, check: later("kubevirt", "br7")},
+		{field: "defaults.bridge", on: "type proxmox", to: "vmbr7", outcome: applied, effect: created, check: later("proxmox", "bridge=vmbr7")},
+		{field: "defaults.nodeName", on: "type kubevirt", to: "host-7", outcome: applied, effect: created, check: later("kubevirt", "host-7")},
+		{field: "defaults.storageClass", on: "type kubevirt", to: "standard", outcome: applied, effect: created, check: later("kubevirt", `"storageClassName":"standard"`)},
+		{field: "defaults.storageClass", on: "type proxmox", to: "local", outcome: applied, effect: created, check: later("proxmox", `"scsi0":"local:`)},
+		{field: "kubevirt.cpuModel", on: "type kubevirt", to: "Cascadelake-Server", outcome: applied, effect: created, check: later("kubevirt", "Cascadelake-Server")},
+		{field: "proxmox.cpuType", on: "type proxmox", to: "host", outcome: applied, effect: created, check: later("proxmox", `"cpu":"host`)},
+		{field: "proxmox.vmidStart", on: "type proxmox", to: "700000", outcome: applied, effect: created, check: later("proxmox", `"vmid":"70000`)},
+		{field: "proxmox.vmidEnd", on: "type proxmox", to: "700003", outcome: applied, effect: created, check: later("proxmox", `"vmid":"70000`)},
+		{field: "proxmox.pool", on: "type proxmox", to: "tenants", outcome: applied, effect: created, proof: "functions/create-vm TestProxmoxMachines"},
+		{field: "proxmox.linkedClone", on: "type proxmox", to: "true", outcome: applied, effect: created, proof: "functions/create-vm TestProxmoxClones"},
+		{field: "proxmox.allowedSnippets", on: "type proxmox", to: "['local:snippets/base.yaml']", outcome: applied, effect: created, proof: "functions/create-vm/hypervisor/proxmox TestSnippetsOfOthers"},
+		{field: "endpoint.url", on: "type proxmox", to: "'https://pve2.example.com:8006'", outcome: applied, effect: answers, proof: "functions/create-vm TestProxmoxProviderStatus"},
+		{field: "endpoint.caBundle", on: "type proxmox", to: "none", outcome: applied, effect: answers, proof: "functions/create-vm TestProxmoxProviderStatus"},
+		{field: "endpoint.insecureSkipVerify", on: "type proxmox", to: "true", outcome: applied, effect: answers, proof: "functions/create-vm TestProxmoxProviderStatus"},
+		{field: "endpoint.timeoutSeconds", on: "type proxmox", to: "5", outcome: applied, effect: "a call that takes longer fails, and is tried again", proof: "functions/create-vm TestHealthIsMeasured"},
+		{field: "credentialsRef.name", on: "type proxmox", to: "other", outcome: applied, effect: answers, proof: "functions/create-vm TestProxmoxCredentials"},
+		{field: "credentialsRef.namespace", on: "type proxmox", to: "other", outcome: applied, effect: answers, proof: "functions/create-vm TestProxmoxCredentials"},
+	}
+	for field, value := range map[string]string{"displayName": "blue", "region": "blue"} {
+		rows = append(rows, row{field: field, on: "type kubevirt", to: value, outcome: applied, effect: people, check: stored("type kubevirt", field, value)})
+	}
+	rows = append(rows, row{field: "zones", on: "type kubevirt", to: "[blue]", outcome: applied, effect: people, check: stored("type kubevirt", "zones", "[blue]")})
+	for field, to := range map[string][2]string{
+		"list": {"list", "[gate-list]"}, "selector.matchLabels": {"labels", "{vitistack.io/gate: labels}"},
+		"selector.matchExpressions[].key": {"key", "vitistack.io/gate"}, "selector.matchExpressions[].operator": {"operator", "Exists"},
+		"selector.matchExpressions[].values": {"values", "[values]"},
+	} {
+		rows = append(rows, row{field: "allowedNamespaces." + field, on: "provider by " + to[0], to: to[1], outcome: applied, effect: "machines that waited for it are created; machines that exist stay", check: admittedMachine(to[0])})
+	}
+	return rows
+}

@@ -1,0 +1,97 @@
+package changes
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// wrongValues returns values that a field must not accept, by the kind of the mistake.
+func wrongValues(l leaf) map[string]any {
+	s, all := l.schema, map[string]any{}
+	const huge = 1 << 20
+	switch s.Type {
+	case "string":
+		all["a number"], all["empty"], all["too long"] = int64(7), "", strings.Repeat("x", huge)
+		if s.MaxLength != nil {
+			all["too long"] = strings.Repeat("x", int(*s.MaxLength)+1)
+		}
+		all["control characters"], all["blanks"] = "a\x00b", " a b "
+	case "integer":
+		all["negative"], all["huge"], all["a text"] = int64(-1), int64(1)<<33, "seven"
+		if s.Minimum != nil {
+			all["below the minimum"] = int64(*s.Minimum) - 1
+		}
+		if s.Maximum != nil {
+			all["above the maximum"] = int64(*s.Maximum) + 1
+		}
+	case "boolean":
+		all["a text"] = "yes"
+	case "array":
+		all["a text"], all["an empty item"], all["a huge item"] = "x", []any{""}, []any{strings.Repeat("x", huge)}
+	case "object":
+		all["a text"], all["a huge value"], all["a key with blanks"] = "x", map[string]any{"a": strings.Repeat("x", huge)}, map[string]any{"a b": "x"}
+	}
+	return all
+}
+
+// checkWrongValues gives each field values that are wrong for its type. Each is refused, or accepted
+// for a reason of the table.
+func (w *world) checkWrongValues(t *testing.T) {
+	used := map[string]bool{}
+	for _, l := range readLeaves(t) {
+		r := rowsOf(l)[0]
+		values := wrongValues(l)
+		for _, mistake := range slices.Sorted(maps.Keys(values)) {
+			key := fmt.Sprintf("%s %s: %s", l.kind, l.path, mistake)
+			err := w.tryValue(subjects[r.on], r, values[mistake])
+			reason := cmp.Or(acceptedValues[key], acceptedValues["any: "+mistake])
+			switch {
+			case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err):
+				if acceptedValues[key] != "" {
+					t.Errorf("%s is refused: remove it from the table (%v)", key, err)
+				}
+			case err != nil:
+				t.Errorf("%s: %v", key, err)
+			case reason == "":
+				t.Errorf("%s is accepted: refuse it in the schema, or give the reason in the table", key)
+			}
+			used[key] = true
+		}
+	}
+	for key := range acceptedValues {
+		if !used[key] && !strings.HasPrefix(key, "any: ") {
+			t.Errorf("%s is no mistake that is tried: remove it from the table", key)
+		}
+	}
+}
+
+// tryValue changes the field of a row to any value, as a dry run.
+func (w *world) tryValue(s subject, r row, value any) error {
+	for {
+		obj, err := w.client(s).Get(w.Context(), s.name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		spec := obj.Object["spec"].(map[string]any)
+		for path, text := range r.with {
+			set(spec, path, parse(text))
+		}
+		set(spec, cmp.Or(r.at, r.field), value)
+		_, err = w.client(s).Update(w.Context(), obj, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+}
+
+// acceptedValues are values that look wrong and are accepted, with the reason.
+var acceptedValues = map[string]string{}
+
+func (w *world) checkFaults(t *testing.T) {}
