@@ -136,8 +136,9 @@ type MachineProperties struct {
 	// Has machines replaced whose nodes stay unhealthy.
 	// +optional
 	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
-	// Labels of the nodes.
+	// Labels of the nodes. Example: {environment: production}.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317 && self[k].size() <= 63)",message="a label has at most 63 characters in its value, and 317 in its key"
 	// +kubebuilder:validation:MaxProperties=64
 	Labels map[string]string `json:"labels,omitempty"`
 	// Taints of the nodes.
@@ -167,10 +168,12 @@ type NodeTaint struct {
 	// Key of the taint. Example: dedicated.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$')",message="write the key of a taint: letters, digits, -, _ and . only, after a domain and / where it has one, for example dedicated or example.com/dedicated"
 	Key string `json:"key"`
 	// Value of the taint. Default: empty.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$')",message="write the value of a taint: letters, digits, -, _ and . only, for example database"
 	Value string `json:"value,omitempty"`
 	// What happens to pods without a matching toleration: NoSchedule, PreferNoSchedule or
 	// NoExecute.

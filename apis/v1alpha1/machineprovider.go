@@ -101,6 +101,8 @@ type MachineProviderSpec struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
 	Zones []string `json:"zones,omitempty"`
 	// Endpoint of the hypervisor's API. Default: KubeVirt in this cluster.
 	// +optional
@@ -135,6 +137,7 @@ type AllowedNamespaces struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	List []string `json:"list,omitempty"`
 	// Namespaces by their labels.

@@ -69,6 +69,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || !(oldSelf.status.provisioningPhase in ['Ready', 'Deleting']) || has(oldSelf.spec.networkProvisioning) || (has(oldSelf.spec.ipAllocation) && has(oldSelf.spec.ipAllocation.static) && has(oldSelf.spec.ipAllocation.static.ipv4CIDR) && has(oldSelf.spec.ipAllocation) && has(oldSelf.spec.ipAllocation.static) && has(oldSelf.spec.ipAllocation.static.ipv4Gateway)) || !(has(self.spec.ipAllocation) && has(self.spec.ipAllocation.static) && has(self.spec.ipAllocation.static.ipv4CIDR) && has(self.spec.ipAllocation) && has(self.spec.ipAllocation.static) && has(self.spec.ipAllocation.static.ipv4Gateway))",message="ipAllocation.static with ipv4CIDR and ipv4Gateway makes the provider manual, and the provider of a network that is Ready cannot be changed: leave out ipv4CIDR or ipv4Gateway, or delete the network and create it again"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || !(oldSelf.status.provisioningPhase in ['Ready', 'Deleting']) || has(self.spec.datacenterIdentifier) == has(oldSelf.spec.datacenterIdentifier) && (!has(self.spec.datacenterIdentifier) || self.spec.datacenterIdentifier == oldSelf.spec.datacenterIdentifier) || has(oldSelf.status.datacenterIdentifier) && has(self.spec.datacenterIdentifier) && self.spec.datacenterIdentifier == oldSelf.status.datacenterIdentifier",message="the data centre of a network that is Ready cannot be changed, because its machines stay where they are: keep datacenterIdentifier, or delete the network and create it again"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || !(oldSelf.status.provisioningPhase in ['Ready', 'Deleting']) || !has(self.spec.networkProvisioning) || !has(oldSelf.spec.networkProvisioning) || (has(self.spec.networkProvisioning.nam) ? has(oldSelf.spec.networkProvisioning.nam) && self.spec.networkProvisioning.nam == oldSelf.spec.networkProvisioning.nam : !has(oldSelf.spec.networkProvisioning.nam)) && (has(self.spec.networkProvisioning.netbox) ? has(oldSelf.spec.networkProvisioning.netbox) && self.spec.networkProvisioning.netbox == oldSelf.spec.networkProvisioning.netbox : !has(oldSelf.spec.networkProvisioning.netbox)) && (has(self.spec.networkProvisioning.parameters) ? has(oldSelf.spec.networkProvisioning.parameters) && self.spec.networkProvisioning.parameters == oldSelf.spec.networkProvisioning.parameters : !has(oldSelf.spec.networkProvisioning.parameters))",message="the request for the segment of a network that is Ready cannot be changed, because the provider has given the segment out for it: keep nam, netbox and parameters of networkProvisioning, or delete the network and create it again"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || !(oldSelf.status.provisioningPhase in ['Ready', 'Deleting']) || (has(self.spec.ipAllocation) && has(self.spec.ipAllocation.dhcp) && has(self.spec.ipAllocation.dhcp.requireClientClasses) ? self.spec.ipAllocation.dhcp.requireClientClasses : []) == (has(oldSelf.spec.ipAllocation) && has(oldSelf.spec.ipAllocation.dhcp) && has(oldSelf.spec.ipAllocation.dhcp.requireClientClasses) ? oldSelf.spec.ipAllocation.dhcp.requireClientClasses : [])",message="ipAllocation.dhcp.requireClientClasses of a network that is Ready cannot be changed, because Kea has its subnet with them: keep them, or delete the network and create it again"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || !(oldSelf.status.provisioningPhase in ['Ready', 'Deleting']) || (has(self.spec.networkProvisioning) && self.spec.networkProvisioning.provider == 'manual') || (has(self.spec.supervisorIdentifier) ? self.spec.supervisorIdentifier : ”) == (has(oldSelf.spec.supervisorIdentifier) ? oldSelf.spec.supervisorIdentifier : ”)",message="the supervisor of a network that is Ready cannot be changed, because the provider has recorded it with the segment: keep supervisorIdentifier, or delete the network and create it again"
 type NetworkNamespace struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -300,6 +302,7 @@ type StaticPool struct {
 	// Default: an address does not expire.
 	// +optional
 	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=2147483647
 	TTLSeconds int32 `json:"ttlSeconds,omitempty"`
 	// Seconds after its release before an address is allocated again, so that ARP caches of
 	// the network expire. Default: 0.
@@ -312,9 +315,12 @@ type StaticPool struct {
 // DHCPOptions are options of reservations in ISC Kea.
 type DHCPOptions struct {
 	// Client classes that Kea evaluates additionally for the clients of the subnet, so that
-	// their options apply. Default: those of the installation.
+	// their options apply. They cannot be changed once the network is Ready. Default: those of
+	// the installation.
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=128
 	RequireClientClasses []string `json:"requireClientClasses,omitempty"`
 	// DNS servers that the subnet announces.
 	// +optional

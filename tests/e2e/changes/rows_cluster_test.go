@@ -99,7 +99,7 @@ func clusterRows() []row {
 	}
 	for _, field := range []string{"clusterId", "clusterUid", "datacenter", "environment", "project", "region", "workorder", "workspace", "zone"} {
 		rows = append(rows, row{field: "data." + field, on: one, to: "new-" + strings.ToLower(field), outcome: applied, effect: reports, check: func(w *world) string {
-			return w.shown("resources", "single", `"`+field+`":"new-`+strings.ToLower(field)+`"`)
+			return w.shown("single", `"`+field+`":"new-`+strings.ToLower(field)+`"`)
 		}})
 	}
 	return rows

@@ -51,8 +51,8 @@ func machineRows() []row {
 	}
 	for _, on := range []string{"KubeVirt", "Proxmox VE"} {
 		s := subjects[on]
-		rows = append(rows, row{field: "restartToken", on: on, to: "changes", outcome: applied, effect: "the guest restarts once for each new value", check: func(w *world) string {
-			return is(w.field(s, "status.restartToken"), "changes")
+		rows = append(rows, row{field: "restartToken", on: on, to: "null", outcome: applied, effect: "the guest restarts once for each new value", check: func(w *world) string {
+			return is(w.field(s, "status.restartToken"), restartToken)
 		}})
 		rows = append(rows, fixedMachineRows(on)...)
 	}
@@ -111,7 +111,7 @@ var newInterface = map[string]string{"networks[0].name": "eth9", "networks[0].ne
 func (w *world) newMachine(provider string) string {
 	name := "later-on-" + provider
 	w.once(name, func() {
-		w.e.Apply(site, fmt.Sprintf(machine, name, "template: small, providerRef: {name: "+provider+"}, networkNamespaceName: network"))
+		w.e.Apply(site, fmt.Sprintf(machine, name, "template: small, providerRef: {name: later-"+provider+"}, networkNamespaceName: network"))
 	})
 	if provider == "proxmox" {
 		text, _ := json.Marshal(w.pve(name))
@@ -162,7 +162,7 @@ func providerRows() []row {
 		{field: "defaults.bridge", on: "type proxmox", to: "vmbr7", outcome: applied, effect: created, check: later("proxmox", "bridge=vmbr7")},
 		{field: "defaults.nodeName", on: "type kubevirt", to: "host-7", outcome: applied, effect: created, check: later("kubevirt", "host-7")},
 		{field: "defaults.storageClass", on: "type kubevirt", to: "standard", outcome: applied, effect: created, check: later("kubevirt", `"storageClassName":"standard"`)},
-		{field: "defaults.storageClass", on: "type proxmox", to: "local", outcome: applied, effect: created, check: later("proxmox", `"scsi0":"local:`)},
+		{field: "defaults.storageClass", on: "type proxmox", to: "ceph", outcome: applied, effect: created, check: later("proxmox", `"scsi0":"ceph:`)},
 		{field: "kubevirt.cpuModel", on: "type kubevirt", to: "Cascadelake-Server", outcome: applied, effect: created, check: later("kubevirt", "Cascadelake-Server")},
 		{field: "proxmox.cpuType", on: "type proxmox", to: "host", outcome: applied, effect: created, check: later("proxmox", `"cpu":"host`)},
 		{field: "proxmox.vmidStart", on: "type proxmox", to: "700000", outcome: applied, effect: created, check: later("proxmox", `"vmid":"70000`)},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,12 +78,38 @@ func (w *world) checkEffects(t *testing.T) {
 	for on, rows := range waiting {
 		w.restartIfNeeded(t, on, rows)
 	}
-	for on, rows := range waiting {
-		for _, r := range rows {
-			w.until(fmt.Sprintf("%s: spec.%s has its effect", on, r.field), func() string { return r.check(w) })
+	w.awaitEffects(t, waiting)
+}
+
+// awaitEffects waits until all checks have succeeded.
+func (w *world) awaitEffects(t *testing.T, waiting map[string][]row) {
+	const patience = 2 * time.Minute
+	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
+		missing := map[string]string{}
+		for on, rows := range waiting {
+			waiting[on] = slices.DeleteFunc(rows, func(r row) bool {
+				state := r.check(w)
+				if state != "" {
+					_, reason, message := w.condition(subjects[on], "Ready")
+					missing[on+": spec."+r.field] = fmt.Sprintf("%.300s (Ready: %s: %s)", state, reason, message)
+				}
+				return state == ""
+			})
+		}
+		if len(missing) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			for field, state := range missing {
+				t.Errorf("%s has no effect after %s: %s", field, patience, state)
+			}
+			return
 		}
 	}
 }
+
+// restartToken is the new value with which the walk restarts machines.
+const restartToken = "changes"
 
 // restartIfNeeded waits for the condition that says which changes need a restart, checks that these have
 // no effect yet, and restarts the machine.
@@ -99,5 +126,5 @@ func (w *world) restartIfNeeded(t *testing.T, on string, rows []row) {
 			t.Errorf("%s: spec.%s has its effect without the restart that the table names", on, r.field)
 		}
 	}
-	w.change(subjects[on], map[string]string{"restartToken": "changes"})
+	w.change(subjects[on], map[string]string{"restartToken": restartToken})
 }

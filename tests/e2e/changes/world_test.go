@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,6 +36,7 @@ const site = "site"
 // subjects are the settled objects by the name that rows give them. The page shows these names.
 var subjects = map[string]subject{
 	"manual":            {engine.NetworkNamespaces, site, "network", "Ready"},
+	"spare":             {engine.NetworkNamespaces, "spare", "network", "Ready"},
 	"dhcp":              {engine.NetworkNamespaces, "tour-dhcp", "reserved", "Ready"},
 	"nam":               {engine.NetworkNamespaces, "tour-nam", "automated", "Ready"},
 	"netbox":            {engine.NetworkNamespaces, "tour-netbox", "documented", "Ready"},
@@ -45,8 +47,8 @@ var subjects = map[string]subject{
 	"reservation":       {engine.IPAllocations, site, "reserved", "Allocated"},
 	"KubeVirt":          {engine.Machines, site, "on-kubevirt", "Running"},
 	"Proxmox VE":        {engine.Machines, site, "on-proxmox", "Running"},
-	"type kubevirt":     {engine.MachineProviders, "", "kubevirt", "Ready"},
-	"type proxmox":      {engine.MachineProviders, "", "proxmox", "Ready"},
+	"type kubevirt":     {engine.MachineProviders, "", "later-kubevirt", "Ready"},
+	"type proxmox":      {engine.MachineProviders, "", "later-proxmox", "Ready"},
 	"one control plane": {engine.KubernetesClusters, site, "single", "Running"},
 	"three on Proxmox":  {engine.KubernetesClusters, site, "ha", "Running"},
 	"local":             {engine.EtcdBackups, site, "often", "Scheduled"},
@@ -75,6 +77,9 @@ type world struct {
 	made map[string]bool
 	// before has the objects as they were settled.
 	before map[string]*unstructured.Unstructured
+	// clusters is what the REST API has shown at a time.
+	clusters []byte
+	askedAt  time.Time
 }
 
 // build creates the objects that rows change, and waits until all are settled.
@@ -88,6 +93,9 @@ func build(t *testing.T) *world {
 	w.e.Apply("", w.e.Example("tour-dhcp.yaml"))
 	w.e.Apply(site, w.e.StaticNetwork("network", 10, 250))
 	w.e.UntilPhase(engine.NetworkNamespaces, site, "network", "Ready")
+	w.e.Apply("spare", fmt.Sprintf(network, "network", "networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.78.0.0/24, vlanId: 78}}, ipAllocation: {type: static, static: {ipv4RangeStart: 10.78.0.10}}"))
+	w.copyProvider("kubevirt")
+	w.copyProvider("proxmox")
 	w.e.Apply(site, fmt.Sprintf(machine, "on-kubevirt", "template: small, providerRef: {name: kubevirt}, networkNamespaceName: network, disks: [{name: scratch, size: 4Gi}]"))
 	w.e.Apply(site, fmt.Sprintf(machine, "on-proxmox", "template: small, providerRef: {name: proxmox}, networkNamespaceName: network, disks: [{name: scratch, size: 4Gi}]"))
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -122,7 +130,7 @@ func gateSubjects() map[string]subject {
 // field exists there too, a MachineProvider that does not allow its machine.
 func (w *world) buildGates() {
 	w.Helper()
-	namespaces := []string{site, "tour-dhcp", "tour-nam", "tour-netbox", "tour-ipam"}
+	namespaces := []string{site, "spare", "tour-dhcp", "tour-nam", "tour-netbox", "tour-ipam"}
 	w.change(subject{engine.NetworkPools, "", "tour", ""}, map[string]string{"allowedNamespaces.list": "[" + strings.Join(namespaces, ",") + "]"})
 	selectors := map[string]string{
 		"list": "{list: [none]}", "labels": "{selector: {matchLabels: {vitistack.io/gate: none}}}",
@@ -178,7 +186,7 @@ func (w *world) awaitSettled() {
 			nn = subject{engine.Machines, "gate-bridges", "bridged", ""}
 		}
 		w.until(gate+" is excluded", func() string {
-			if reason := w.reason(nn); !strings.Contains(reason, "NotAllowed") {
+			if reason := w.reason(nn); !slices.Contains([]string{"NotInPool", "SegmentOverlap", "BridgeNotAllowed"}, reason) {
 				return "reason " + reason
 			}
 			return ""
@@ -223,7 +231,7 @@ func (w *world) change(s subject, fields map[string]string) {
 // until waits until look returns nothing. It returns what look has returned last, if that is not soon.
 func (w *world) until(what string, look func() string) string {
 	w.Helper()
-	const patience = 90 * time.Second
+	const patience = time.Minute
 	last := ""
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if last = look(); last == "" {
@@ -307,28 +315,31 @@ func (w *world) talosConfig(node string) string {
 	return ""
 }
 
-// shown returns an error unless the inventory of the gateway shows a text about an object.
-func (w *world) shown(path, name, text string) string {
-	items, err := w.e.Ask("vitistack/api/v1/" + path + "?limit=100")
-	if err != nil {
-		return err.Error()
+// shown returns an empty string if the REST API shows a text about a cluster. It asks at most once a
+// second, as the gateway limits that.
+func (w *world) shown(name, text string) string {
+	if time.Since(w.askedAt) > time.Second {
+		w.askedAt, w.clusters = time.Now(), nil
+		w.clusters, _ = w.e.Ask("api/v1/resources?type=cluster&name=" + name)
 	}
-	var list struct {
-		Items []struct{ ID, Name string } `json:"items"`
+	return has(string(w.clusters), text)
+}
+
+// copyProvider creates a MachineProvider with the spec of another, for changes that must not affect the
+// machines of the stand.
+func (w *world) copyProvider(name string) {
+	w.Helper()
+	var from *unstructured.Unstructured
+	feed.Until(w.T, "MachineProvider "+name+" exists", func() (bool, string) {
+		from = w.e.Get(engine.MachineProviders, "", name)
+		return from != nil, ""
+	})
+	to := &unstructured.Unstructured{Object: map[string]any{"apiVersion": from.GetAPIVersion(), "kind": from.GetKind(), "spec": from.Object["spec"]}}
+	to.SetName("later-" + name)
+	delete(to.Object["spec"].(map[string]any), "default")
+	if _, err := w.e.Client.Resource(engine.MachineProviders).Create(w.Context(), to, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
 	}
-	if err := json.Unmarshal(items, &list); err != nil {
-		return string(items)
-	}
-	said := string(items)
-	for _, i := range list.Items {
-		if i.Name == name {
-			one, err := w.e.Ask("vitistack/api/v1/" + path + "/" + i.ID)
-			if said = string(one); err == nil && strings.Contains(said, text) {
-				return ""
-			}
-		}
-	}
-	return said
 }
 
 // has returns an empty string if a text contains a part, and otherwise the text.
