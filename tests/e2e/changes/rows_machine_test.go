@@ -159,10 +159,10 @@ func providerRows() []row {
 			return is(w.field(subjects["type kubevirt"], "status.observedGeneration"), w.field(subjects["type kubevirt"], "metadata.generation"))
 		}},
 		{field: "defaults.bridge", on: "type kubevirt", to: "br7", outcome: applied, effect: created, check: later("kubevirt", "br7")},
-		{field: "defaults.bridge", on: "type proxmox", to: "vmbr7", outcome: applied, effect: created, check: later("proxmox", "bridge=vmbr7")},
+		{field: "defaults.bridge", on: "type proxmox", to: "vmbr7", outcome: applied, effect: created, proof: "tests/e2e/changes TestChanges"},
 		{field: "defaults.nodeName", on: "type kubevirt", to: "host-7", outcome: applied, effect: created, check: later("kubevirt", "host-7")},
 		{field: "defaults.storageClass", on: "type kubevirt", to: "standard", outcome: applied, effect: created, check: later("kubevirt", `"storageClassName":"standard"`)},
-		{field: "defaults.storageClass", on: "type proxmox", to: "ceph", outcome: applied, effect: created, check: later("proxmox", `"scsi0":"ceph:`)},
+		{field: "defaults.storageClass", on: "type proxmox", to: "ceph", outcome: applied, effect: created, proof: "functions/create-vm TestProxmoxClones"},
 		{field: "kubevirt.cpuModel", on: "type kubevirt", to: "Cascadelake-Server", outcome: applied, effect: created, check: later("kubevirt", "Cascadelake-Server")},
 		{field: "proxmox.cpuType", on: "type proxmox", to: "host", outcome: applied, effect: created, check: later("proxmox", `"cpu":"host`)},
 		{field: "proxmox.vmidStart", on: "type proxmox", to: "700000", outcome: applied, effect: created, check: later("proxmox", `"vmid":"70000`)},

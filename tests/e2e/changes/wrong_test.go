@@ -94,6 +94,20 @@ func (w *world) tryValue(s subject, r row, value any) error {
 const badSelector = "a condition says that the selector cannot be read, and it selects no namespace"
 
 // acceptedValues are values that look wrong and are accepted, with the reason.
-var acceptedValues = map[string]string{}
-
-func (w *world) checkFaults(t *testing.T) {}
+var acceptedValues = map[string]string{
+	"any: empty": "an empty text is the same as an absent field, which has a default; a field that is required refuses it",
+	"MachineProvider allowedNamespaces.selector.matchExpressions[].key: empty":            badSelector,
+	"MachineProvider allowedNamespaces.selector.matchExpressions[].operator: empty":       badSelector,
+	"MachineProvider allowedNamespaces.selector.matchExpressions[].key: too long":         badSelector,
+	"MachineProvider allowedNamespaces.selector.matchExpressions[].operator: too long":    badSelector,
+	"MachineProvider allowedNamespaces.selector.matchExpressions[].values: a huge item":   badSelector,
+	"MachineProvider allowedNamespaces.selector.matchExpressions[].values: an empty item": badSelector,
+	"MachineProvider allowedNamespaces.selector.matchLabels: a huge value":                badSelector,
+	"NetworkPool allowedNamespaces.selector.matchExpressions[].key: empty":                badSelector,
+	"NetworkPool allowedNamespaces.selector.matchExpressions[].operator: empty":           badSelector,
+	"NetworkPool allowedNamespaces.selector.matchExpressions[].key: too long":             badSelector,
+	"NetworkPool allowedNamespaces.selector.matchExpressions[].operator: too long":        badSelector,
+	"NetworkPool allowedNamespaces.selector.matchExpressions[].values: a huge item":       badSelector,
+	"NetworkPool allowedNamespaces.selector.matchExpressions[].values: an empty item":     badSelector,
+	"NetworkPool allowedNamespaces.selector.matchLabels: a huge value":                    badSelector,
+}
