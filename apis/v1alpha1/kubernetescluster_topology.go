@@ -6,7 +6,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // release that the cluster's Talos supports, or a full version such as 1.33.4.
 //
 // +kubebuilder:validation:MaxLength=16
-// +kubebuilder:validation:XValidation:rule="self.matches('^v?1[.][0-9]{1,3}([.][0-9]{1,3})?$')",message="write a Kubernetes version such as 1.33 or 1.33.4"
+// +kubebuilder:validation:XValidation:rule="self.matches('^v?1[.][0-9]{1,3}([.][0-9]{1,2})?$')",message="write a Kubernetes version such as 1.33 or 1.33.4"
 type KubernetesVersion string
 
 // ClusterTopology is the control plane and the worker pools.

@@ -142,6 +142,7 @@ type AllowedNamespaces struct {
 	List []string `json:"list,omitempty"`
 	// Namespaces by their labels.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'] && (e.operator in ['In', 'NotIn']) == (has(e.values) && e.values.size() > 0))",message="each of matchExpressions has the operator In or NotIn with values, or Exists or DoesNotExist without"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,9 @@ func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]h
 			return nil, reconcile.WaitError{Reason: reasonWaitingForAddress, Message: why}
 		}
 		if err := f.checkBridge(ctx, nc, joined); err != nil {
+			if m.Status.VMName == "" {
+				err = cmp.Or(f.releaseDeletedNetworks(ctx, m, configurations), err)
+			}
 			return nil, err
 		}
 		nics = append(nics, joined)
@@ -107,7 +111,7 @@ func (f *function) publishInterface(ctx context.Context, m *v1alpha1.Machine, n 
 }
 
 // releaseDeletedNetworks releases the networks that are being deleted while the machine waits
-// for others and so has no virtual machine.
+// for others, or may not use their bridge, and so has no virtual machine.
 func (f *function) releaseDeletedNetworks(ctx context.Context, m *v1alpha1.Machine, configurations []*v1alpha1.NetworkConfiguration) error {
 	for _, nc := range configurations {
 		if nc.DeletionTimestamp == nil {

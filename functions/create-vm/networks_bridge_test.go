@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 // allowBridge creates a NetworkPool that lists a bridge and VLANs for the namespace of this test.
@@ -50,7 +52,7 @@ func TestBridgesOfOthers(t *testing.T) {
 		s.Create(inNetworks(name, name))
 		m := s.awaitMachine(name, "is refused", hypervisortest.HasReason("BridgeNotAllowed"))
 		got := condition(m, "Ready")
-		for _, part := range []string{"NetworkConfiguration " + name, bridge + " together with VLAN 200", "leave spec.bridge out", "ask the platform team"} {
+		for _, part := range []string{"NetworkConfiguration " + name, bridge + " together with VLAN 200", "create it again without spec.bridge", "ask the platform team"} {
 			if !strings.Contains(got, part) {
 				t.Errorf("condition %q, want %q in it", got, part)
 			}
@@ -59,6 +61,16 @@ func TestBridgesOfOthers(t *testing.T) {
 			t.Errorf("machine %s was attached to bridge %s", name, bridge)
 		}
 	}
+
+	if err := s.Kube.Delete(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	feed.Until(t, "the NetworkConfiguration is released", func() (bool, string) {
+		err := s.Kube.Get(t.Context(), s.Namespace, "other", &v1alpha1.NetworkConfiguration{})
+		return kube.NotFound(err), fmt.Sprint(err)
+	})
+	s.Create(configuration("other"))
+	s.awaitMachine("other", "runs at the bridge of the MachineProvider", hypervisortest.IsRunning)
 
 	s.allowBridge("br-mgmt", "200")
 	e := lookAtProvider(s.Namespace+"-br-mgmt", events.TypeRefAdd)
@@ -80,7 +92,10 @@ func TestBridgesOfOthers(t *testing.T) {
 	if err := s.Kube.Get(t.Context(), s.Namespace, "given", before); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Kube.Merge(t.Context(), before, map[string]any{"spec": map[string]any{"bridge": "br8"}}); err != nil {
+	if err := s.Kube.Merge(t.Context(), before, map[string]any{"spec": map[string]any{"bridge": "br8"}}); err == nil || !strings.Contains(err.Error(), "bridge and mtu cannot be changed") {
+		t.Errorf("want another bridge refused, got %v", err)
+	}
+	if err := s.Kube.Delete(t.Context(), &v1alpha1.NetworkPool{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-br7"}}); err != nil {
 		t.Fatal(err)
 	}
 	m := &v1alpha1.Machine{}
@@ -91,7 +106,7 @@ func TestBridgesOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	m = s.awaitMachine("given", "says so", hypervisortest.HasReason("BridgeNotAllowed"))
-	if m.Status.Phase != v1alpha1.MachineRunning || s.attached("br8") {
+	if m.Status.Phase != v1alpha1.MachineRunning {
 		t.Errorf("phase %s, want the machine to stay where it runs", m.Status.Phase)
 	}
 }

@@ -82,13 +82,16 @@ func (p *Plan) addGroup(kc *v1alpha1.KubernetesCluster, machines map[string]*v1a
 	}
 }
 
-// checkMachines returns a UserError for an unknown template, and for a machine name that is not
+// checkMachines returns a UserError for an unknown template, for labels that no node can have, and for a machine name that is not
 // unique or too long for a host name.
 func (p Plan) checkMachines() error {
 	const maxHost = 63
 	for _, g := range p.Groups {
 		if _, err := v1alpha1.FindMachineTemplate(g.Properties.Template); err != nil {
 			return reconcile.UserError{Reason: "TemplateNotFound", Message: fmt.Sprintf("pool %s: %s", g.Pool, err)}
+		}
+		if err := checkLabels(g.Properties.Labels); err != nil {
+			return reconcile.UserError{Reason: "InvalidTopology", Message: fmt.Sprintf("pool %s: %s", g.Pool, err)}
 		}
 	}
 	seen := map[string]bool{}

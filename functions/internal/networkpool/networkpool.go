@@ -108,7 +108,7 @@ func (p Pools) CheckBridge(bridge string, vlan int32) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("no NetworkPool of namespace %s lists bridge %s together with VLAN %d: leave spec.bridge out to use the bridge of the MachineProvider, or ask the platform team to list both in spec.bridges and spec.vlans of a NetworkPool",
+	return fmt.Sprintf("no NetworkPool of namespace %s lists bridge %s together with VLAN %d: delete the NetworkConfiguration and create it again without spec.bridge to use the bridge of the MachineProvider, or ask the platform team to list both in spec.bridges and spec.vlans of a NetworkPool",
 		p.namespace, bridge, vlan)
 }
 

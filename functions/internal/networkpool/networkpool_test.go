@@ -112,7 +112,7 @@ func TestCheckBridge(t *testing.T) {
 		"NoneOptional": {reason: "pools are optional, and the namespace has none", optional: true},
 	} {
 		got := Pools{"team", tc.pools, tc.optional}.CheckBridge("br-lab", 150)
-		if (got != "") != tc.refused || tc.refused && !strings.Contains(got, "lists bridge br-lab together with VLAN 150: leave spec.bridge out") {
+		if (got != "") != tc.refused || tc.refused && !strings.Contains(got, "lists bridge br-lab together with VLAN 150: delete the NetworkConfiguration and create it again without spec.bridge") {
 			t.Errorf("%s: %s: got %q, want refused %t", name, tc.reason, got, tc.refused)
 		}
 	}

@@ -26,33 +26,31 @@ type fault struct {
 var faults = map[string]fault{
 	"cluster-template":     {on: "one control plane", fields: map[string]string{"topology.workers[].template": "huge"}, reason: "TemplateNotFound"},
 	"cluster-version":      {on: "one control plane", fields: map[string]string{"topology.version": "'1.99'"}, reason: "KubernetesVersionUnknown"},
-	"cluster-patch":        {on: "one control plane", fields: map[string]string{"topology.version": "1.33.999"}, reason: "?"},
-	"cluster-talos":        {on: "one control plane", fields: map[string]string{"talos.version": "1.99.0"}, reason: "?"},
-	"cluster-config":       {on: "one control plane", fields: map[string]string{"talos.patches.all": "[none]"}, reason: "?"},
-	"cluster-label":        {on: "one control plane", fields: map[string]string{"topology.workers[].labels": "{a b: c}"}, reason: "?"},
+	"cluster-talos":        {on: "one control plane", fields: map[string]string{"talos.version": "1.99.0"}, reason: "KubernetesVersionNotSupported"},
+	"cluster-config":       {on: "one control plane", fields: map[string]string{"talos.patches.all": "[none]"}, reason: "PatchNotFound"},
+	"cluster-label":        {on: "one control plane", fields: map[string]string{"topology.workers[].labels": "{a b: c}"}, reason: "InvalidTopology"},
 	"cluster-provider":     {on: "one control plane", fields: map[string]string{"topology.workers[].replicas": "3", "topology.workers[].providerRef.name": "none"}, reason: "ProviderNotFound"},
-	"machine-template":     {manifest: machine, spec: "template: huge", reason: "?"},
-	"machine-host":         {manifest: machine, spec: "template: small, nodeName: none, providerRef: {name: proxmox}", reason: "?"},
-	"machine-provider":     {manifest: machine, spec: "template: small, providerRef: {name: none}", reason: "ProviderNotFound"},
+	"machine-template":     {manifest: machine, spec: "template: huge", reason: "TemplateNotFound"},
+	"machine-host":         {manifest: machine, spec: "template: small, nodeName: none, providerRef: {name: proxmox}", reason: "NodeNotFound"},
+	"machine-provider":     {manifest: machine, spec: "template: small, providerRef: {name: none}", reason: "MachineProviderNotFound"},
 	"machine-network":      {manifest: machine, spec: "template: small, networkNamespaceName: none", reason: "NetworkNamespaceNotFound"},
 	"machine-nic":          {manifest: machine, spec: "template: small, networks: [{name: eth0, networkName: none}]", reason: "NetworkConfigurationNotFound"},
 	"machine-storage":      {manifest: machine, spec: "template: small, disks: [{name: root, storageClass: none}]", reason: "StorageClassNotFound"},
-	"machine-memory":       {manifest: machine, spec: "template: small, providerRef: {name: proxmox}, resources: {memory: {size: 900Ti}}", reason: "?"},
-	"machine-secret":       {manifest: machine, spec: "template: small, cloudInit: {secretRef: {name: none}}", reason: "?"},
+	"machine-memory":       {manifest: machine, spec: "template: small, providerRef: {name: proxmox}, resources: {memory: {size: 900Ti}}", reason: "InsufficientResources"},
+	"machine-secret":       {manifest: machine, spec: "template: small, cloudInit: {secretRef: {name: none}}", reason: "CloudInitSecretNotFound"},
 	"machine-image":        {manifest: machine, spec: "template: small, os: {imageID: not-a-url}", reason: "ImageNotSupported"},
-	"configuration-mac":    {manifest: configuration, spec: "networkNamespaceName: network, networkInterfaces: [{name: eth0, macAddress: '02:00:00:00:30:01', ipv4Addresses: [10.99.0.9]}]", reason: "?"},
+	"configuration-mac":    {manifest: configuration, spec: "networkNamespaceName: network, networkInterfaces: [{name: eth0, macAddress: '02:00:00:00:30:01', ipv4Addresses: [10.99.0.9]}]", reason: "AddressOutsidePool"},
 	"configuration-vlan":   {manifest: configuration, spec: "networkNamespaceName: network, vlan: 77, networkInterfaces: [{name: eth0, macAddress: '02:00:00:00:30:02'}]", reason: "VLANMismatch"},
-	"configuration-family": {manifest: configuration, spec: "networkNamespaceName: network, networkInterfaces: [{name: eth0, macAddress: '02:00:00:00:30:03', ipv6Addresses: ['2001:db8::9']}]", reason: "?"},
-	"configuration-kea":    {manifest: configuration, spec: "networkNamespaceName: network, provider: kea, networkInterfaces: [{name: eth0, macAddress: '02:00:00:00:30:04'}]", reason: "?"},
-	"network-role":         {manifest: network, spec: "datacenterIdentifier: no-west-az1, networkProvisioning: {provider: netbox, netbox: {role: none}}", reason: "?"},
-	"network-site":         {manifest: network, spec: "networkProvisioning: {provider: netbox, netbox: {role: tenants, site: none}}", reason: "?"},
+	"configuration-family": {manifest: configuration, spec: "networkNamespaceName: network, networkInterfaces: [{name: eth0, macAddress: '02:00:00:00:30:03', ipv6Addresses: ['2001:db8::9']}]", reason: "IPv6NotServed"},
+	"configuration-kea":    {manifest: configuration, spec: "networkNamespaceName: network, provider: kea, networkInterfaces: [{name: eth0, macAddress: '02:00:00:00:30:04'}]", reason: "ProviderMismatch"},
+	"network-role":         {manifest: network, spec: "datacenterIdentifier: no-west-az1, networkProvisioning: {provider: netbox, netbox: {role: none}}", reason: "NoParentPrefix"},
+	"network-site":         {manifest: network, spec: "networkProvisioning: {provider: netbox, netbox: {role: tenants, site: none}}", reason: "NoParentPrefix"},
 	"network-overlap":      {manifest: network, spec: "networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.78.0.0/25, vlanId: 78}}, ipAllocation: {type: static}", reason: "SegmentOverlap"},
-	"network-ipam":         {manifest: network, spec: "networkProvisioning: {provider: nobody}", reason: "?"},
+	"network-ipam":         {manifest: network, spec: "networkProvisioning: {provider: nobody}", reason: "Provisioning"},
 	"backup-schedule":      {manifest: backup, spec: "clusterName: single, schedule: 0 0 31 2 *, storageLocation: {type: local}", reason: "InvalidSchedule"},
 	"backup-cluster":       {manifest: backup, spec: "clusterName: none, storageLocation: {type: local}", reason: "ClusterNotFound"},
 	"backup-secret":        {manifest: backup, spec: "clusterName: single, storageLocation: {type: s3, bucket: snapshots, secretRef: {name: none}}", reason: "CredentialsNotFound"},
-	"provider-secret":      {manifest: machineProvider, spec: "credentialsRef: {name: none, namespace: vitistack-system}", reason: "?"},
-	"provider-selector":    {manifest: machineProvider, spec: "allowedNamespaces: {selector: {matchExpressions: [{key: a, operator: Near}]}}", reason: "?"},
+	"provider-secret":      {manifest: machineProvider, spec: "credentialsRef: {name: none, namespace: vitistack-system}", reason: "CredentialsMissing"},
 }
 
 // checkFaults makes each fault, waits for its condition, and corrects it: the created object is deleted,
@@ -75,6 +73,7 @@ func (w *world) checkFaults(t *testing.T) {
 	for _, s := range created {
 		w.goes(s)
 	}
+	w.e.UntilPhase(engine.KubernetesClusters, site, "single", "Running")
 }
 
 // createFault creates the object of a fault.

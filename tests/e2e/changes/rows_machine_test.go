@@ -160,7 +160,7 @@ func providerRows() []row {
 		}},
 		{field: "defaults.bridge", on: "type kubevirt", to: "br7", outcome: applied, effect: created, check: later("kubevirt", "br7")},
 		{field: "defaults.bridge", on: "type proxmox", to: "vmbr7", outcome: applied, effect: created, proof: "tests/e2e/changes TestChanges"},
-		{field: "defaults.nodeName", on: "type kubevirt", to: "host-7", outcome: applied, effect: created, check: later("kubevirt", "host-7")},
+		{field: "defaults.nodeName", on: "type kubevirt", to: "hypervisor-2", outcome: applied, effect: created, check: later("kubevirt", "hypervisor-2")},
 		{field: "defaults.storageClass", on: "type kubevirt", to: "standard", outcome: applied, effect: created, check: later("kubevirt", `"storageClassName":"standard"`)},
 		{field: "defaults.storageClass", on: "type proxmox", to: "ceph", outcome: applied, effect: created, proof: "functions/create-vm TestProxmoxClones"},
 		{field: "kubevirt.cpuModel", on: "type kubevirt", to: "Cascadelake-Server", outcome: applied, effect: created, check: later("kubevirt", "Cascadelake-Server")},

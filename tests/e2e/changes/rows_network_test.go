@@ -64,7 +64,7 @@ func networkRows() []row {
 		{field: "ipAllocation.static.ipv4Gateway", on: "nam", to: "127.65.0.77", outcome: refused, effect: "the gateway " + wait},
 		{field: "ipAllocation.static.ipv4RangeStart", on: "spare", to: "10.78.0.200", outcome: applied, effect: "new addresses come from the range; interfaces keep theirs", check: inPool(".201")},
 		{field: "ipAllocation.static.ipv4RangeEnd", on: "spare", to: "10.78.0.201", outcome: applied, effect: "new addresses come from the range; interfaces keep theirs", check: inPool(".201")},
-		{field: "ipAllocation.static.ipv6CIDR", on: "spare", to: "2001:db8:99::/64", outcome: refused, effect: "ipAllocation.static.ipv6CIDR"},
+		{field: "ipAllocation.static.ipv6CIDR", on: "spare", to: "2001:db8:99::/64", outcome: refused, effect: "ipAllocation.static has a prefix of a family"},
 		{field: "ipAllocation.static.ipv6Gateway", on: "nam", to: "2001:db8::77", outcome: refused, effect: "the gateway " + wait},
 		{field: "ipAllocation.static.ipv6RangeStart", on: "nam", to: "2001:db8:6500::ff00", outcome: applied, effect: "new addresses come from the range; interfaces keep theirs", proof: "functions/internal/ipam TestPoolProperties"},
 		{field: "ipAllocation.static.ipv6RangeEnd", on: "nam", to: "2001:db8:6500::ff00", outcome: applied, effect: "new addresses come from the range; interfaces keep theirs", proof: "functions/internal/ipam TestPoolProperties"},

@@ -18,8 +18,8 @@ func TestChanges(t *testing.T) {
 	w := build(t)
 	t.Run("Refusals", func(*testing.T) { w.checkRefusals(t) })
 	t.Run("WrongValues", func(*testing.T) { w.checkWrongValues(t) })
-	t.Run("Effects", func(*testing.T) { w.checkEffects(t) })
 	t.Run("Faults", func(*testing.T) { w.checkFaults(t) })
+	t.Run("Effects", func(*testing.T) { w.checkEffects(t) })
 }
 
 // checkRefusals makes the changes that the API server has to refuse, as a dry run.
