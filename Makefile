@@ -58,6 +58,7 @@ clean-run: ## Delete the state of make run
 
 prepare: build ## Install what the tests need in addition to Go, from Debian's packages
 	@sh tests/prepare.sh
+	@sh tests/judges/kubevirt/build.sh $(CACHE)/bin/kubevirt-judge
 
 test: prepare ## Run all tests, on real servers
 	@echo "Testing the local engine ..."
@@ -70,7 +71,7 @@ test: TEST = go tool -modfile=$(CURDIR)/tools/lint/go.mod gotestsum
 
 check: ## Check format, lint rules, workflows, and that generated files are up to date and committed
 	@test -z "$$(gofmt -l apis events functions gateway knative tests tools)" || (gofmt -l apis events functions gateway knative tests tools; echo "Run gofmt -w on these."; exit 1)
-	@go vet ./... && cd knative/local && go vet ./...
+	@go vet ./... && go vet -C tests/judges/kubevirt . && cd knative/local && go vet ./...
 	@$(TOOL) golangci-lint run --timeout 30m ./...
 	@go tool -modfile=tools/workflows/go.mod actionlint
 	@$(MAKE) --no-print-directory generate
@@ -119,5 +120,5 @@ bench: build ## Measure everything, and write tests/bench/RESULTS.md (LOAD=0.1 f
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 $(if $(VULNDB),-db file://$(abspath $(VULNDB)))
 vuln: ## Look for known vulnerabilities (VULNDB=folder of an unpacked vulndb.zip needs no network)
 	@$(GOVULNCHECK) ./... && echo "Of what is not shipped, these modules have some:"
-	@for of in "tools/lint tool" "tools/ship ./..." "tools/workflows tool" "knative/local ./..."; do set -- $$of; \
+	@for of in "tools/lint tool" "tools/ship ./..." "tools/workflows tool" "knative/local ./..." "tests/judges/kubevirt ."; do set -- $$of; \
 	  $(GOVULNCHECK) -C $$1 -scan package $$2 | sed -n 's/^ *Module: //p; s/^ *Found in: /  found in /p; s/^ *Fixed in: /  fixed in /p'; done

@@ -20,6 +20,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
 	"github.com/vitistack/stack/tests/stand/feed"
+	"github.com/vitistack/stack/tests/stand/judge"
 )
 
 // testKinds are the kinds that tests read in addition to those of the function.
@@ -30,6 +31,7 @@ func simulate(t *testing.T, config *rest.Config, options kubevirtsim.Options) {
 	t.Helper()
 	ready := make(chan struct{})
 	options.Ready = func() { close(ready) }
+	options.Judge = judge.Start(t)
 	sim := kubevirtsim.New(config, options)
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -22,12 +22,14 @@ import (
 
 	"github.com/vitistack/stack/tests/sim/faults"
 	"github.com/vitistack/stack/tests/sim/kubevirt"
+	"github.com/vitistack/stack/tests/sim/kubevirt/judge"
 	"github.com/vitistack/stack/tests/sim/talos"
 )
 
 func main() {
 	state := flag.String("state", ".run/sim", "`folder` that keeps the disks of simulated machines")
 	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, proxmox, talos, nam, netbox and kea take rules, GET /calls/ of these counts what they were asked for, and PUT /crash names the addresses of nodes that crash; what is listened on is written to <state>/control")
+	program := flag.String("judge", "", "`program` of tests/judges/kubevirt, which also has to allow each virtual machine")
 	flag.Usage = func() {
 		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "Plays KubeVirt, Proxmox VE, Talos Linux, where networks come from and Kea for the API server that KUBECONFIG names.")
 		flag.PrintDefaults()
@@ -36,13 +38,13 @@ func main() {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := run(ctx, *state, *control, log); err != nil {
+	if err := run(ctx, *state, *control, *program, log); err != nil {
 		log.Error("Cannot go on", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, state, control string, log *slog.Logger) error {
+func run(ctx context.Context, state, control, program string, log *slog.Logger) error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		return fmt.Errorf("find the API server: %w (set KUBECONFIG)", err)
@@ -84,7 +86,11 @@ func run(ctx context.Context, state, control string, log *slog.Logger) error {
 	if err != nil {
 		return errors.Join(err, fleet.Close())
 	}
-	hypervisors := kubevirt.New(config, kubevirt.Options{Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: inside, DHCP: router.onAttachment})
+	judges, err := startJudge(program)
+	if err != nil {
+		return errors.Join(err, cluster.Close(), fleet.Close())
+	}
+	hypervisors := kubevirt.New(config, kubevirt.Options{Judge: judges, Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: inside, DHCP: router.onAttachment})
 	return errors.Join(hypervisors.Run(ctx), cluster.Close(), fleet.Close())
 }
 
@@ -109,4 +115,12 @@ func serveControl(ctx context.Context, state, address string, switches map[strin
 		return fmt.Errorf("keep the state: %w", err)
 	}
 	return nil
+}
+
+// startJudge returns nil if there is no program.
+func startJudge(program string) (*judge.Judge, error) {
+	if program == "" {
+		return nil, nil
+	}
+	return judge.Start(program)
 }

@@ -127,16 +127,9 @@ func (v *visit) bootData(ctx context.Context, vmi *virtv1.VirtualMachineInstance
 		if !ok {
 			continue
 		}
-		userData, err := v.content(ctx, vmi.Namespace, user)
+		userData, data, err := v.cloudInit(ctx, vmi, volume.Name, user, network)
 		if err != nil {
 			return bootData{}, err
-		}
-		data, err := v.content(ctx, vmi.Namespace, network)
-		if err != nil {
-			return bootData{}, err
-		}
-		if userData == "" && data == "" {
-			return bootData{}, fmt.Errorf("no cloud-init data-source found at volume: %s", volume.Name)
 		}
 		found := bootData{userData: userData, networkData: data}
 		found.network.given = data != ""
@@ -147,6 +140,56 @@ func (v *visit) bootData(ctx context.Context, vmi *virtv1.VirtualMachineInstance
 		return found, nil
 	}
 	return bootData{}, nil
+}
+
+// cloudInit returns the user data and network data that a guest finds in its cloud-init image.
+func (v *visit) cloudInit(ctx context.Context, vmi *virtv1.VirtualMachineInstance, volume string, user, network bootSource) (userData, data string, err error) {
+	if v.options.Judge != nil {
+		return v.judgedCloudInit(ctx, vmi, volume, user, network)
+	}
+	if userData, err = v.content(ctx, vmi.Namespace, user); err != nil {
+		return "", "", err
+	}
+	if data, err = v.content(ctx, vmi.Namespace, network); err != nil {
+		return "", "", err
+	}
+	if userData == "" && data == "" {
+		return "", "", fmt.Errorf("no cloud-init data-source found at volume: %s", volume)
+	}
+	return userData, data, nil
+}
+
+// judgedCloudInit lets KubeVirt's own code write the image. The pod mounts only the known keys of each Secret
+// (pkg/virt-controller/services/rendervolumes.go).
+func (v *visit) judgedCloudInit(ctx context.Context, vmi *virtv1.VirtualMachineInstance, volume string, user, network bootSource) (userData, data string, err error) {
+	mounted := map[string][]byte{}
+	for _, source := range []bootSource{user, network} {
+		if source.secret == nil || source.secret.Name == "" {
+			continue
+		}
+		secret, err := v.secret(ctx, vmi.Namespace, source.secret.Name)
+		if err != nil {
+			return "", "", err
+		}
+		for _, key := range source.keys {
+			if content, ok := secret.Data[key]; ok {
+				mounted[key] = content
+			}
+		}
+	}
+	files, err := v.options.Judge.CloudInit(ctx, vmi, map[string]map[string][]byte{volume: mounted})
+	if err != nil {
+		return "", "", err
+	}
+	first := func(names ...string) string {
+		for _, name := range names {
+			if content, ok := files[name]; ok {
+				return string(content)
+			}
+		}
+		return ""
+	}
+	return first("user-data", "openstack/latest/user_data"), first("network-config", "openstack/latest/network_data.json"), nil
 }
 
 func (v *visit) content(ctx context.Context, namespace string, s bootSource) (string, error) {

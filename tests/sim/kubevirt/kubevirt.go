@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/tests/sim/faults"
+	"github.com/vitistack/stack/tests/sim/kubevirt/judge"
 )
 
 // Options are the options of the simulated cluster. The zero value is a cluster of three hypervisors
@@ -43,6 +44,9 @@ type Options struct {
 	// NoVolumeHotplug disables the feature gate DeclarativeHotplugVolumes: a volume that is added to a
 	// VirtualMachine takes effect in its next instance only, and no condition reports that.
 	NoVolumeHotplug bool
+	// Judge also has to allow each machine and instance, and writes the cloud-init data of guests. Default: the
+	// simulator's own rules decide alone.
+	Judge *judge.Judge
 	// WebhookAddress is where admission listens. Default: a free loopback port.
 	WebhookAddress string
 }

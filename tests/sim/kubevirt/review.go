@@ -1,6 +1,7 @@
 package kubevirt
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,13 +30,35 @@ type reviewer func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionRespons
 // reviews returns the reviewers by path, as virt-api and CDI route requests.
 func (s *Simulator) reviews() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST /virtualmachines-mutate", s.review(mutateMachine, true))
-	mux.Handle("POST /virtualmachineinstances-mutate", s.review(mutateInstance, true))
-	mux.Handle("POST /virtualmachines-validate", s.review(validateMachine, false))
-	mux.Handle("POST /virtualmachineinstances-validate-create", s.review(validateInstance, false))
-	mux.Handle("POST /virtualmachineinstances-validate-update", s.review(validateInstanceUpdate, false))
+	handle := func(path string, decide reviewer, first bool) {
+		mux.Handle("POST "+path, s.review(s.judged(path, decide), first))
+	}
+	handle("/virtualmachines-mutate", mutateMachine, true)
+	handle("/virtualmachineinstances-mutate", mutateInstance, true)
+	handle("/virtualmachines-validate", validateMachine, false)
+	handle("/virtualmachineinstances-validate-create", validateInstance, false)
+	handle("/virtualmachineinstances-validate-update", validateInstanceUpdate, false)
 	mux.Handle("POST /datavolume-validate", s.review(s.validateDataVolume, true))
 	return mux
+}
+
+// judged returns a reviewer that allows what decide and, if the options have one, the judge allow. Its answer has the
+// patch of decide.
+func (s *Simulator) judged(path string, decide reviewer) reviewer {
+	if s.options.Judge == nil {
+		return decide
+	}
+	return func(r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		response, err := decide(r)
+		if err != nil || !response.Allowed {
+			return response, err
+		}
+		judgement, err := s.options.Judge.Review(context.Background(), path, r)
+		if err != nil || !judgement.Allowed {
+			return judgement, err
+		}
+		return response, nil
+	}
 }
 
 func (s *Simulator) review(decide reviewer, first bool) http.Handler {

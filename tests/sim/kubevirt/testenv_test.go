@@ -27,6 +27,7 @@ import (
 
 	"github.com/vitistack/stack/tests/sim/kubevirt"
 	"github.com/vitistack/stack/tests/stand/apiserver"
+	"github.com/vitistack/stack/tests/stand/judge"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -74,6 +75,7 @@ func start(t *testing.T, options kubevirt.Options) *cluster {
 	}
 	options.Namespace = c.namespace
 	options.Guests = c.guests
+	options.Judge = judge.Start(t)
 	if options.Log == nil {
 		options.Log = slog.New(slog.NewTextHandler(testLog{t}, nil))
 	}

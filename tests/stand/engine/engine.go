@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/vitistack/stack/tests/sim/kubevirt/judge"
 	"github.com/vitistack/stack/tests/sim/loopback"
 	"github.com/vitistack/stack/tests/stand/process"
 )
@@ -128,17 +129,20 @@ func Local(t testing.TB) string {
 func (e *Engine) Run() {
 	e.t.Helper()
 	bin, root := Bin(e.t), Root()
+	program, err := judge.Program()
+	if err != nil {
+		e.t.Fatal(err)
+	}
 	args := append([]string{
 		"up", "--root", root, "--state", e.Dir, "--bin", bin, "--gateway-port", "0",
 		"--crds", filepath.Join(root, "tests/sim/kubevirt/crds"),
-		"--process", "sim=" + filepath.Join(bin, "sim") + " --state " + filepath.Join(e.Dir, "sim"),
+		"--process", "sim=" + filepath.Join(bin, "sim") + " --state " + filepath.Join(e.Dir, "sim") + " --judge " + program,
 		"--config", "AUTH_TOKENREVIEW=true", "--config", "RESULTS_PATH=" + e.Results(), "--config", "BACKUP_PATH=" + filepath.Join(e.Dir, "backups"),
 		"--apply", filepath.Join(root, "apis/examples/machineprovider-kubevirt.yaml"), "--apply", filepath.Join(root, "apis/examples/networkpool-tour.yaml"),
 	}, e.flags...)
 	if auditFolder() != "" && !slices.Contains(args, "--audit") {
 		args = append(args, "--audit")
 	}
-	var err error
 	if e.process, err = process.Start(exec.Command(Local(e.t), args...), filepath.Join(e.Dir, "engine.out")); err != nil {
 		e.t.Fatal(err)
 	}

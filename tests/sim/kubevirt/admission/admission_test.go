@@ -132,6 +132,9 @@ func TestValidateMachine(t *testing.T) {
 			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("%s:\n got %q\nwant %q", tc.reason, got, tc.want)
 			}
+			if real := refusal(ask(t, "/virtualmachines-validate", machineRequest(t, vm))); got != real {
+				t.Errorf("%s:\n      got %q\nKubeVirt: %q", tc.reason, got, real)
+			}
 		})
 	}
 }

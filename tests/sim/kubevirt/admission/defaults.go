@@ -57,6 +57,9 @@ func DefaultInstance(vmi *virtv1.VirtualMachineInstance) {
 	if spec.Domain.CPU.Model == "" {
 		spec.Domain.CPU.Model = virtv1.DefaultCPUModel
 	}
+	if spec.EvictionStrategy == nil {
+		spec.EvictionStrategy = new(virtv1.EvictionStrategyNone)
+	}
 	cpu := spec.Domain.CPU
 	if memory := spec.Domain.Memory; memory != nil && memory.Guest != nil {
 		vmi.Status.Memory = &virtv1.MemoryStatus{
