@@ -47,6 +47,13 @@ spec:
 	return vm
 }
 
+// inKubeVirt18 is what the webhooks of KubeVirt 1.8 answer to cases of TestValidateMachine where those of 1.9, which the package
+// follows, answer something else.
+var inKubeVirt18 = map[string]string{
+	"EmptyDrive": "DeclarativeHotplugVolumes feature gate not enabled, cannot define an empty CD-ROM disk", // on by default since 1.9
+	"NoBinding":  "",                                                                                       // until 1.8 it is the bridge
+}
+
 var created = admission.Request{Created: true, Namespace: "ns"}
 
 func TestValidateMachine(t *testing.T) {
@@ -132,7 +139,11 @@ func TestValidateMachine(t *testing.T) {
 			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("%s:\n got %q\nwant %q", tc.reason, got, tc.want)
 			}
-			if real := refusal(ask(t, "/virtualmachines-validate", machineRequest(t, vm))); got != real {
+			real := refusal(ask(t, "/virtualmachines-validate", machineRequest(t, vm)))
+			if older, ok := inKubeVirt18[name]; ok {
+				got = older
+			}
+			if got != real {
 				t.Errorf("%s:\n      got %q\nKubeVirt: %q", tc.reason, got, real)
 			}
 		})
