@@ -197,12 +197,30 @@ list: [create-vm, bootstrap-talos, etcd-backup]
 {{ toYaml (required (printf "knative/%s.yaml has no rule for Secrets" .name) $rules) }}
 {{- end -}}
 
+{{/* Sets the delivery of a Broker or Trigger: its own, that of the class, and that of the values: (dict "root" $ "object" $object "folder" "kafka"). */}}
+{{- define "vitistack.delivery" -}}
+{{- $class := dict -}}
+{{- if .folder }}{{ $class = (.root.Files.Get (printf "knative/variants/%s/broker.yaml" .folder) | fromYaml).spec.delivery | default dict }}{{ end -}}
+{{- $_ := set .object.spec "delivery" (merge (dict) .root.Values.broker.delivery $class .object.spec.delivery) -}}
+{{- end -}}
+
+{{/* The Brokers that exist: the folder of knative/variants by class, empty for the one of knative/broker.yaml. */}}
+{{- define "vitistack.brokers" -}}
+{MTChannelBasedBroker: "", Kafka: kafka, RabbitMQBroker: rabbitmq}
+{{- end -}}
+
+{{/* Refuses a class that does not exist, and an EventPolicy that the class would ignore. */}}
+{{- define "vitistack.checkBroker" -}}
+{{- $classes := include "vitistack.brokers" . | fromYaml -}}
+{{- if not (hasKey $classes .Values.broker.class) }}{{ fail (printf "broker.class %q does not exist: write one of %s" .Values.broker.class (keys $classes | sortAlpha | join ", ")) }}{{ end -}}
+{{- if and .Values.eventPolicy.enabled (eq .Values.broker.class "RabbitMQBroker") }}{{ fail "eventPolicy.enabled has no effect with broker.class RabbitMQBroker, which ignores an EventPolicy: set it to false, or choose another broker.class" }}{{ end -}}
+{{- end -}}
+
 {{/* What the values make of an object of knative/. */}}
 {{- define "vitistack.adapt" -}}
 {{- $v := .root.Values -}}
 {{- $o := .object -}}
-{{- $variant := dict "Kafka" "kafka" "RabbitMQBroker" "rabbitmq" -}}
-{{- $folder := get $variant $v.broker.class -}}
+{{- $folder := get (include "vitistack.brokers" .root | fromYaml) $v.broker.class -}}
 {{- $_ := set $o.metadata "labels" (merge (include "vitistack.labels" .root | fromYaml) (default dict $o.metadata.labels)) -}}
 {{- if and (eq $o.kind "Service") (hasPrefix "serving" $o.apiVersion) -}}
   {{- include "vitistack.function" . -}}
@@ -226,14 +244,14 @@ list: [create-vm, bootstrap-talos, etcd-backup]
 {{- else if eq $o.kind "Broker" -}}
   {{- if $folder }}{{ $_ = mustMergeOverwrite $o (.root.Files.Get (printf "knative/variants/%s/broker.yaml" $folder) | replace "vitistack-system" .root.Release.Namespace | fromYaml) }}{{ end -}}
   {{- if eq $folder "kafka" }}{{ $_ = set $o.spec.config "name" $v.broker.kafka.configMap }}{{ $_ = set $o.spec.config "namespace" $v.broker.kafka.namespace }}{{ end -}}
-  {{- $_ = set $o.spec "delivery" (merge (dict) $v.broker.delivery $o.spec.delivery) -}}
+  {{- include "vitistack.delivery" (dict "root" .root "object" $o "folder" $folder) -}}
 {{- else if eq $o.kind "ApiServerSource" -}}
   {{- $_ = set $o.spec "namespaceSelector" $v.eventSource.namespaceSelector -}}
   {{- if eq $folder "kafka" }}{{ $_ = mustMergeOverwrite $o.spec (.root.Files.Get "knative/variants/kafka/source.yaml" | replace "vitistack-system" .root.Release.Namespace | fromYaml).spec }}{{ end -}}
-{{- else if and (eq $o.kind "Trigger") (eq $folder "kafka") -}}
-  {{- $_ = set $o.metadata "annotations" (dict "kafka.eventing.knative.dev/delivery.order" "ordered") -}}
-{{- else if and (eq $o.kind "Trigger") (eq $folder "rabbitmq") -}}
-  {{- $_ = set $o.metadata "annotations" (dict "rabbitmq.eventing.knative.dev/parallelism" (toString $v.broker.rabbitmq.parallelism)) -}}
+{{- else if eq $o.kind "Trigger" -}}
+  {{- include "vitistack.delivery" (dict "root" .root "object" $o "folder" $folder) -}}
+  {{- if eq $folder "kafka" }}{{ $_ = set $o.metadata "annotations" (dict "kafka.eventing.knative.dev/delivery.order" "ordered") }}{{ end -}}
+  {{- if eq $folder "rabbitmq" }}{{ $_ = set $o.metadata "annotations" (dict "rabbitmq.eventing.knative.dev/parallelism" (toString $v.broker.rabbitmq.parallelism)) }}{{ end -}}
 {{- else if eq $o.kind "RabbitmqBrokerConfig" -}}
   {{- $_ = set $o "spec" (dict "rabbitmqClusterReference" (dict "name" $v.broker.rabbitmq.cluster "namespace" $v.broker.rabbitmq.namespace) "queueType" $v.broker.rabbitmq.queueType) -}}
 {{- else if eq $o.kind "NetworkPolicy" -}}

@@ -290,6 +290,36 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
+// TestDeadLetterNamesItsTrigger sends dead letters as a Broker does that reports no receiver.
+func TestDeadLetterNamesItsTrigger(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ reason, query, reported, want string }{
+		"Trigger":  {"the address names the Trigger", "?destination=create-vm", "", "create-vm"},
+		"Reported": {"the Broker knows the receiver better", "?destination=create-vm", "http://kea-reserve", "http://kea-reserve"},
+		"Neither":  {"nobody knows the receiver", "", "", ""},
+		"TooLong":  {"no Trigger has such a name", "?destination=" + strings.Repeat("x", 64), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t)
+			headers := []string{"Ce-Specversion", "1.0", "Ce-Id", "raw-1", "Ce-Source", "https://kubernetes", "Ce-Type", events.TypeRefUpdate, "Content-Type", "application/json"}
+			if tc.reported != "" {
+				headers = append(headers, "Ce-Knativeerrordest", tc.reported)
+			}
+			if r := s.do(http.MethodPost, "/dead-letters"+tc.query, `{"kind":"Machine"}`, headers...); r.StatusCode != http.StatusAccepted {
+				t.Fatalf("dead letter: %s %s", r.Status, r.body)
+			}
+			all := s.get("/api/v1/dead-letters").object(t)["deadLetters"].([]any)
+			if len(all) != 1 {
+				t.Fatalf("%s: %d letters, want 1", tc.reason, len(all))
+			}
+			if got, _ := all[0].(map[string]any)["destination"].(string); got != tc.want {
+				t.Errorf("%s: got destination %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -23,6 +24,7 @@ func (d *Deliveries) ReceiveDeadLetter(c *fiber.Ctx) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), d.Timeout)
 	defer cancel()
+	nameDestination(in, c.Query("destination"))
 	letter := newDeadLetter(in)
 	written, err := d.Recorder.History.Write(ctx, history.Record{DeadLetters: []history.DeadLetter{letter}})
 	if err != nil {
@@ -33,6 +35,18 @@ func (d *Deliveries) ReceiveDeadLetter(c *fiber.Ctx) error {
 	}
 	d.Recorder.Show(*in, letter.Namespace)
 	return d.finish(c, in, deadLettered, nil)
+}
+
+// maxDestination limits the name of a Trigger, which is a DNS label.
+const maxDestination = 63
+
+// nameDestination sets the destination of a dead letter to the Trigger that its address names, if the
+// Broker does not report the address of the receiver.
+func nameDestination(in *event.Event, trigger string) {
+	if in.Extensions()["knativeerrordest"] != nil || trigger == "" || len(trigger) > maxDestination {
+		return
+	}
+	in.SetExtension("knativeerrordest", strings.Clone(trigger)) // Fiber reuses the memory of a query
 }
 
 // newDeadLetter reads what the Broker reports about an event that it could not deliver.

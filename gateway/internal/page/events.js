@@ -21,7 +21,7 @@ function normal(e) {
     namespace: e.namespace || e.data?.namespace || subject?.[1] || "",
     name: e.name || e.data?.name || subject?.[3] || e.subject || "",
     cluster: e.cluster || e.data?.cluster || "",
-    dead: e.knativeerrordest ? `not taken by ${/\/\/([a-z-]+)/.exec(e.knativeerrordest)?.[1] ?? "its receiver"}` : "",
+    dead: e.knativeerrordest ? `not taken by ${/^(?:https?:\/\/)?([a-z-]+)/.exec(e.knativeerrordest)?.[1] ?? "its receiver"}` : "",
     raw: e,
   };
 }

@@ -69,6 +69,9 @@ func checkIdentities(t *testing.T, objects []*unstructured.Unstructured, install
 			}
 		case "Trigger":
 			triggers++
+			if got, want := audience(object, "spec", "delivery", "deadLetterSink"), all["gateway"].audience; got != want {
+				t.Errorf("dead letters of Trigger %s have the audience %q, and the gateway has %q", object.GetName(), got, want)
+			}
 			one := all[object.GetName()]
 			if got := audience(object, "spec", "subscriber"); got != one.audience || got == "" {
 				t.Errorf("deliveries of Trigger %s have the audience %q, and its function has %q", object.GetName(), got, one.audience)

@@ -51,7 +51,7 @@ spec:
 // follows, answer something else.
 var inKubeVirt18 = map[string]string{
 	"EmptyDrive": "DeclarativeHotplugVolumes feature gate not enabled, cannot define an empty CD-ROM disk", // on by default since 1.9
-	"NoBinding":  "",                                                                                       // until 1.8 it is the bridge
+	"NoBinding":  "",                                                                                       // checked since 1.9
 }
 
 var created = admission.Request{Created: true, Namespace: "ns"}

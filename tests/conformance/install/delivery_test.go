@@ -1,0 +1,68 @@
+package install
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+)
+
+// TestDeliveryOfTriggers renders each class of Broker. NatsJetStreamBroker, for one, reads the delivery of
+// Triggers only, and reports no receiver with a dead letter.
+func TestDeliveryOfTriggers(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, &rest.Config{})
+	for name, tc := range map[string]struct {
+		reason, set   string
+		retry         int64
+		policy, delay string
+	}{
+		"InMemory": {"the Broker of the manifests", "broker.class=MTChannelBasedBroker", 16, "linear", "PT0.4S"},
+		"RabbitMQ": {"the class changes nothing", "broker.class=RabbitMQBroker", 16, "linear", "PT0.4S"},
+		"Kafka":    {"a retry holds up a partition", "broker.class=Kafka", 5, "exponential", "PT0.5S"},
+		"Values":   {"the values count most", "broker.class=Kafka,broker.delivery.retry=3,broker.delivery.backoffDelay=PT2S", 3, "exponential", "PT2S"},
+	} {
+		found := 0
+		for _, object := range h.render(t, tc.set) {
+			if object.GetKind() != "Trigger" && object.GetKind() != "Broker" {
+				continue
+			}
+			found++
+			uri := "/dead-letters"
+			if object.GetKind() == "Trigger" {
+				uri += "?destination=" + object.GetName()
+			}
+			want := map[string]any{
+				"retry": tc.retry, "backoffPolicy": tc.policy, "backoffDelay": tc.delay, "timeout": "PT30S",
+				"deadLetterSink": map[string]any{
+					"ref": map[string]any{"apiVersion": "v1", "kind": "Service", "name": "gateway-events", "namespace": namespace},
+					"uri": uri, "audience": namespace + "/gateway-events",
+				},
+			}
+			got, _, err := unstructured.NestedMap(object.Object, "spec", "delivery")
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Errorf("%s (%s): %s %s has %v (-want +got):\n%s", name, tc.reason, object.GetKind(), object.GetName(), err, diff)
+			}
+		}
+		if found != 9 {
+			t.Errorf("%s: %d Brokers and Triggers, want 9", name, found)
+		}
+	}
+}
+
+// TestBrokerIsRefused renders without the schema of the values, as some tools do.
+func TestBrokerIsRefused(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, &rest.Config{})
+	for name, tc := range map[string]struct{ reason, set, want string }{
+		"Unknown": {"an unknown class would become the one in memory", "broker.class=Pulsar", `broker.class "Pulsar" does not exist: write one of Kafka, MTChannelBasedBroker, RabbitMQBroker`},
+		"Policy":  {"the class ignores policies", "broker.class=RabbitMQBroker,eventPolicy.enabled=true", "eventPolicy.enabled has no effect with broker.class RabbitMQBroker"},
+	} {
+		_, err := h.run(t.Context(), "template", "vitistack", chart(), "--skip-schema-validation", "--set", tc.set)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s (%s): got %v\nwant %s", name, tc.reason, err, tc.want)
+		}
+	}
+}
