@@ -60,7 +60,7 @@ func (s Secret) Verify(id, timestamp, signatures string, body []byte, now time.T
 		return errors.New("set the headers webhook-id and webhook-timestamp, which is in seconds")
 	}
 	if age := now.Sub(time.Unix(seconds, 0)); age > tolerance || age < -tolerance {
-		return errors.New("webhook-timestamp is more than five minutes away from the gateway's clock")
+		return errors.New("webhook-timestamp is more than five minutes away from the gateway's clock: sign the message again at each attempt, and correct the clock of the sender")
 	}
 	want := s.sum(id, timestamp, body)
 	valid := false
@@ -73,7 +73,7 @@ func (s Secret) Verify(id, timestamp, signatures string, body []byte, now time.T
 		valid = (err == nil && hmac.Equal(given, want)) || valid
 	}
 	if !valid {
-		return errors.New("webhook-signature does not belong to this message")
+		return errors.New("webhook-signature does not belong to this message: sign webhook-id, webhook-timestamp and the body as they are sent, with the secret that the gateway knows")
 	}
 	return nil
 }

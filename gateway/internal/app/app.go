@@ -39,6 +39,7 @@ import (
 
 // app is the parts of the gateway.
 type app struct {
+	version string
 	config  *config.Config
 	log     *slog.Logger
 	started time.Time
@@ -71,7 +72,7 @@ const brokerDelay = 2 * time.Second
 
 // newApp creates the parts. An invalid setting is an error that names its key.
 func newApp(version string, c *config.Config, kubernetes *rest.Config, log *slog.Logger) (*app, error) {
-	a := &app{config: c, log: log, started: time.Now(), store: inventory.NewStore(newEpoch())}
+	a := &app{version: version, config: c, log: log, started: time.Now(), store: inventory.NewStore(newEpoch())}
 	a.hub = stream.NewHub(a.store.Current(), stream.Limits{
 		Clients: c.Stream.MaxClients, ClientsPerAddress: c.Stream.MaxClientsPerAddress, Heartbeat: c.Stream.Heartbeat,
 	})
@@ -122,6 +123,7 @@ func (a *app) createStores(*rest.Config) error {
 	a.health = health.New(a.store.Current, a.watcher.Progress,
 		health.Dependency{Mode: a.history.Mode(), Check: a.history.Ping, Err: history.ErrNotReady},
 		health.Dependency{Mode: a.cache.Mode(), Check: a.cache.Ping})
+	a.health.Log = a.component("health")
 	return nil
 }
 

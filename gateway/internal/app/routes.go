@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/gofiber/fiber/v2"
+
 	"github.com/vitistack/stack/gateway/internal/auth"
 	"github.com/vitistack/stack/gateway/internal/cache"
 	"github.com/vitistack/stack/gateway/internal/handlers"
@@ -42,8 +44,8 @@ func (a *app) routes() (callers, broker []httpserver.Route, err error) {
 	}
 	measure := &handlers.Metrics{Metrics: a.metrics, Replicas: a.replicas}
 	callers = []httpserver.Route{
-		httpserver.Open("/", page.Index),
-		httpserver.Open("/page/:file", page.File),
+		httpserver.Open("/", page.Index).WithParameters(),
+		httpserver.Open("/page/:file", page.File).WithParameters(),
 	}
 	for path, handler := range handlers.Description() {
 		callers = append(callers, httpserver.Open(base+path, handler))
@@ -56,33 +58,51 @@ func (a *app) routes() (callers, broker []httpserver.Route, err error) {
 
 // readRoutes serve the inventory and the history.
 func (a *app) readRoutes(inv *handlers.Inventory) []httpserver.Route {
-	past := &handlers.History{Store: a.history, Inventory: inv, Access: a.auth, Timeout: a.config.APITimeout, Log: a.component("history")}
+	past := &handlers.History{Store: a.history, Inventory: inv, Access: a.auth, Resend: a.deliverer.Resend, Timeout: a.config.APITimeout, Log: a.component("history")}
 	manifests := &handlers.Manifests{
 		Inventory: inv, API: a.kubernetes, Cache: a.cache, CacheTTL: a.config.Cache.TTL, Timeout: a.config.APITimeout, Log: a.component("httpserver"),
 	}
 	all := []httpserver.Route{
 		httpserver.Read(base+"/infrastructure", inv.ShowInfrastructure),
-		httpserver.ReadByNamespace(base+"/clusters", inv.List(inventory.TopicClusters)),
-		httpserver.ReadByNamespace(base+"/clusters/:id", inv.ShowCluster),
-		httpserver.ReadByNamespace(base+"/clusters/:id/timeline", past.ShowTimeline),
-		httpserver.ReadByNamespace(base+"/clusters/:id/manifests", manifests.Show),
-		httpserver.ReadByNamespace(base+"/resources", inv.ListResources),
-		httpserver.ReadByNamespace(base+"/resources/:id", inv.ShowResource),
-		httpserver.ReadByNamespace(base+"/events", past.ListEvents),
-		httpserver.Read(base+"/dead-letters", past.ListDeadLetters),
+		httpserver.ReadByNamespace(base+"/clusters", inv.List(inventory.TopicClusters)).WithParameters(),
+		httpserver.ReadByNamespace(base+"/resources", inv.ListResources).WithParameters(),
+		httpserver.ReadByNamespace(base+"/events", past.ListEvents).WithParameters(),
+		httpserver.Read(base+"/dead-letters", past.ListDeadLetters).WithParameters(),
+		httpserver.Read(base+"/dead-letters/:sequence", past.ShowDeadLetter),
+		writeRoute(http.MethodDelete, "/dead-letters/:sequence", past.DiscardDeadLetter),
+		writeRoute(http.MethodPost, "/dead-letters/:sequence/resend", past.ResendDeadLetter),
 	}
+	all = append(all, byIdentifier("/clusters", "/timeline", past.ShowTimeline)...)
+	all = append(all, byIdentifier("/clusters", "/manifests", manifests.Show)...)
+	all = append(all, byIdentifier("/clusters", "/conditions", inv.ShowConditions)...)
+	all = append(all, byIdentifier("/clusters", "", inv.ShowCluster)...)
+	all = append(all, byIdentifier("/resources", "", inv.ShowResource)...)
 	for _, topic := range inventory.Topics {
-		if topic == inventory.TopicClusters {
-			continue
+		path := "/" + string(topic)
+		switch {
+		case topic == inventory.TopicClusters:
+		case handlers.HasNamespaces(topic):
+			all = append(all, httpserver.ReadByNamespace(base+path, inv.List(topic)).WithParameters())
+			all = append(all, byIdentifier(path, "", inv.Show(topic))...)
+		default:
+			all = append(all, httpserver.Read(base+path, inv.List(topic)).WithParameters(), httpserver.Read(base+path+"/:id", inv.Show(topic)))
 		}
-		route := httpserver.Read
-		if handlers.HasNamespaces(topic) {
-			route = httpserver.ReadByNamespace
-		}
-		path := base + "/" + string(topic)
-		all = append(all, route(path, inv.List(topic)), route(path+"/:id", inv.Show(topic)))
 	}
 	return all
+}
+
+// byIdentifier returns the routes of one object, which its identifier or its namespace and name select. part is a part of the object, or
+// empty. A cluster with the name of a part needs namespace%2Fname.
+func byIdentifier(path, part string, handler fiber.Handler) []httpserver.Route {
+	return []httpserver.Route{
+		httpserver.ReadByNamespace(base+path+"/:id"+part, handler),
+		httpserver.ReadByNamespace(base+path+"/:namespace/:name"+part, handler),
+	}
+}
+
+// writeRoute returns a route that changes something. It needs a key of the scope write, also if auth.enabled is off.
+func writeRoute(method, path string, handler fiber.Handler) httpserver.Route {
+	return httpserver.Route{Method: method, Path: base + path, Handler: handler, Access: auth.Requirement{Scope: auth.ScopeWrite, Always: true}, RateLimited: true}
 }
 
 // callerRoutes serve the stream, previews, sessions, and events of external systems.
@@ -91,9 +111,9 @@ func (a *app) callerRoutes(inv *handlers.Inventory) []httpserver.Route {
 	bodies := httpserver.NewBodies(a.config.Server.MaxBodies)
 	read := auth.Requirement{Scope: auth.ScopeRead}
 	return []httpserver.Route{
-		{Method: http.MethodGet, Path: "/events/stream", Handler: streams.Serve, Access: read, RateLimited: true, OwnBucket: true},
-		{Method: http.MethodGet, Path: base + "/stream", Handler: streams.Serve, Access: read, RateLimited: true, OwnBucket: true},
-		{Method: http.MethodPost, Path: base + "/preview", Handler: inv.Preview, Access: auth.Requirement{Scope: auth.ScopeRead, ByNamespace: true}, RateLimited: true, Bodies: bodies},
+		{Method: http.MethodGet, Path: "/events/stream", Handler: streams.Serve, Access: read, RateLimited: true, OwnBucket: true, Parameters: true},
+		{Method: http.MethodGet, Path: base + "/stream", Handler: streams.Serve, Access: read, RateLimited: true, OwnBucket: true, Parameters: true},
+		{Method: http.MethodPost, Path: base + "/preview", Handler: inv.Preview, Access: auth.Requirement{Scope: auth.ScopeRead, ByNamespace: true}, RateLimited: true, Bodies: bodies, Parameters: true},
 		{Method: http.MethodPost, Path: base + "/events", Handler: a.external.Receive, RateLimited: true, Bodies: bodies, CheckHead: a.external.CheckHead},
 		{Method: http.MethodGet, Path: base + "/session", Handler: a.auth.ShowSession, RateLimited: true, OwnBucket: true},
 		{Method: http.MethodPost, Path: base + "/session", Handler: a.auth.BeginSession, RateLimited: true, Bodies: bodies},
@@ -112,6 +132,7 @@ func (a *app) operationRoutes(measure *handlers.Metrics) (all []httpserver.Route
 			httpserver.Open(prefix+"/health/database", a.health.ShowDatabase),
 			httpserver.Open(prefix+"/health/cache", a.health.ShowCache),
 			httpserver.Open(prefix+"/ready", a.health.ShowReady),
+			httpserver.Open(prefix+"/version", handlers.Version(a.version)),
 		)
 		if a.config.Metrics.Enabled {
 			r := httpserver.Open(prefix+"/metrics", measure.Show)
@@ -131,7 +152,7 @@ func (a *app) brokerRoutes(measure *handlers.Metrics) []httpserver.Route {
 	return []httpserver.Route{
 		{Method: http.MethodPost, Path: "/events", Handler: a.deliveries.Receive, Internal: true, CheckHead: a.deliveries.Authenticate, Bodies: bodies},
 		{Method: http.MethodPost, Path: "/dead-letters", Handler: a.deliveries.ReceiveDeadLetter, Internal: true, CheckHead: a.deliveries.Authenticate, Bodies: bodies},
-		{Method: http.MethodPost, Path: base + "/import/prometheus", Handler: measure.Push, Internal: true, Encoded: true, Bodies: bodies},
+		{Method: http.MethodPost, Path: base + "/import/prometheus", Handler: measure.Push, Internal: true, Encoded: true, Bodies: bodies, Parameters: true},
 	}
 }
 

@@ -17,6 +17,8 @@ type Requirement struct {
 	Scope Scopes
 	// ByNamespace declares that the handler shows a limited caller only its namespaces. Other routes refuse limited callers.
 	ByNamespace bool
+	// Always requires the scope also if auth.enabled is off.
+	Always bool
 	// Metrics declares that the response names all namespaces. The route requires ScopeRead once a key is limited to namespaces.
 	Metrics bool
 }
@@ -30,7 +32,9 @@ func (a *Authenticator) scope(r Requirement) Scopes {
 }
 
 // IsRequired reports whether a route needs an authenticated caller at present.
-func (a *Authenticator) IsRequired(r Requirement) bool { return a.Settings.Enabled && a.scope(r) != 0 }
+func (a *Authenticator) IsRequired(r Requirement) bool {
+	return (a.Settings.Enabled || r.Always) && a.scope(r) != 0
+}
 
 // Admit checks the caller and token that Identify returned against a requirement, and keeps the caller for CallerOf. A problem
 // says why the request is refused. Call it after the rate limit, because it may send requests to the API server.

@@ -124,6 +124,8 @@ type Webhooks struct {
 
 // Webhook is one endpoint.
 type Webhook struct {
+	// Name is the endpoint in logs, metrics and dead letters.
+	Name    string   `json:"name"`
 	URL     string   `json:"url"`
 	Timeout Duration `json:"timeout"`
 	// Retries is the number of attempts after the first.

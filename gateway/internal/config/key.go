@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,11 +144,19 @@ func webhooks(to *[]Webhook, name, help string) Key {
 	})
 }
 
+var webhookName = regexp.MustCompile(`^[a-z0-9-]{0,63}$`)
+
 // check fills in what is left out, and reads the secret.
 func (w *Webhook) check() error {
 	u, err := url.Parse(w.URL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return errors.New("url has to be an http or https URL")
+	}
+	if !webhookName.MatchString(w.Name) {
+		return errors.New("name has to be up to 63 lower-case letters, digits and hyphens, such as ticketing")
+	}
+	if w.Name == "broker" {
+		return errors.New("name has to be another than broker, which is the Broker's")
 	}
 	if w.Timeout == 0 {
 		w.Timeout = Duration(30 * time.Second)

@@ -130,7 +130,7 @@ func (c *Config) handlers() []Key {
 		integer(&d.BatchSize, "handlers.database.batchSize", "", 100, 1, 10000, "Events in one write to the database."),
 		duration(&d.FlushInterval, "handlers.database.flushInterval", "", "10s", 10*time.Millisecond, "Longest time until an event is written that no sender waits for."),
 		boolean(&w.Enabled, "handlers.webhook.enabled", "", false, "Whether events are sent to webhooks."),
-		webhooks(&w.Endpoints, "handlers.webhook.endpoints", "Endpoints: url, timeout (30s), retries (3), types, namespaces, secret or secretFile, which is read again when it changes."),
+		webhooks(&w.Endpoints, "handlers.webhook.endpoints", "Endpoints: name (the host and a hash of url), url, timeout (30s), retries (3; 410 and redirects are not retried), types, namespaces, secret or secretFile, which is read again when it changes."),
 		boolean(&h.Metrics, "handlers.metrics.enabled", "", true, "Whether events are counted in the metrics."),
 		duration(&h.MetricsInterval, "handlers.metrics.updateInterval", "", "5s", 0, "Maximum age of metrics that are computed from objects."),
 	}

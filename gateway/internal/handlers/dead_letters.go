@@ -9,6 +9,8 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/vitistack/stack/gateway/internal/history"
+	"github.com/vitistack/stack/gateway/internal/problem"
 	"github.com/vitistack/stack/gateway/internal/response"
 )
 
@@ -28,43 +30,135 @@ type deadLetterJSON struct {
 	Data        json.RawMessage `json:"data"`
 }
 
-// ListDeadLetters serves the events that could not be delivered, the newest first.
+func deadLetterOf(l history.DeadLetter) deadLetterJSON {
+	data := json.RawMessage(l.Data)
+	if !json.Valid(data) {
+		data = json.RawMessage("null")
+	}
+	return deadLetterJSON{
+		Sequence: l.Sequence, ID: l.ID, Source: l.Source, Type: l.Type, Subject: l.Subject, Namespace: l.Namespace, Name: l.Name,
+		Destination: l.Destination, Code: l.Code, Error: l.Error, Time: l.Time, Data: data,
+	}
+}
+
+// ListDeadLetters serves the events that could not be delivered, the newest first unless the request has another order.
 func (h *History) ListDeadLetters(c *fiber.Ctx) error {
 	p, err := parametersOf(c)
 	if err != nil {
 		return err
 	}
-	limit, before, err := p.page()
+	q, err := letterQuery(p)
 	if err != nil {
-		return err
-	}
-	if err := p.rest(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), h.Timeout)
 	defer cancel()
-	letters, err := h.Store.DeadLetters(ctx, before, limit)
+	limit := q.Limit
+	q.Limit++
+	letters, err := h.Store.DeadLetters(ctx, q)
 	if err != nil {
 		return h.unreadable(err)
 	}
-	if n, err := h.Store.CountDeadLetters(ctx); err == nil {
+	if n, err := h.Store.CountDeadLetters(ctx, q); err == nil {
 		c.Set("X-Total-Count", strconv.Itoa(n))
+	}
+	if len(letters) > limit {
+		letters = letters[:limit]
+		last := letters[limit-1]
+		p.linkNext(c, q.Order, last.Sequence, last.Type, last.Name, last.Time)
 	}
 	out := struct {
 		DeadLetters []deadLetterJSON `json:"deadLetters"`
 	}{DeadLetters: []deadLetterJSON{}}
 	for _, l := range letters {
-		data := json.RawMessage(l.Data)
-		if !json.Valid(data) {
-			data = json.RawMessage("null")
-		}
-		out.DeadLetters = append(out.DeadLetters, deadLetterJSON{
-			Sequence: l.Sequence, ID: l.ID, Source: l.Source, Type: l.Type, Subject: l.Subject, Namespace: l.Namespace, Name: l.Name,
-			Destination: l.Destination, Code: l.Code, Error: l.Error, Time: l.Time, Data: data,
-		})
-	}
-	if len(letters) == limit {
-		linkNext(c, "limit="+strconv.Itoa(limit), letters[len(letters)-1].Sequence)
+		out.DeadLetters = append(out.DeadLetters, deadLetterOf(l))
 	}
 	return response.JSON(c, http.StatusOK, out)
+}
+
+// letterQuery reads the query of a request for dead letters.
+func letterQuery(p *parameters) (q history.LetterQuery, err error) {
+	q = history.LetterQuery{
+		Namespace: p.get("namespace"), Name: p.get("name"), Source: p.get("source"), Destination: p.get("destination"), Text: p.get("q"),
+	}
+	if q.Types, err = p.types(); err != nil {
+		return q, err
+	}
+	if q.Since, q.Until, err = p.during(); err != nil {
+		return q, err
+	}
+	if q.Limit, q.Order, err = p.page(); err != nil {
+		return q, err
+	}
+	return q, p.rest()
+}
+
+// ShowDeadLetter serves one dead letter.
+func (h *History) ShowDeadLetter(c *fiber.Ctx) error {
+	l, err := h.findLetter(c)
+	if err != nil {
+		return err
+	}
+	return response.JSON(c, http.StatusOK, deadLetterOf(l))
+}
+
+// DiscardDeadLetter deletes one dead letter.
+func (h *History) DiscardDeadLetter(c *fiber.Ctx) error {
+	return h.replaceLetter(c, func(history.DeadLetter) ([]history.Delivery, error) { return nil, nil })
+}
+
+// ResendDeadLetter delivers the event of a dead letter again, and deletes the dead letter.
+func (h *History) ResendDeadLetter(c *fiber.Ctx) error {
+	return h.replaceLetter(c, func(l history.DeadLetter) ([]history.Delivery, error) {
+		again, err := h.Resend(l)
+		if err != nil {
+			return nil, problem.New(http.StatusConflict, "dead letter %d cannot be sent again: %s", l.Sequence, err)
+		}
+		return []history.Delivery{again}, nil
+	})
+}
+
+// replaceLetter replaces the dead letter of a request by deliveries.
+func (h *History) replaceLetter(c *fiber.Ctx, replacements func(history.DeadLetter) ([]history.Delivery, error)) error {
+	l, err := h.findLetter(c)
+	if err != nil {
+		return err
+	}
+	deliveries, err := replacements(l)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), h.Timeout)
+	defer cancel()
+	removed, err := h.Store.RemoveDeadLetter(ctx, l.Sequence, deliveries...)
+	if err != nil {
+		return h.unreadable(err)
+	}
+	if !removed {
+		return noSuchLetter()
+	}
+	h.Log.Info("Removed dead letter", "sequence", l.Sequence, "eventId", l.ID, "destination", l.Destination, "resent", len(deliveries) > 0)
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+func (h *History) findLetter(c *fiber.Ctx) (history.DeadLetter, error) {
+	sequence, err := strconv.ParseInt(c.Params("sequence"), 10, 64)
+	if err != nil || sequence < 1 {
+		return history.DeadLetter{}, noSuchLetter()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), h.Timeout)
+	defer cancel()
+	found, err := h.Store.DeadLetters(ctx, history.LetterQuery{Sequence: sequence, Limit: 1})
+	if err != nil {
+		return history.DeadLetter{}, h.unreadable(err)
+	}
+	if len(found) == 0 {
+		return history.DeadLetter{}, noSuchLetter()
+	}
+	return found[0], nil
+}
+
+func noSuchLetter() error {
+	return problem.New(http.StatusNotFound, "there is no dead letter with this sequence: /api/v1/dead-letters lists them")
 }

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/vitistack/stack/gateway/internal/announce"
 	"github.com/vitistack/stack/gateway/internal/auth"
 	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/gateway/internal/inventory"
@@ -53,6 +54,8 @@ type History struct {
 	Store     *history.Store
 	Inventory *Inventory
 	Access    *auth.Authenticator
+	// Resend returns the delivery that sends the event of a dead letter again. An error says why the event cannot be sent.
+	Resend func(history.DeadLetter) (history.Delivery, error)
 	// Timeout bounds each query of the database.
 	Timeout time.Duration
 	Log     *slog.Logger
@@ -61,33 +64,25 @@ type History struct {
 // historyResources are the resources that a caller needs rights on to read events.
 var historyResources = rightsOn(inventory.TopicNetworks, inventory.TopicAddresses, inventory.TopicAllocations, inventory.TopicMachines, inventory.TopicClusters)
 
-// ListEvents serves the events of the history, the newest first.
+// eventKinds are the kinds of the objects that events are about.
+var eventKinds = slices.DeleteFunc(kindNames(), func(name string) bool { return strings.Contains(name, " ") })
+
+func kindNames() []string {
+	names := []string{string(announce.KindOperator)}
+	for _, k := range inventory.Kinds {
+		names = append(names, string(k))
+	}
+	return names
+}
+
+// ListEvents serves the events of the history, the newest first unless the request has another order.
 func (h *History) ListEvents(c *fiber.Ctx) error {
 	p, err := parametersOf(c)
 	if err != nil {
 		return err
 	}
-	original := p.values.Encode()
-	q := history.Query{
-		Kind: p.get("kind"), Namespace: p.get("namespace"), Name: p.get("name"), UID: p.get("uid"),
-		Cluster: p.get("cluster"), Source: p.get("source"),
-	}
-	if types := p.get("type"); types != "" {
-		q.Types = strings.Split(types, ",")
-	}
-	if len(q.Types) > maxTypes {
-		return problem.Parameter("type", "it has %d types: write at most %d", len(q.Types), maxTypes)
-	}
-	if q.Since, err = timeParameter("since", p.get("since")); err != nil {
-		return err
-	}
-	if q.Until, err = timeParameter("until", p.get("until")); err != nil {
-		return err
-	}
-	if q.Limit, q.Before, err = p.page(); err != nil {
-		return err
-	}
-	if err := p.rest(); err != nil {
+	q, err := eventQuery(p)
+	if err != nil {
 		return err
 	}
 	if q.Namespaces, err = h.visibleNamespaces(c, q.Namespace); err != nil {
@@ -95,6 +90,8 @@ func (h *History) ListEvents(c *fiber.Ctx) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), h.Timeout)
 	defer cancel()
+	limit := q.Limit
+	q.Limit++
 	events, err := h.Store.Events(ctx, q)
 	if err != nil {
 		return h.unreadable(err)
@@ -102,16 +99,38 @@ func (h *History) ListEvents(c *fiber.Ctx) error {
 	if n, err := h.Store.Count(ctx, q, maxCount); err == nil && n < maxCount {
 		c.Set("X-Total-Count", strconv.Itoa(n))
 	}
+	if len(events) > limit {
+		events = events[:limit]
+		last := events[limit-1]
+		p.linkNext(c, q.Order, last.Sequence, last.Type, last.Name, last.Time)
+	}
 	out := struct {
 		Events []eventJSON `json:"events"`
 	}{Events: []eventJSON{}}
 	for _, e := range events {
 		out.Events = append(out.Events, eventOf(e))
 	}
-	if len(events) == q.Limit {
-		linkNext(c, original, events[len(events)-1].Sequence)
-	}
 	return response.JSON(c, http.StatusOK, out)
+}
+
+// eventQuery reads the query of a request for events.
+func eventQuery(p *parameters) (q history.Query, err error) {
+	q = history.Query{
+		Namespace: p.get("namespace"), Name: p.get("name"), UID: p.get("uid"), Cluster: p.get("cluster"), Source: p.get("source"), Text: p.get("q"),
+	}
+	if q.Kind, err = p.oneOf("kind", eventKinds); err != nil {
+		return q, err
+	}
+	if q.Types, err = p.types(); err != nil {
+		return q, err
+	}
+	if q.Since, q.Until, err = p.during(); err != nil {
+		return q, err
+	}
+	if q.Limit, q.Order, err = p.page(); err != nil {
+		return q, err
+	}
+	return q, p.rest()
 }
 
 // visibleNamespaces returns the namespaces whose events a caller may see, or nil for all. requested is the namespace that the
@@ -126,16 +145,6 @@ func (h *History) visibleNamespaces(c *fiber.Ctx, requested string) ([]string, e
 		return nil, err
 	}
 	return append([]string{}, visible.Namespaces...), nil
-}
-
-// linkNext sets the link to the page that begins before a sequence.
-func linkNext(c *fiber.Ctx, original string, before int64) {
-	values, err := url.ParseQuery(original)
-	if err != nil {
-		return
-	}
-	values.Set("continue", strconv.FormatInt(before, 36))
-	c.Set(fiber.HeaderLink, "<"+c.Path()+"?"+values.Encode()+`>; rel="next"`)
 }
 
 // unreadable returns the problem for a query that the database did not answer.

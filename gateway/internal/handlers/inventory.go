@@ -3,6 +3,7 @@ package handlers
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,7 +52,8 @@ func (h *Inventory) List(topic inventory.Topic) fiber.Handler {
 	vocabulary := listing.Vocabulary{
 		Attributes: slices.Concat(inventory.CommonAttributes, inventory.Attributes[topic]),
 		Fields:     inventory.Fields(topic),
-		Values:     map[string][]string{"status": inventory.Statuses(topic)},
+		Values:     inventory.Values(topic),
+		Check:      inventory.CheckAttribute,
 		Compare:    inventory.CompareAttribute,
 	}
 	return func(c *fiber.Ctx) error {
@@ -63,7 +65,7 @@ func (h *Inventory) List(topic inventory.Topic) fiber.Handler {
 		if h.Access.CallerOf(c).IsLimited() || len(c.Request().URI().QueryString()) > 0 || collection.Shown() < len(collection.Items) {
 			return h.sendList(c, list{
 				field: string(topic), vocabulary: vocabulary, tag: collection.ETag(snapshot.Epoch), entries: entriesOf(collection.Items),
-				resources: rightsOn(topic),
+				resources: rightsOn(topic), exact: topic == inventory.TopicClusters,
 			})
 		}
 		c.Context().Response.Header.Set("X-Total-Count", strconv.Itoa(len(collection.Items)))
@@ -82,16 +84,29 @@ func (h *Inventory) Show(topic inventory.Topic) fiber.Handler {
 	}
 }
 
-// find returns the visible item of a topic that the parameter id names: by its identifier, by namespace/name with the slash
-// written as %2F, or by its name if it is cluster-scoped.
+// identifierOf returns the identifier that the path of a request names. A slash in it is written as it is, or as %2F.
+func identifierOf(c *fiber.Ctx) string {
+	id := c.Params("id")
+	if namespace := c.Params("namespace"); namespace != "" {
+		id = namespace + "/" + c.Params("name")
+	}
+	decoded, err := url.PathUnescape(utils.CopyString(id))
+	if err != nil {
+		return utils.CopyString(id)
+	}
+	return decoded
+}
+
+// find returns the visible item of a topic that the path of a request names: by its identifier, by namespace/name, or by its name if it
+// is cluster-scoped.
 func (h *Inventory) find(c *fiber.Ctx, topic inventory.Topic) (*inventory.Item, *inventory.Snapshot, error) {
 	snapshot, err := h.snapshot()
 	if err != nil {
 		return nil, nil, err
 	}
-	id := utils.CopyString(c.Params("id"))
+	id := identifierOf(c)
 	collection := snapshot.Collection(topic)
-	namespace, name, ok := strings.Cut(strings.NewReplacer("%2F", "/", "%2f", "/").Replace(id), "/")
+	namespace, name, ok := strings.Cut(id, "/")
 	if !ok {
 		namespace, name = "", id
 	}
@@ -110,7 +125,7 @@ func (h *Inventory) find(c *fiber.Ctx, topic inventory.Topic) (*inventory.Item, 
 	if i != nil && visible.Includes(i.Namespace) {
 		return i, snapshot, nil
 	}
-	return nil, nil, problem.New(http.StatusNotFound, "there is no %s with this id: /api/v1/%s lists them; namespace%%2Fname is an id too", strings.TrimSuffix(string(topic), "s"), topic)
+	return nil, nil, problem.New(http.StatusNotFound, "there is no %s with this id: /api/v1/%s lists them; namespace/name is an id too", strings.TrimSuffix(string(topic), "s"), topic)
 }
 
 // topicResources maps each topic with namespaces to the resource that rights in the Kubernetes API name.

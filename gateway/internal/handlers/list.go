@@ -24,6 +24,8 @@ type list struct {
 	entries iter.Seq[listing.Entry]
 	// resources are the resources that a caller needs rights on.
 	resources []apiserver.Resource
+	// exact lists have one field in their model, so that their body does not tell that it is cut.
+	exact bool
 }
 
 // sendList answers a query on a list with the entries that the caller may see. Pages are cached until the list changes, because
@@ -40,11 +42,11 @@ func (h *Inventory) sendList(c *fiber.Ctx, l list) error {
 	if !visible.All {
 		l.entries, l.tag = visibleEntries(l.entries, visible), l.tag+"-"+visible.Digest()
 	}
-	tag := l.tag + "-" + q.Digest()
-	page := h.Pages.Get(tag, func() listing.Page { return q.Find(l.field, l.entries) })
+	tag, path := l.tag+"-"+q.Digest(), utils.CopyString(c.Path())
+	page := h.Pages.Get(tag, func() listing.Page { return q.Find(l.field, path, !l.exact, l.entries) })
 	header := &c.Context().Response.Header
 	header.Set("X-Total-Count", strconv.Itoa(page.Total))
-	if next := q.NextPath(c.Path(), page); next != "" {
+	if next := q.NextPath(path, page); next != "" {
 		header.Set(fiber.HeaderLink, "<"+next+`>; rel="next"`)
 	}
 	return response.Send(c, tag, fiber.MIMEApplicationJSON, page.Body)

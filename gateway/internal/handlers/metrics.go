@@ -34,6 +34,17 @@ func (h *Metrics) Show(c *fiber.Ctx) error {
 
 // Push receives the metrics of a function, so that they are not lost when the function scales to zero.
 func (h *Metrics) Push(c *fiber.Ctx) error {
+	p, err := parametersOf(c)
+	if err != nil {
+		return err
+	}
+	ended, err := p.oneOf("ended", []string{"true", "false"})
+	if err != nil {
+		return err
+	}
+	if err := p.rest(); err != nil {
+		return err
+	}
 	var body io.Reader = bytes.NewReader(bytes.Clone(c.Request().Body()))
 	if strings.EqualFold(c.Get(fiber.HeaderContentEncoding), "gzip") {
 		unpacked, err := gzip.NewReader(body)
@@ -43,7 +54,7 @@ func (h *Metrics) Push(c *fiber.Ctx) error {
 		body = unpacked
 	}
 	text, err := io.ReadAll(io.LimitReader(body, maxPushed+1))
-	push := replicas.Push{Text: string(text), Ended: c.QueryBool("ended")}
+	push := replicas.Push{Text: string(text), Ended: ended == "true"}
 	if err != nil || len(text) > maxPushed || h.Replicas.AddMetrics(push) != nil {
 		return problem.New(http.StatusBadRequest, "the body cannot be read: push metrics in the text format of Prometheus, of 1 MiB at most")
 	}

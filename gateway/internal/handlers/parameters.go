@@ -1,8 +1,13 @@
 package handlers
 
 import (
+	"encoding/base64"
+	"encoding/json"
+	"hash/fnv"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +15,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 
+	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/gateway/internal/listing"
 	"github.com/vitistack/stack/gateway/internal/problem"
 )
@@ -23,10 +29,16 @@ type parameters struct {
 	known  []string
 }
 
+// parametersOf returns the query parameters of a request. A parameter that the request has more than once is a problem.
 func parametersOf(c *fiber.Ctx) (*parameters, error) {
 	values, err := url.ParseQuery(utils.CopyString(string(c.Request().URI().QueryString())))
 	if err != nil {
 		return nil, problem.New(http.StatusBadRequest, "the query cannot be read: write name=value pairs with & between")
+	}
+	for name := range values {
+		if len(values[name]) > 1 {
+			return nil, problem.Repeated(name)
+		}
 	}
 	return &parameters{values: values}, nil
 }
@@ -38,29 +50,115 @@ func (p *parameters) get(name string) string {
 
 // rest returns a problem if the request has parameters that were not read, and are therefore unknown.
 func (p *parameters) rest() error {
-	for _, name := range p.known {
-		p.values.Del(name)
-	}
-	for name := range p.values {
-		return problem.Parameter(name, "it is unknown here: write %s", strings.Join(p.known, ", "))
+	names := slices.Sorted(maps.Keys(p.values))
+	for _, name := range names {
+		if !slices.Contains(p.known, name) {
+			return problem.Parameter(name, "it is unknown here: write %s", strings.Join(p.known, ", "))
+		}
 	}
 	return nil
 }
 
-// page reads limit and continue.
-func (p *parameters) page() (limit int, before int64, err error) {
+// oneOf reads a parameter that has one of a few values, or is left out.
+func (p *parameters) oneOf(name string, known []string) (string, error) {
+	value := p.get(name)
+	if value != "" && !slices.Contains(known, value) {
+		return "", problem.Parameter(name, "there is no %s %s: write %s", name, value, strings.Join(known, ", "))
+	}
+	return value, nil
+}
+
+// types reads types of events.
+func (p *parameters) types() ([]string, error) {
+	text := p.get("type")
+	if text == "" {
+		return nil, nil
+	}
+	types := strings.Split(text, ",")
+	if len(types) > maxTypes {
+		return nil, problem.Parameter("type", "it has %d types: write at most %d", len(types), maxTypes)
+	}
+	return types, nil
+}
+
+// during reads since and until.
+func (p *parameters) during() (since, until time.Time, err error) {
+	if since, err = timeParameter("since", p.get("since")); err != nil {
+		return since, until, err
+	}
+	until, err = timeParameter("until", p.get("until"))
+	return since, until, err
+}
+
+// position is where a page of events or dead letters ends: the sequence of its last row, and the row's value of the column that the
+// query sorts by. Query identifies the query that it belongs to.
+type position struct {
+	Query    uint64 `json:"q"`
+	Sequence int64  `json:"n"`
+	Text     string `json:"t,omitempty"`
+	Micros   int64  `json:"m,omitempty"`
+}
+
+// page reads limit, sort and continue. Call it after all parameters that select.
+func (p *parameters) page() (limit int, o history.Order, err error) {
 	limit = defaultLimit
 	if text := p.get("limit"); text != "" {
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > listing.MaxLimit {
-			return 0, 0, problem.Parameter("limit", "write a number from 1 to %d", listing.MaxLimit)
+			return 0, o, problem.Parameter("limit", "write a number from 1 to %d", listing.MaxLimit)
 		}
+	}
+	if text := p.get("sort"); text != "" {
+		by, descending := strings.CutPrefix(text, "-")
+		if !slices.Contains(history.Orders, by) {
+			return 0, o, problem.Parameter("sort", "nothing can be sorted by %s: write one of %s, with - before it for the reverse", by, strings.Join(history.Orders, ", "))
+		}
+		o.By, o.Ascending = by, !descending
 	}
 	if text := p.get("continue"); text != "" {
-		if before, err = strconv.ParseInt(text, 36, 64); err != nil || before < 1 {
-			return 0, 0, problem.Parameter("continue", "it is not a value that the gateway has returned: leave it out to start from the beginning")
+		var at position
+		decoded, err := base64.RawURLEncoding.DecodeString(text)
+		if err != nil || json.Unmarshal(decoded, &at) != nil || at.Sequence < 1 {
+			return 0, o, problem.Parameter("continue", "it is not a value that the gateway has returned: leave it out to start from the beginning")
+		}
+		if at.Query != p.digest() {
+			return 0, o, problem.Parameter("continue", "it belongs to another query: leave it out to start from the beginning")
+		}
+		o.After, o.AfterValue = at.Sequence, at.Text
+		if o.By == "time" {
+			o.AfterValue = at.Micros
 		}
 	}
-	return limit, before, nil
+	return limit, o, nil
+}
+
+// digest identifies what the query selects, and its order.
+func (p *parameters) digest() uint64 {
+	selecting := maps.Clone(p.values)
+	delete(selecting, "continue")
+	delete(selecting, "limit")
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(selecting.Encode()))
+	return h.Sum64() >> 11 // exact as a number in JSON
+}
+
+// linkNext sets the link to the page after a row.
+func (p *parameters) linkNext(c *fiber.Ctx, o history.Order, sequence int64, eventType, name string, at time.Time) {
+	end := position{Query: p.digest(), Sequence: sequence}
+	switch o.By {
+	case "time":
+		end.Micros = at.UnixMicro()
+	case "type":
+		end.Text = eventType
+	case "name":
+		end.Text = name
+	}
+	encoded, err := json.Marshal(end)
+	if err != nil {
+		return
+	}
+	values := maps.Clone(p.values)
+	values.Set("continue", base64.RawURLEncoding.EncodeToString(encoded))
+	c.Set(fiber.HeaderLink, "<"+c.Path()+"?"+values.Encode()+`>; rel="next"`)
 }
 
 // timeParameter reads a time in a query.

@@ -2,11 +2,11 @@ package handlers
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"net/http"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/preview"
@@ -20,7 +20,14 @@ func (h *Inventory) Preview(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	namespace := utils.CopyString(c.Query("namespace", "default"))
+	p, err := parametersOf(c)
+	if err != nil {
+		return err
+	}
+	namespace := cmp.Or(p.get("namespace"), "default")
+	if err := p.rest(); err != nil {
+		return err
+	}
 	made, err := preview.Make(bytes.Clone(c.Request().Body()), namespace, snapshot)
 	if errors.Is(err, preview.ErrUnreadable) {
 		return problem.New(http.StatusUnprocessableEntity, "%s", err)

@@ -11,7 +11,6 @@ import (
 	"github.com/vitistack/stack/apis/backend"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/vitistack/stack/gateway/internal/httpbody"
 	"github.com/vitistack/stack/gateway/internal/inventory"
@@ -59,9 +58,11 @@ var resourceVocabulary = listing.Vocabulary{
 	Attributes: []string{"id", "type", "name", "namespace", "operator", "status", "createdAt", "updatedAt"},
 	Fields:     []string{"id", "type", "name", "namespace", "operator", "status", "metadata", "spec", "statusDetail"},
 	Compare:    inventory.CompareAttribute,
+	Check:      inventory.CheckAttribute,
 	Values: map[string][]string{
-		"type":   {typeCluster, typeMachine, typeNetwork, typeStorage},
-		"status": inventory.Statuses(inventory.TopicMachines),
+		"type":     {typeCluster, typeMachine, typeNetwork, typeStorage},
+		"status":   inventory.Statuses(inventory.TopicMachines),
+		"operator": append([]string{""}, inventory.Operators...),
 	},
 }
 
@@ -150,7 +151,10 @@ func (r resource) Attribute(name string) string {
 
 // Mentions reports whether a text in lower case occurs in the resource.
 func (r resource) Mentions(text string) bool {
-	return r.item.Mentions(text) || (r.volume >= 0 && strings.Contains(r.name(), text))
+	if r.volume >= 0 {
+		return r.item.Mentions(text) || strings.Contains(r.name(), text)
+	}
+	return r.item.Mentions(text) || inventory.TextIn(r.item.Object.Spec, text) || inventory.TextIn(r.item.Object.Status, text)
 }
 
 // Place is the position of the resource in the list. Volumes are in the order of their machines.
@@ -220,31 +224,52 @@ func (h *Inventory) ShowResource(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	id := utils.CopyString(c.Params("id"))
-	owner, disk, isVolume := strings.Cut(id, ".disk.")
+	id := identifierOf(c)
+	var found []resource
 	for _, topic := range []inventory.Topic{inventory.TopicClusters, inventory.TopicMachines, inventory.TopicNetworks} {
-		i := s.Collection(topic).Find(owner)
-		if i == nil || (isVolume && topic != inventory.TopicMachines) {
+		r, ok := findResource(s.Collection(topic), id)
+		if !ok {
 			continue
 		}
-		visible, err := h.Access.VisibilityOf(c, "get", []string{i.Namespace}, rightsOn(topic))
+		visible, err := h.Access.VisibilityOf(c, "get", []string{r.item.Namespace}, rightsOn(topic))
 		if err != nil {
 			return err
 		}
-		if !visible.Includes(i.Namespace) {
-			continue
-		}
-		r := resource{i, -1}
-		if isVolume {
-			for n, v := range r.machine().Volumes {
-				if v.Name == disk {
-					r.volume = n
-				}
-			}
-		}
-		if isVolume == (r.volume >= 0) {
-			return response.Send(c, s.ETag()+"-"+id, fiber.MIMEApplicationJSON, httpbody.Body{Plain: r.Listed()})
+		if visible.Includes(r.item.Namespace) {
+			found = append(found, r)
 		}
 	}
-	return problem.New(http.StatusNotFound, "there is no resource with this id: /api/v1/resources lists them")
+	switch len(found) {
+	case 0:
+		return problem.New(http.StatusNotFound, "there is no resource with this id: /api/v1/resources lists them; namespace/name is an id too")
+	case 1:
+		return response.Send(c, s.ETag()+"-"+found[0].id(), fiber.MIMEApplicationJSON, httpbody.Body{Plain: found[0].Listed()})
+	}
+	var ids []string
+	for _, r := range found {
+		ids = append(ids, fmt.Sprintf("%s for the %s", r.id(), r.kind()))
+	}
+	return problem.New(http.StatusConflict, "%d resources are called %s: write %s", len(found), id, strings.Join(ids, ", or "))
+}
+
+// findResource finds a resource by its identifier, or by namespace/name. Both may end with .disk. and the name of a volume.
+func findResource(all *inventory.Collection, id string) (resource, bool) {
+	owner, disk, isVolume := strings.Cut(id, ".disk.")
+	i := all.Find(owner)
+	if namespace, name, ok := strings.Cut(owner, "/"); ok && i == nil {
+		i = all.FindNamed(namespace, name)
+	}
+	if i == nil || isVolume && all.Topic != inventory.TopicMachines {
+		return resource{}, false
+	}
+	r := resource{i, -1}
+	if !isVolume {
+		return r, true
+	}
+	for n, v := range r.machine().Volumes {
+		if v.Name == disk {
+			return resource{i, n}, true
+		}
+	}
+	return resource{}, false
 }

@@ -3,6 +3,9 @@ package handlers
 import (
 	"fmt"
 	"net/http"
+	"runtime"
+	"runtime/debug"
+	"strings"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -53,4 +56,26 @@ func (p *Page) serve(c *fiber.Ctx, name string) error {
 		return problem.New(http.StatusNotFound, "the status page has no such file")
 	}
 	return handle(c)
+}
+
+// versionJSON is the version of the gateway.
+type versionJSON struct {
+	// Version is the release, Revision the commit that it was built from, and API the version of the REST API.
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Go       string `json:"go"`
+	API      string `json:"api"`
+}
+
+// Version returns the handler that serves the version of the gateway.
+func Version(version string) fiber.Handler {
+	out := versionJSON{Version: version, Go: runtime.Version(), API: strings.TrimPrefix(openapi.BasePath, "/api/")}
+	if built, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range built.Settings {
+			if s.Key == "vcs.revision" {
+				out.Revision = s.Value
+			}
+		}
+	}
+	return func(c *fiber.Ctx) error { return response.JSON(c, http.StatusOK, out) }
 }

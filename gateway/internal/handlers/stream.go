@@ -28,16 +28,23 @@ func (h *Stream) Serve(c *fiber.Ctx) error {
 	if _, err := h.Inventory.snapshot(); err != nil {
 		return err
 	}
-	topics, unknown := stream.ParseTopics(c.Query("topics"))
-	if unknown != "" {
-		return problem.Parameter("topics", "there is no topic %s: write %s", utils.CopyString(unknown), strings.Join(stream.TopicNames(), ", "))
+	p, err := parametersOf(c)
+	if err != nil {
+		return err
 	}
-	filter := stream.Filter{Topics: topics, Namespace: utils.CopyString(c.Query("namespace"))}
+	topics, unknown := stream.ParseTopics(p.get("topics"))
+	if unknown != "" {
+		return problem.Parameter("topics", "there is no topic %s: write %s", unknown, strings.Join(stream.TopicNames(), ", "))
+	}
+	filter := stream.Filter{Topics: topics, Namespace: p.get("namespace")}
+	lastID := c.Get("Last-Event-ID", p.get("lastEventId"))
+	if err := p.rest(); err != nil {
+		return err
+	}
 	if c.Method() == fiber.MethodHead {
 		c.Context().Response.Header.SetContentType("text/event-stream")
 		return nil
 	}
-	lastID := c.Get("Last-Event-ID", c.Query("lastEventId"))
 	client, err := h.Hub.Subscribe(utils.CopyString(h.ClientAddress(c)), lastID, filter)
 	if err != nil {
 		status := http.StatusServiceUnavailable

@@ -3,6 +3,7 @@ package health
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -31,6 +32,9 @@ type Dependency struct {
 
 // Health holds the results of the last checks. Requests never wait for a check.
 type Health struct {
+	// Log gets the reason when a dependency stops to work. It may be nil.
+	Log *slog.Logger
+
 	snapshot func() *inventory.Snapshot
 	progress func() map[inventory.Kind]watch.Progress
 
@@ -84,10 +88,23 @@ func (h *Health) checkAll(ctx context.Context) {
 		err := d.Check(limited)
 		cancel()
 		h.mu.Lock()
+		before := d.Err
 		d.Err = err
 		h.mu.Unlock()
+		h.logChange(d.Mode, before, err)
 	}
 	h.Refresh(time.Now())
+}
+
+// logChange writes why a dependency does not work, because the responses do not say it to everybody.
+func (h *Health) logChange(mode string, before, err error) {
+	switch {
+	case h.Log == nil:
+	case err != nil && (before == nil || before.Error() != err.Error()):
+		h.Log.Warn("Dependency does not work", "mode", mode, "error", err.Error())
+	case err == nil && before != nil:
+		h.Log.Info("Dependency works again", "mode", mode)
+	}
 }
 
 // Refresh encodes the reports again. Call it after a change of the operators or of the servers of backends.

@@ -160,10 +160,12 @@ func statusOf(err error) string {
 	return healthy
 }
 
+// encode encodes the state of a dependency. Everybody may read it, so it has no text of the error, which names addresses and users; the
+// log has it.
 func (d Dependency) encode(now time.Time) response.Encoded {
 	out := dependencyJSON{Status: statusOf(d.Err), Mode: d.Mode, Timestamp: now}
 	if d.Err != nil {
-		out.Message = d.Err.Error()
+		out.Message = "it cannot be used: the log of the gateway says why"
 	}
 	return encode(out.Status, out)
 }

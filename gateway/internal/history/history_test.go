@@ -105,7 +105,7 @@ func TestQueries(t *testing.T) {
 		}{
 			"All":       {reason: "the newest events are first", query: Query{}, want: []string{"e4", "e3", "e2", "e1", "e0"}},
 			"Limit":     {reason: "a limit", query: Query{Limit: 2}, want: []string{"e4", "e3"}},
-			"Before":    {reason: "the next page", query: Query{Before: newest[0].Sequence}, want: []string{"e3", "e2", "e1", "e0"}},
+			"Before":    {reason: "the next page", query: Query{Order: Order{After: newest[0].Sequence}}, want: []string{"e3", "e2", "e1", "e0"}},
 			"Type":      {reason: "an exact type", query: Query{Types: []string{"infrastructure.machine.created"}}, want: []string{"e2", "e1", "e0"}},
 			"Prefix":    {reason: "a type's beginning", query: Query{Types: []string{"io.vitistack.*", "none"}}, want: []string{"e4", "e3"}},
 			"Wildcards": {reason: "wildcards of the database are plain text", query: Query{Types: []string{"io%*", "io_vitistack*"}}},
@@ -125,7 +125,7 @@ func TestQueries(t *testing.T) {
 					t.Fatal(err)
 				}
 				if tc.query.Limit == 0 {
-					if tc.query.Before == 0 && counted != len(tc.want) {
+					if tc.query.After == 0 && counted != len(tc.want) {
 						t.Errorf("%s: counted %d", tc.reason, counted)
 					}
 					tc.query.Limit = 10
@@ -213,7 +213,7 @@ func TestRetention(t *testing.T) {
 		if err != nil || len(events) != 1 || events[0].ID != "young" {
 			t.Errorf("kept: %v %v", events, err)
 		}
-		if n, err := s.CountDeadLetters(t.Context()); n != 0 || err != nil {
+		if n, err := s.CountDeadLetters(t.Context(), LetterQuery{}); n != 0 || err != nil {
 			t.Errorf("%d dead letters are left: %v", n, err)
 		}
 	})

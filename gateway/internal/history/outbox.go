@@ -18,7 +18,7 @@ func (s *Store) Claim(ctx context.Context, endpoint string, now, until time.Time
 	if !s.ready.Load() {
 		return nil, ErrNotReady
 	}
-	due, err := s.deliveries(ctx, fit(endpoint, 255), now.UnixMicro())
+	due, err := s.deliveriesWhere(ctx, dueDeliveries, fit(endpoint, 255), now.UnixMicro())
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +59,8 @@ func (s *Store) NextDue(ctx context.Context, endpoint string) (time.Time, bool, 
 	return time.UnixMicro(due.Int64), due.Valid, nil
 }
 
-// RemoveOtherEndpoints deletes the pending deliveries to endpoints that are not configured.
-func (s *Store) RemoveOtherEndpoints(ctx context.Context, names []string) error {
+// MoveOtherEndpoints replaces the pending deliveries to endpoints that are not named by the dead letters that letter returns.
+func (s *Store) MoveOtherEndpoints(ctx context.Context, names []string, letter func(Delivery) DeadLetter) error {
 	if !s.ready.Load() {
 		return ErrNotReady
 	}
@@ -68,8 +68,14 @@ func (s *Store) RemoveOtherEndpoints(ctx context.Context, names []string) error 
 	for _, name := range names {
 		args = append(args, fit(name, 255))
 	}
-	if _, err := s.exec(ctx, nil, "DELETE FROM deliveries WHERE endpoint NOT IN (?"+strings.Repeat(", ?", len(names))+")", args...); err != nil {
-		return fmt.Errorf("remove deliveries to former endpoints: %w", err)
+	pending, err := s.deliveriesWhere(ctx, selectDeliveries+"endpoint NOT IN (?"+strings.Repeat(", ?", len(names))+") ORDER BY seq", args...)
+	if err != nil {
+		return err
+	}
+	for _, d := range pending {
+		if err := s.MoveToDeadLetters(ctx, d, letter(d)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -115,8 +121,8 @@ func (s *Store) MoveToDeadLetters(ctx context.Context, d Delivery, letter DeadLe
 	return nil
 }
 
-func (s *Store) deliveries(ctx context.Context, args ...any) (all []Delivery, err error) {
-	rows, err := s.query(ctx, dueDeliveries, args...)
+func (s *Store) deliveriesWhere(ctx context.Context, statement string, args ...any) (all []Delivery, err error) {
+	rows, err := s.query(ctx, statement, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read deliveries: %w", err)
 	}

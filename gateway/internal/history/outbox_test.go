@@ -42,7 +42,7 @@ func TestOutbox(t *testing.T) {
 		if _, ok, _ := s.NextDue(t.Context(), "w"); ok {
 			t.Error("a dead letter is still due")
 		}
-		letters, err := s.DeadLetters(t.Context(), 0, 10)
+		letters, err := s.DeadLetters(t.Context(), LetterQuery{Limit: 10})
 		if err != nil || len(letters) != 1 {
 			t.Fatalf("dead letters: %v %v", letters, err)
 		}
@@ -50,11 +50,27 @@ func TestOutbox(t *testing.T) {
 			t.Errorf("dead letter (-want +got):\n%s", diff)
 		}
 		write(t, s, Record{Events: []Event{anEvent("e2")}, Deliveries: []Delivery{d}})
-		if err := s.RemoveOtherEndpoints(t.Context(), []string{"other"}); err != nil {
+		if err := s.MoveOtherEndpoints(t.Context(), []string{"other"}, func(d Delivery) DeadLetter {
+			return DeadLetter{ID: d.EventID, Destination: d.Endpoint, Type: d.Type, Error: "removed", Time: noon, Data: d.Body}
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if _, ok, _ := s.NextDue(t.Context(), "w"); ok {
 			t.Error("a removed endpoint still gets events")
+		}
+		letters, err = s.DeadLetters(t.Context(), LetterQuery{Text: "REMOVED", Limit: 10})
+		if err != nil || len(letters) != 1 || letters[0].ID != "e2" {
+			t.Fatalf("the delivery to a removed endpoint is no dead letter: %v %v", letters, err)
+		}
+		again := Delivery{Endpoint: "other", EventID: "e2", Type: "t", Body: "{}", Due: noon, Created: noon}
+		for i, want := range []bool{true, false} {
+			removed, err := s.RemoveDeadLetter(t.Context(), letters[0].Sequence, again)
+			if err != nil || removed != want {
+				t.Errorf("call %d: removed is %t, %v", i, removed, err)
+			}
+		}
+		if claimed, err := s.Claim(t.Context(), "other", noon, noon.Add(time.Minute)); err != nil || len(claimed) != 1 {
+			t.Errorf("a dead letter that is sent again is due %d times, %v", len(claimed), err)
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -24,66 +23,37 @@ type Query struct {
 	Source     string
 	Since      time.Time
 	Until      time.Time
-	// Before is the sequence that results come before; 0 means the newest.
-	Before int64
+	// Text occurs in an attribute or in the data. Case is ignored.
+	Text string
+	Order
 	// Limit is the maximum number of events.
 	Limit int
 }
 
-// where writes the conditions of the query.
-func (q Query) where() (string, []any) {
-	var parts []string
-	var args []any
-	equal := func(column, value string) {
-		if value != "" {
-			parts, args = append(parts, column+" = ?"), append(args, value)
-		}
-	}
-	if len(q.Types) > 0 {
-		var types []string
-		for _, t := range q.Types {
-			if prefix, ok := strings.CutSuffix(t, "*"); ok {
-				types, args = append(types, "type LIKE ? ESCAPE '!'"), append(args, like.Replace(prefix)+"%")
-			} else {
-				types, args = append(types, "type = ?"), append(args, t)
-			}
-		}
-		parts = append(parts, "("+strings.Join(types, " OR ")+")")
-	}
+// where returns the conditions of the query.
+func (q Query) where() conditions {
+	var c conditions
+	c.types(q.Types)
 	if q.Namespaces != nil {
-		marks := make([]string, len(q.Namespaces))
-		for i, namespace := range q.Namespaces {
-			marks[i], args = "?", append(args, namespace)
-		}
-		parts = append(parts, "namespace IN ("+strings.Join(append(marks, "NULL"), ", ")+")")
+		c.oneOf("namespace", q.Namespaces)
 	}
-	equal("kind", q.Kind)
-	equal("namespace", q.Namespace)
-	equal("name", q.Name)
-	equal("uid", q.UID)
-	equal("cluster", q.Cluster)
-	equal("source", q.Source)
-	if !q.Since.IsZero() {
-		parts, args = append(parts, "time >= ?"), append(args, q.Since.UnixMicro())
-	}
-	if !q.Until.IsZero() {
-		parts, args = append(parts, "time < ?"), append(args, q.Until.UnixMicro())
-	}
-	if len(parts) == 0 {
-		return "1 = 1", args
-	}
-	return strings.Join(parts, " AND "), args
+	c.equal("kind", q.Kind)
+	c.equal("namespace", q.Namespace)
+	c.equal("name", q.Name)
+	c.equal("uid", q.UID)
+	c.equal("cluster", q.Cluster)
+	c.equal("source", q.Source)
+	c.during(q.Since, q.Until)
+	c.mention(q.Text, "id", "source", "type", "subject", "kind", "uid", "cluster", "data")
+	return c
 }
 
-var like = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
-
-// Events reads events, the newest first.
+// Events reads events, the newest first unless the query has another order.
 func (s *Store) Events(ctx context.Context, q Query) (all []Event, err error) {
-	where, args := q.where()
-	if q.Before > 0 {
-		where, args = where+" AND seq < ?", append(args, q.Before)
-	}
-	return s.events(ctx, selectEvents+where+" ORDER BY seq DESC LIMIT ?", append(args, q.Limit)...)
+	c := q.where()
+	order := c.page(q.Order)
+	where, args := c.sql()
+	return s.events(ctx, selectEvents+where+order+" LIMIT ?", append(args, q.Limit)...)
 }
 
 // CausedBy reads the events that the delivery of another has led to.
@@ -113,7 +83,8 @@ func (s *Store) Count(ctx context.Context, q Query, bound int) (int, error) {
 	if !s.ready.Load() {
 		return 0, s.whyNotReady()
 	}
-	where, args := q.where()
+	c := q.where()
+	where, args := c.sql()
 	statement := "SELECT COUNT(*) FROM (SELECT 1 FROM events WHERE " + where + " LIMIT ?) counted"
 	n := 0
 	if err := s.queryRow(ctx, statement, append(args, bound)...).Scan(&n); err != nil {
@@ -154,45 +125,4 @@ var (
 // timeOf converts a time of the database, and moves a time that JSON cannot represent to the nearest one.
 func timeOf(micro int64) time.Time {
 	return time.UnixMicro(min(max(micro, firstTime), lastTime)).UTC()
-}
-
-// DeadLetters reads what could not be delivered, the newest first, from before a
-// sequence, or the newest where that is 0.
-func (s *Store) DeadLetters(ctx context.Context, before int64, limit int) (all []DeadLetter, err error) {
-	if !s.ready.Load() {
-		return nil, s.whyNotReady()
-	}
-	condition, args := "1 = 1", []any{}
-	if before > 0 {
-		condition, args = "seq < ?", append(args, before)
-	}
-	rows, err := s.query(ctx, "SELECT seq, id, source, destination, type, subject, namespace, name, code, error, time, data FROM dead_letters WHERE "+
-		condition+" ORDER BY seq DESC LIMIT ?", append(args, limit)...)
-	if err != nil {
-		return nil, fmt.Errorf("read dead letters: %w", err)
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var d DeadLetter
-		var at int64
-		err := rows.Scan(&d.Sequence, &d.ID, &d.Source, &d.Destination, &d.Type, &d.Subject, &d.Namespace, &d.Name, &d.Code, &d.Error, &at, &d.Data)
-		if err != nil {
-			return nil, fmt.Errorf("read dead letters: %w", err)
-		}
-		d.Time = timeOf(at)
-		all = append(all, d)
-	}
-	return all, rows.Err()
-}
-
-// CountDeadLetters counts what could not be delivered.
-func (s *Store) CountDeadLetters(ctx context.Context) (int, error) {
-	if !s.ready.Load() {
-		return 0, s.whyNotReady()
-	}
-	n := 0
-	if err := s.queryRow(ctx, "SELECT COUNT(*) FROM dead_letters").Scan(&n); err != nil {
-		return 0, fmt.Errorf("count dead letters: %w", err)
-	}
-	return n, nil
 }

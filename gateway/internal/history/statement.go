@@ -17,10 +17,11 @@ const (
 	selectEvents   = "SELECT seq, id, source, type, subject, time, kind, namespace, name, uid, cluster, cause, data FROM events WHERE "
 	eventsCausedBy = selectEvents + "cause = ? ORDER BY seq"
 
-	insertDelivery = "INSERT INTO deliveries (endpoint, event_id, type, body, attempts, due, error, created) VALUES (?, ?, ?, ?, 0, ?, '', ?)"
+	insertDelivery   = "INSERT INTO deliveries (endpoint, event_id, type, body, attempts, due, error, created) VALUES (?, ?, ?, ?, 0, ?, '', ?)"
+	selectDeliveries = "SELECT seq, endpoint, event_id, type, body, attempts, due, error, created FROM deliveries WHERE "
 	// dueDeliveries has one order for all who claim, so that none waits for another
 	// who waits for it. SQLite would prepare it again for each limit.
-	dueDeliveries  = "SELECT seq, endpoint, event_id, type, body, attempts, due, error, created FROM deliveries WHERE endpoint = ? AND due <= ? ORDER BY due, seq LIMIT 8"
+	dueDeliveries  = selectDeliveries + "endpoint = ? AND due <= ? ORDER BY due, seq LIMIT 8"
 	claimDelivery  = "UPDATE deliveries SET due = ? WHERE seq = ? AND due = ?"
 	deleteDelivery = "DELETE FROM deliveries WHERE seq = ?"
 	nextDue        = "SELECT MIN(due) FROM deliveries WHERE endpoint = ?"

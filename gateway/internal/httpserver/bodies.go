@@ -55,7 +55,7 @@ func (b *Bodies) read(c *fiber.Ctx, maxBytes int) error {
 	if stream == nil {
 		return nil
 	}
-	tooLarge := problem.New(http.StatusRequestEntityTooLarge, "the body has more than %d bytes: send less, or raise server.maxBodyBytes", maxBytes)
+	tooLarge := bodyTooLarge(maxBytes)
 	if length > maxBytes {
 		return tooLarge
 	}
@@ -76,6 +76,10 @@ func (b *Bodies) read(c *fiber.Ctx, maxBytes int) error {
 	}
 	c.Request().SetBodyRaw(body.Bytes())
 	return nil
+}
+
+func bodyTooLarge(maxBytes int) *problem.Problem {
+	return problem.New(http.StatusRequestEntityTooLarge, "the body has more than %d bytes: send less, or raise server.maxBodyBytes", maxBytes)
 }
 
 // closeUnread closes the connection after the response if the body was not read, because its rest would be taken for the next

@@ -3,12 +3,16 @@ package httpserver
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"net/url"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/vitistack/stack/gateway/internal/auth"
 	"github.com/vitistack/stack/gateway/internal/connlimit"
@@ -32,6 +36,8 @@ type Route struct {
 	Encoded bool
 	// Bodies bounds how many bodies are read at once. Without it the server reads no body.
 	Bodies *Bodies
+	// Parameters reports that the handler checks the query parameters. Other routes refuse every parameter.
+	Parameters bool
 	// CheckHead refuses a request by its head before the body is read. It may be nil.
 	CheckHead fiber.Handler
 
@@ -47,6 +53,12 @@ func Open(path string, handler fiber.Handler) Route {
 // Read returns a route for GET that requires the scope read and counts against the rate limit.
 func Read(path string, handler fiber.Handler) Route {
 	return Route{Method: fiber.MethodGet, Path: path, Handler: handler, Access: auth.Requirement{Scope: auth.ScopeRead}, RateLimited: true}
+}
+
+// WithParameters returns the route with a handler that checks the query parameters.
+func (r Route) WithParameters() Route {
+	r.Parameters = true
+	return r
 }
 
 // ReadByNamespace returns a route like Read, whose handler shows a limited caller only its namespaces.
@@ -108,6 +120,9 @@ func (s *Server) check(c *fiber.Ctx, r *Route) error {
 	if err := s.admit(c, r); err != nil {
 		return err
 	}
+	if !r.Parameters && !r.Internal && len(c.Request().URI().QueryString()) > 0 {
+		return refuseParameters(c)
+	}
 	if !r.Encoded && len(c.Request().Header.ContentEncoding()) > 0 {
 		return problem.New(fiber.StatusUnsupportedMediaType, "a body in another encoding is not unpacked here: send it without Content-Encoding")
 	}
@@ -120,6 +135,15 @@ func (s *Server) check(c *fiber.Ctx, r *Route) error {
 		return nil
 	}
 	return r.Bodies.read(c, s.Settings.MaxBodyBytes)
+}
+
+// refuseParameters returns a problem that names the first query parameter of a request to a route that has none.
+func refuseParameters(c *fiber.Ctx) error {
+	values, err := url.ParseQuery(utils.CopyString(string(c.Request().URI().QueryString())))
+	if err != nil || len(values) == 0 {
+		return problem.New(fiber.StatusBadRequest, "the query cannot be read, and this path has no parameters: leave it out")
+	}
+	return problem.Parameter(slices.Min(slices.Collect(maps.Keys(values))), "this path has no parameters: leave it out")
 }
 
 // admit limits the rate of a caller and then authenticates it. The rate limit comes before requests to the API server, so that

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
 
 	"github.com/vitistack/stack/gateway/internal/auth"
 	"github.com/vitistack/stack/gateway/internal/config"
@@ -112,7 +114,7 @@ func (s *Server) app(routes []Route) *fiber.App {
 		// connection while the body is still read through it. fasthttp would also read forms into memory.
 		StreamRequestBody:            true,
 		DisablePreParseMultipartForm: true,
-		ErrorHandler:                 handleError,
+		ErrorHandler:                 s.handleError,
 	})
 	// A stream closes its connection itself, and leaves the buffers to others.
 	app.Server().KeepHijackedConns = true
@@ -123,8 +125,26 @@ func (s *Server) app(routes []Route) *fiber.App {
 			app.Add(fiber.MethodHead, r.Path, s.serve(r))
 		}
 	}
-	app.Use(s.serve(Route{Handler: s.handleUnknown, label: "other", RateLimited: true}))
+	app.Use(s.serve(Route{Handler: s.handleUnknown, label: "other", RateLimited: true, Parameters: true}))
+	s.refuseUnknownMethods(app)
 	return app
+}
+
+// refuseUnknownMethods answers requests with a method that HTTP does not define with a problem. Fiber would answer with a text.
+func (s *Server) refuseUnknownMethods(app *fiber.App) {
+	next := app.Handler()
+	refuse := s.serve(Route{label: "other", RateLimited: true, Parameters: true, Handler: func(c *fiber.Ctx) error {
+		return problem.New(fiber.StatusNotImplemented, "the method of the request is unknown: use GET, HEAD, POST, DELETE or OPTIONS")
+	}})
+	app.Server().Handler = func(ctx *fasthttp.RequestCtx) {
+		if slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
+			next(ctx)
+			return
+		}
+		c := app.AcquireCtx(ctx)
+		defer app.ReleaseCtx(c)
+		_ = refuse(c)
+	}
 }
 
 // handleUnknown answers a request that no route serves. Fiber knows whether the path has a route for another method.
@@ -140,9 +160,16 @@ func (s *Server) handleUnknown(c *fiber.Ctx) error {
 }
 
 // handleError answers a request that Fiber refuses before it finds a route.
-func handleError(c *fiber.Ctx, err error) error {
+func (s *Server) handleError(c *fiber.Ctx, err error) error {
 	id := newRequestID()
 	c.Set(fiber.HeaderXRequestID, id)
-	problem.From(err).Send(c, id)
+	p := problem.From(err)
+	switch p.Status {
+	case fiber.StatusRequestHeaderFieldsTooLarge:
+		p = problem.New(p.Status, "the request line and the headers have more than %d bytes: send fewer, or raise server.maxHeaderBytes", s.Settings.MaxHeaderBytes)
+	case fiber.StatusRequestEntityTooLarge:
+		p = bodyTooLarge(s.Settings.MaxBodyBytes)
+	}
+	p.Send(c, id)
 	return nil
 }

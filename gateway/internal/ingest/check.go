@@ -103,6 +103,9 @@ func (c *Checker) Check(e event.Event, place string) []problem.FieldError {
 		report("/type", "events of type %s are not taken: write %s", e.Type(), strings.Join(c.allowed, ", "))
 		return found
 	}
+	if e.SpecVersion() != event.CloudEventsVersionV1 {
+		report("/specversion", "it is %s: write %s", e.SpecVersion(), event.CloudEventsVersionV1)
+	}
 	for _, a := range []struct {
 		field, value string
 		most         int

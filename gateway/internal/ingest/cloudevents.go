@@ -29,6 +29,9 @@ func readEvent(c *fiber.Ctx) (*event.Event, error) {
 	if err != nil {
 		return nil, problem.New(http.StatusBadRequest, "the request is no valid CloudEvent: %s", strings.Join(strings.Fields(err.Error()), " "))
 	}
+	if e.SpecVersion() != event.CloudEventsVersionV1 {
+		return nil, problem.New(http.StatusBadRequest, "the event has specversion %s: send version %s", e.SpecVersion(), event.CloudEventsVersionV1)
+	}
 	return e, nil
 }
 

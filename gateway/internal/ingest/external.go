@@ -81,7 +81,7 @@ func (x *External) Receive(c *fiber.Ctx) error {
 		return err
 	}
 	if len(c.Request().Body()) > x.Settings.MaxBytes {
-		return problem.New(http.StatusRequestEntityTooLarge, "the events have %d bytes: send at most %d", len(c.Request().Body()), x.Settings.MaxBytes)
+		return problem.New(http.StatusRequestEntityTooLarge, "the events have %d bytes: send at most %d, or raise ingest.maxBytes", len(c.Request().Body()), x.Settings.MaxBytes)
 	}
 	all, batch, err := eventsOf(c)
 	if err != nil {
@@ -120,13 +120,18 @@ func (x *External) Receive(c *fiber.Ctx) error {
 // authenticate returns the sender of a request: the owner of a key with the scope events, or an anonymous caller without limits for
 // a valid signature.
 func (x *External) authenticate(c *fiber.Ctx) (auth.Caller, error) {
-	if x.secrets.verify(c) {
+	invalid := x.secrets.verify(c)
+	if invalid == nil {
 		if !strings.HasPrefix(c.Get(fiber.HeaderContentType), "application/cloudevents") {
 			return auth.Caller{}, problem.New(http.StatusUnauthorized, "the signature covers only the body, but the attributes of the event are in headers: send the event in structured mode or in a batch")
 		}
 		return auth.Caller{}, nil
 	}
-	return x.Auth.AdmitSender(c)
+	who, err := x.Auth.AdmitSender(c)
+	if p := problem.From(err); err != nil && p.Status == http.StatusUnauthorized && c.Get(standardwebhooks.HeaderSignature) != "" {
+		return auth.Caller{}, problem.New(p.Status, "the signature is not accepted: %s", invalid)
+	}
+	return who, err
 }
 
 // CheckHead refuses a request that has neither a key nor a signature, before its body is read. authenticate verifies the signature,

@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -30,12 +32,23 @@ func (s *secrets) load(configured []string, file []byte) error {
 	return nil
 }
 
-// verify reports whether a request is signed with one of the secrets.
-func (s *secrets) verify(c *fiber.Ctx) bool {
+// verify checks that a request is signed with one of the secrets. The error says what is wrong with the signature.
+func (s *secrets) verify(c *fiber.Ctx) error {
 	id, at, signature := c.Get(standardwebhooks.HeaderID), c.Get(standardwebhooks.HeaderTimestamp), c.Get(standardwebhooks.HeaderSignature)
 	valid := false
+	var last error
 	for _, secret := range *s.all.Load() {
-		valid = secret.Verify(id, at, signature, c.Request().Body(), time.Now()) == nil || valid
+		err := secret.Verify(id, at, signature, c.Request().Body(), time.Now())
+		if err != nil {
+			last = err
+		}
+		valid = err == nil || valid
 	}
-	return valid
+	if valid {
+		return nil
+	}
+	return cmp.Or(last, errNoSecrets)
 }
+
+// errNoSecrets is the error of a signed request if the gateway knows no secret.
+var errNoSecrets = errors.New("the gateway knows no secret: set ingest.secrets or ingest.secretsFile")

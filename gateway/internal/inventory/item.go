@@ -73,14 +73,14 @@ type attributed interface {
 
 // Attributes are the names that queries on a topic can filter and sort by, beside CommonAttributes.
 var Attributes = map[Topic][]string{
-	TopicNetworks:    {"provider", "allocation", "datacenter", "vlan"},
+	TopicNetworks:    {"provider", "allocation", "datacenter", "vlan", "free", "allocated"},
 	TopicAddresses:   {"network", "machine", "cluster"},
 	TopicAllocations: {"network", "holder", "address", "family", "method"},
-	TopicMachines:    {"cluster", "role", "pool", "provider", "operator", "template", "host", "address"},
-	TopicProviders:   {"type", "version"},
-	TopicHosts:       {"provider", "type"},
-	TopicVMs:         {"host", "machine", "cluster"},
-	TopicClusters:    {"type", "version", "environment", "datacenter", "project", "region", "workorder", "zone", "workspace", "network"},
+	TopicMachines:    {"cluster", "role", "pool", "provider", "operator", "template", "host", "address", "cpus", "memoryBytes", "diskBytes"},
+	TopicProviders:   {"type", "version", "machines", "cpus", "memoryBytes", "memoryFreeBytes", "hosts"},
+	TopicHosts:       {"provider", "type", "vms"},
+	TopicVMs:         {"host", "machine", "cluster", "cpus", "memoryBytes"},
+	TopicClusters:    {"type", "version", "environment", "datacenter", "project", "region", "workorder", "zone", "workspace", "network", "nodes", "nodesReady", "machines"},
 	TopicOperators:   {"version"},
 }
 
@@ -113,14 +113,13 @@ func (i *Item) Attribute(name string) string {
 	return i.facts.attribute(name)
 }
 
-// Mentions reports whether the item's name, namespace, identifier, or one of its
-// attributes contains text, which has to be in lower case.
+// Mentions reports whether one of the item's values or attributes contains text, which has to be in lower case.
 func (i *Item) Mentions(text string) bool {
-	if contains(i.Name, text) || contains(i.Namespace, text) || contains(i.ID, text) || contains(i.Phase, text) || contains(i.Readiness.Reason, text) {
+	if contains(i.Name, text) || contains(i.Namespace, text) || TextIn(i.JSON, text) {
 		return true
 	}
 	for _, name := range Attributes[i.Topic] {
-		if contains(i.facts.attribute(name), text) {
+		if contains(i.Attribute(name), text) {
 			return true
 		}
 	}

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"strconv"
 	"time"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -28,7 +29,10 @@ type hostJSON struct {
 	tail
 }
 
-type hostFacts struct{ provider, kind string }
+type hostFacts struct {
+	provider, kind string
+	vms            int
+}
 
 func (f *hostFacts) attribute(name string) string {
 	switch name {
@@ -36,6 +40,8 @@ func (f *hostFacts) attribute(name string) string {
 		return f.provider
 	case "type":
 		return f.kind
+	case "vms":
+		return strconv.Itoa(f.vms)
 	}
 	return ""
 }
@@ -66,7 +72,7 @@ func nodeItem(o *Object, provider string, silent bool, used Usage, l load) *Item
 	if !f.Ready {
 		phase = "NotReady"
 	}
-	i := itemOf(TopicHosts, o, readyStatus(f.Ready), phase, &hostFacts{provider: provider, kind: string(v1alpha1.ProviderKubeVirt)})
+	i := itemOf(TopicHosts, o, readyStatus(f.Ready), phase, &hostFacts{provider: provider, kind: string(v1alpha1.ProviderKubeVirt), vms: l.vms})
 	if silent {
 		i.markUnknown(provider, i.Readiness.Since)
 		used = Usage{}
@@ -89,7 +95,7 @@ func providerHostItem(o *Object, h ProviderHost, silent bool, l load) *Item {
 	if !h.Ready {
 		phase = "NotReady"
 	}
-	i := itemOf(TopicHosts, o, readyStatus(h.Ready), phase, &hostFacts{provider: o.Name, kind: f.Type})
+	i := itemOf(TopicHosts, o, readyStatus(h.Ready), phase, &hostFacts{provider: o.Name, kind: f.Type, vms: l.vms})
 	i.ID, i.Name, i.Readiness = hostID(o, h), h.Name, Readiness{Ready: h.Ready}
 	used := h.Used
 	if silent {
@@ -115,7 +121,10 @@ type vmJSON struct {
 	tail
 }
 
-type vmFacts struct{ host, machine, cluster string }
+type vmFacts struct {
+	host, machine, cluster string
+	cpus, memory           int64
+}
 
 func (f *vmFacts) attribute(name string) string {
 	switch name {
@@ -125,6 +134,10 @@ func (f *vmFacts) attribute(name string) string {
 		return f.machine
 	case "cluster":
 		return f.cluster
+	case "cpus":
+		return strconv.FormatInt(f.cpus, 10)
+	case "memoryBytes":
+		return strconv.FormatInt(f.memory, 10)
 	}
 	return ""
 }
@@ -135,7 +148,7 @@ func vmItem(o *Object, running *Instance) *Item {
 	if running == nil {
 		running = &Instance{CPUs: f.CPUs, Memory: f.Memory}
 	}
-	facts := &vmFacts{host: running.Host, machine: f.Machine, cluster: cmp.Or(f.Cluster, o.Labels[v1alpha1.LabelClusterID])}
+	facts := &vmFacts{host: running.Host, machine: f.Machine, cluster: cmp.Or(f.Cluster, o.Labels[v1alpha1.LabelClusterID]), cpus: running.CPUs, memory: running.Memory}
 	i := itemOf(TopicVMs, o, vmStatus(f.Phase), f.Phase, facts)
 	addresses := running.Addresses
 	if addresses == nil {

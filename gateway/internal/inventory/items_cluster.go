@@ -1,6 +1,9 @@
 package inventory
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // clusterListJSON is one cluster in GET /clusters.
 type clusterListJSON struct {
@@ -90,6 +93,12 @@ func (f *clusterFacts) attribute(name string) string {
 		return f.Workspace
 	case "network":
 		return f.Network
+	case "nodes":
+		return strconv.Itoa(f.Total)
+	case "nodesReady":
+		return strconv.Itoa(f.Ready)
+	case "machines":
+		return strconv.Itoa(f.machines)
 	}
 	return ""
 }

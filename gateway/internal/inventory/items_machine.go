@@ -1,5 +1,7 @@
 package inventory
 
+import "strconv"
+
 type machineJSON struct {
 	head
 	Cluster   string   `json:"cluster,omitempty"`
@@ -33,14 +35,20 @@ func machineItem(o *Object, operator string) *Item {
 		Template: f.Template, CPUs: f.CPUs, Memory: f.Memory,
 		Host: f.Host, VM: f.VM, Power: f.Power, Addresses: f.Addresses,
 	}
-	for _, v := range f.Volumes {
-		out.Disk += v.Bytes
-	}
+	out.Disk = f.disk()
 	if out.Addresses == nil {
 		out.Addresses = []string{}
 	}
 	i.JSON = encode(out)
 	return i
+}
+
+// disk returns the size of all volumes in bytes.
+func (f *machineFacts) disk() (sum int64) {
+	for _, v := range f.Volumes {
+		sum += v.Bytes
+	}
+	return sum
 }
 
 func (f *machineFacts) attribute(name string) string {
@@ -63,6 +71,12 @@ func (f *machineFacts) attribute(name string) string {
 		if len(f.Addresses) > 0 {
 			return f.Addresses[0]
 		}
+	case "cpus":
+		return strconv.FormatInt(f.CPUs, 10)
+	case "memoryBytes":
+		return strconv.FormatInt(f.Memory, 10)
+	case "diskBytes":
+		return strconv.FormatInt(f.disk(), 10)
 	}
 	return ""
 }
@@ -100,6 +114,16 @@ func (f *Provider) attribute(name string) string {
 		return f.Type
 	case "version":
 		return f.Version
+	case "machines":
+		return strconv.Itoa(int(f.Machines))
+	case "cpus":
+		return strconv.FormatInt(f.CPUs, 10)
+	case "memoryBytes":
+		return strconv.FormatInt(f.Memory, 10)
+	case "memoryFreeBytes":
+		return strconv.FormatInt(f.Free, 10)
+	case "hosts":
+		return strconv.Itoa(len(f.Hosts))
 	}
 	return ""
 }

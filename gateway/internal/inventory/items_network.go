@@ -52,8 +52,20 @@ func (f *Network) attribute(name string) string {
 		return f.Datacenter
 	case "vlan":
 		return strconv.Itoa(int(f.VLAN))
+	case "free":
+		return counted(f.Counted, f.Free)
+	case "allocated":
+		return counted(f.Counted, f.Allocated)
 	}
 	return ""
+}
+
+// counted returns a count, or nothing if the network has not been counted.
+func counted(is bool, n int64) string {
+	if !is {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 type addressJSON struct {

@@ -22,6 +22,26 @@ func Statuses(topic Topic) []string {
 	}
 }
 
+// Values returns the possible values of the attributes of a topic's items that have few.
+func Values(topic Topic) map[string][]string {
+	hypervisors := []string{string(v1alpha1.ProviderKubeVirt), string(v1alpha1.ProviderProxmox)}
+	values := map[string][]string{"status": Statuses(topic)}
+	switch topic {
+	case TopicNetworks:
+		values["allocation"] = []string{string(v1alpha2.AllocationStatic), string(v1alpha2.AllocationDHCP)}
+	case TopicAllocations:
+		values["method"] = []string{string(v1alpha2.AllocationStatic), string(v1alpha2.AllocationDHCP)}
+		values["family"] = []string{string(v1alpha2.IPv4), string(v1alpha2.IPv6)}
+	case TopicMachines:
+		values["operator"] = append(hypervisors, "")
+	case TopicProviders, TopicHosts:
+		values["type"] = hypervisors
+	case TopicClusters:
+		values["type"] = []string{"kubernetes", backend.Talos, string(v1alpha1.ProviderProxmox)}
+	}
+	return values
+}
+
 // machineStatus returns the status of a machine. Its phase does not change when its virtual machine fails; a condition shows that.
 func machineStatus(m *Machine) string {
 	phase := v1alpha1.MachinePhase(m.Phase)

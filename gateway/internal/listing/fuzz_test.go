@@ -20,7 +20,7 @@ func (l listed) Listed() []byte               { return []byte(`{"name":"` + strc
 // FuzzQuery parses any query. A valid query lists each entry once over all pages, whatever its cursor contains.
 func FuzzQuery(f *testing.F) {
 	for _, raw := range []string{
-		"", "limit=2&sort=-status,name", "continue=eyJtIjoiIiwicCI6WyJhIl19&limit=1", "q=1&fields=name", "status=status1,status2", "limit=1001", "%zz",
+		"", "limit=2&sort=-status,name", "continue=eyJtIjoiIiwicCI6WyJhIl19&limit=1", "q=1&fields=name", "status=status1,status2", "status!=status1", "name>=name1&name<=name2", "limit=1001", "%zz",
 		"continue=" + (&cursor{Mark: "0", Place: []string{"\x00"}}).String(),
 	} {
 		f.Add(raw)

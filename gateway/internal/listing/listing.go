@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -38,15 +39,22 @@ type Page struct {
 // size returns the bytes that a page takes in a cache.
 func (p Page) size() int { return len(p.Body.Plain) + len(p.Body.Gzip) + len(p.Body.Zstd) + 512 }
 
-// Find selects, sorts and cuts. field is the field of the response that holds the entries.
-func (q *Query) Find(field string, all iter.Seq[Entry]) Page {
+// Find selects, sorts and cuts. field is the field of the response that holds the entries. With tellCut, a body that
+// is cut although the query names no limit has two more fields: total, and next with the path of the next page, which begins with path.
+func (q *Query) Find(field, path string, tellCut bool, all iter.Seq[Entry]) Page {
 	selected, total, next := q.selectFrom(all)
 	encoded := make([][]byte, len(selected))
 	for i, e := range selected {
 		encoded[i] = pickFields(e.Listed(), q.fields)
 	}
+	page := Page{Total: total, next: next}
 	body := append([]byte(`{"`+field+`":[`), bytes.Join(encoded, []byte{','})...)
-	return Page{Body: httpbody.New(append(body, `]}`...)), Total: total, next: next}
+	body = append(body, ']')
+	if tellCut && !q.chosen && next != nil {
+		body = fmt.Appendf(body, `,"total":%d,"next":%q`, total, q.NextPath(path, page))
+	}
+	page.Body = httpbody.New(append(body, '}'))
+	return page
 }
 
 // rankedEntry is an entry with the values that it is sorted by.
@@ -83,11 +91,27 @@ func (q *Query) selectFrom(all iter.Seq[Entry]) (page []rankedEntry, total int, 
 
 func (q *Query) matches(e Entry) bool {
 	for _, f := range q.filters {
-		if !slices.Contains(f.values, e.Attribute(f.attribute)) {
+		if !q.selects(f, e.Attribute(f.attribute)) {
 			return false
 		}
 	}
 	return q.text == "" || e.Mentions(q.text)
+}
+
+// selects reports whether a filter selects a value. A range selects no entry that lacks the attribute.
+func (q *Query) selects(f filter, value string) bool {
+	compare := func(other string) int { return q.vocabulary.Compare(f.attribute, value, other) }
+	isEqual := func(other string) bool { return value == other || compare(other) == 0 }
+	switch f.operator {
+	case '!':
+		return !slices.ContainsFunc(f.values, isEqual)
+	case '>':
+		return value != "" && compare(f.values[0]) >= 0
+	case '<':
+		return value != "" && compare(f.values[0]) <= 0
+	default:
+		return slices.ContainsFunc(f.values, isEqual)
+	}
 }
 
 // keys returns the values that the query sorts by, followed by the entry's place, so that no two entries have the same keys.

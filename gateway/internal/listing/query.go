@@ -19,7 +19,9 @@ const MaxLimit = 1000
 type Query struct {
 	vocabulary Vocabulary
 
-	limit  int
+	limit int
+	// chosen reports that the request names the limit.
+	chosen bool
 	text   string
 	fields []string
 	sort   []sortKey
@@ -37,9 +39,12 @@ type sortKey struct {
 	descending bool
 }
 
+// filter selects entries by the value of one attribute.
 type filter struct {
 	attribute string
-	values    []string
+	// operator is the character before =: ! selects other values, > and < select a range that includes its bound, none selects equal values.
+	operator byte
+	values   []string
 }
 
 // cursor is the last entry of a page: its keys, and the digest of the query that it belongs to. It stays valid while entries are
@@ -55,6 +60,8 @@ type Vocabulary struct {
 	Fields     []string
 	// Values are the possible values of attributes that have few.
 	Values map[string][]string
+	// Check returns an error that says what to write if a value is impossible for an attribute. It may be nil.
+	Check func(attribute, value string) error
 	// Compare orders two values of an attribute.
 	Compare func(attribute, a, b string) int
 }
@@ -73,7 +80,10 @@ func Parse(raw string, v Vocabulary, limit int) (*Query, error) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if err := q.set(name, values[name]); err != nil {
+		if len(values[name]) > 1 {
+			return nil, problem.Repeated(name)
+		}
+		if err := q.set(name, values[name][0]); err != nil {
 			return nil, err
 		}
 	}
@@ -84,49 +94,68 @@ func Parse(raw string, v Vocabulary, limit int) (*Query, error) {
 	return q, nil
 }
 
-func (q *Query) set(name string, values []string) error {
+func (q *Query) set(name, value string) error {
 	v := q.vocabulary
-	last := values[len(values)-1]
-	switch {
-	case name == "limit":
-		n, err := strconv.Atoi(last)
+	switch name {
+	case "limit":
+		n, err := strconv.Atoi(value)
 		if err != nil || n < 1 || n > MaxLimit {
 			return problem.Parameter(name, "write a number from 1 to %d", MaxLimit)
 		}
-		q.limit = n
-	case name == "continue":
-		c, err := parseCursor(last)
+		q.limit, q.chosen = n, true
+	case "continue":
+		c, err := parseCursor(value)
 		if err != nil {
 			return err
 		}
 		q.after = c
-	case name == "q":
-		q.text = strings.ToLower(last)
-	case name == "sort":
-		return q.setSort(values)
-	case name == "fields":
-		q.fields = splitAll(values)
+	case "q":
+		q.text = strings.ToLower(value)
+	case "sort":
+		return q.setSort(value)
+	case "fields":
+		q.fields = strings.Split(value, ",")
 		for _, f := range q.fields {
 			if !slices.Contains(v.Fields, f) {
 				return problem.Parameter(name, "there is no field %s: write %s", f, strings.Join(v.Fields, ", "))
 			}
 		}
-	case slices.Contains(v.Attributes, name):
-		wanted := splitAll(values)
-		for _, value := range wanted {
-			if known := v.Values[name]; known != nil && !slices.Contains(known, value) {
-				return problem.Parameter(name, "there is no %s %s: write %s", name, value, strings.Join(known, ", "))
-			}
-		}
-		q.filters = append(q.filters, filter{attribute: name, values: wanted})
 	default:
-		return problem.Parameter(name, "it is unknown here: write limit, continue, sort, fields, q, %s", strings.Join(v.Attributes, ", "))
+		return q.addFilter(name, value)
 	}
 	return nil
 }
 
-func (q *Query) setSort(values []string) error {
-	for _, key := range splitAll(values) {
+// addFilter adds the filter of a parameter, whose name is an attribute and an operator.
+func (q *Query) addFilter(name, value string) error {
+	v := q.vocabulary
+	f := filter{attribute: name, values: strings.Split(value, ",")}
+	if last := len(name) - 1; last > 0 && strings.IndexByte("!<>", name[last]) >= 0 {
+		f.attribute, f.operator = name[:last], name[last]
+	}
+	if !slices.Contains(v.Attributes, f.attribute) {
+		return problem.Parameter(name, "it is unknown here: write limit, continue, sort, fields, q, or one of %s with =, !=, >= or <=", strings.Join(v.Attributes, ", "))
+	}
+	if len(f.values) > 1 && (f.operator == '<' || f.operator == '>') {
+		return problem.Parameter(name, "a bound is one value, and %d are written", len(f.values))
+	}
+	for _, one := range f.values {
+		if known := v.Values[f.attribute]; known != nil && !slices.Contains(known, one) {
+			return problem.Parameter(name, "there is no %s %s: write %s", f.attribute, one, strings.Join(known, ", "))
+		}
+		if v.Check == nil {
+			continue
+		}
+		if err := v.Check(f.attribute, one); err != nil {
+			return problem.Parameter(name, "%q is no %s: %s", one, f.attribute, err)
+		}
+	}
+	q.filters = append(q.filters, f)
+	return nil
+}
+
+func (q *Query) setSort(value string) error {
+	for key := range strings.SplitSeq(value, ",") {
 		attribute, descending := strings.CutPrefix(key, "-")
 		if !slices.Contains(q.vocabulary.Attributes, attribute) {
 			return problem.Parameter("sort", "nothing can be sorted by %s: write %s, each with - before it for the reverse", attribute, strings.Join(q.vocabulary.Attributes, ", "))
@@ -136,21 +165,10 @@ func (q *Query) setSort(values []string) error {
 	return nil
 }
 
-// splitAll splits values at their commas.
-func splitAll(values []string) []string {
-	var all []string
-	for _, value := range values {
-		for part := range strings.SplitSeq(value, ",") {
-			all = append(all, part)
-		}
-	}
-	return all
-}
-
 // Namespaces returns the namespaces that the query filters by, or none.
 func (q *Query) Namespaces() []string {
 	for _, f := range q.filters {
-		if f.attribute == "namespace" {
+		if f.attribute == "namespace" && f.operator == 0 {
 			return f.values
 		}
 	}
@@ -158,18 +176,14 @@ func (q *Query) Namespaces() []string {
 }
 
 func (q *Query) describe() string {
-	described, err := json.Marshal([]any{q.text, q.sort, q.filters})
-	if err != nil {
-		return q.raw
-	}
 	var b strings.Builder
-	b.Write(described)
+	b.WriteString(strconv.Quote(q.text))
 	for _, s := range q.sort {
 		b.WriteString(s.attribute)
 		b.WriteString(strconv.FormatBool(s.descending))
 	}
 	for _, f := range q.filters {
-		b.WriteString(f.attribute + "=" + strings.Join(f.values, ",") + "&")
+		b.WriteString(f.attribute + string(rune(f.operator)) + "=" + strings.Join(f.values, ",") + "&")
 	}
 	return b.String()
 }

@@ -15,14 +15,12 @@ type routeMeter struct {
 	label   string
 	// counts caches the counters of GET and POST by status code, so that a request needs no lookup by name.
 	counts    [2][600]atomic.Pointer[metrics.Counter]
-	durations [2]*metrics.PrometheusHistogram
+	durations [2]atomic.Pointer[metrics.PrometheusHistogram]
 }
 
-// Route returns a function that counts the requests of a route, by the route's label.
+// Route returns a function that counts the requests of a route, by the route's label. A route has no series before its first request.
 func (m *Gateway) Route(label string) func(method string, status int, took time.Duration) {
-	r := &routeMeter{metrics: m, label: label, durations: [2]*metrics.PrometheusHistogram{
-		m.durations.Observe(http.MethodGet, label), m.durations.Observe(http.MethodPost, label),
-	}}
+	r := &routeMeter{metrics: m, label: label}
 	return r.observe
 }
 
@@ -42,11 +40,15 @@ func (r *routeMeter) observe(method string, status int, took time.Duration) {
 		r.metrics.durations.Observe(method, r.label).Update(took.Seconds())
 		return
 	}
-	counter := r.counts[kind][status].Load()
+	counter, duration := r.counts[kind][status].Load(), r.durations[kind].Load()
 	if counter == nil {
 		counter = r.metrics.requests.Count(method, r.label, strconv.Itoa(status))
 		r.counts[kind][status].Store(counter)
 	}
+	if duration == nil {
+		duration = r.metrics.durations.Observe(method, r.label)
+		r.durations[kind].Store(duration)
+	}
 	counter.Inc()
-	r.durations[kind].Update(took.Seconds())
+	duration.Update(took.Seconds())
 }

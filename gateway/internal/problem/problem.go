@@ -53,6 +53,11 @@ func Parameter(name, detail string, args ...any) *Problem {
 	return p
 }
 
+// Repeated returns a problem with status 400 about a query parameter that a request has more than once.
+func Repeated(name string) *Problem {
+	return Parameter(name, "the request has it more than once: write it once, with commas between alternative values")
+}
+
 // WithRetryAfter sets the header Retry-After, in seconds, and returns p.
 func (p *Problem) WithRetryAfter(seconds int) *Problem {
 	p.retryAfter = seconds

@@ -5,6 +5,8 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -26,7 +28,7 @@ import (
 
 // Endpoint is a receiver of events.
 type Endpoint struct {
-	// Name identifies the endpoint in logs and metrics. It contains nothing secret.
+	// Name identifies the endpoint in logs, metrics and dead letters. It contains nothing secret.
 	Name    string
 	URL     string
 	Timeout time.Duration
@@ -43,6 +45,17 @@ type Endpoint struct {
 	Identify func(*http.Request)
 	// Inside is for an endpoint of the cluster itself. The outbound rules do not apply to it.
 	Inside bool
+}
+
+// party identifies the receiver of an endpoint's pending deliveries: its name and its address without the query, which may be a
+// credential that changes. A delivery is never sent to another party.
+func (e Endpoint) party() string {
+	if e.Inside {
+		return e.Name
+	}
+	address, _, _ := strings.Cut(e.URL, "?")
+	sum := sha256.Sum256([]byte(address))
+	return e.Name + "@" + hex.EncodeToString(sum[:8])
 }
 
 // Wants reports whether the endpoint receives an event.
@@ -115,7 +128,7 @@ func (d *Deliverer) Plan(e event.Event, namespace, skip string) []history.Delive
 		}
 		now := time.Now()
 		planned = append(planned, history.Delivery{
-			Endpoint: endpoint.Name, EventID: e.ID(), Type: e.Type(), Body: string(body), Due: now, Created: now,
+			Endpoint: endpoint.party(), EventID: e.ID(), Type: e.Type(), Body: string(body), Due: now, Created: now,
 		})
 	}
 	return planned
@@ -133,11 +146,7 @@ func (d *Deliverer) Run(ctx context.Context) {
 		return
 	case <-d.History.Migrated():
 	}
-	names := make([]string, 0, len(d.Endpoints))
-	for _, e := range d.Endpoints {
-		names = append(names, e.Name)
-	}
-	d.logError(d.History.RemoveOtherEndpoints(ctx, names))
+	d.logError(d.dropOtherParties(ctx))
 	var running sync.WaitGroup
 	wakes := make([]chan struct{}, len(d.Endpoints))
 	for i, e := range d.Endpoints {
@@ -181,7 +190,7 @@ func (d *Deliverer) deliverTo(ctx context.Context, e Endpoint, wake <-chan struc
 
 // pause returns the time until the next delivery is due.
 func (d *Deliverer) pause(ctx context.Context, e Endpoint) time.Duration {
-	due, ok, err := d.History.NextDue(ctx, e.Name)
+	due, ok, err := d.History.NextDue(ctx, e.party())
 	if err != nil || !ok {
 		return idleDelay
 	}
@@ -191,7 +200,7 @@ func (d *Deliverer) pause(ctx context.Context, e Endpoint) time.Duration {
 // deliverDue makes the due deliveries in parallel, and returns their number.
 func (d *Deliverer) deliverDue(ctx context.Context, e Endpoint) (int, error) {
 	now := time.Now()
-	claimed, err := d.History.Claim(ctx, e.Name, now, now.Add(e.Timeout+claimMargin))
+	claimed, err := d.History.Claim(ctx, e.party(), now, now.Add(e.Timeout+claimMargin))
 	var running sync.WaitGroup
 	for _, delivery := range claimed {
 		running.Go(func() { d.deliver(ctx, e, delivery) })
@@ -215,7 +224,7 @@ func (d *Deliverer) deliver(ctx context.Context, endpoint Endpoint, delivery his
 	if answer.final || (endpoint.Retries >= 0 && delivery.Attempts > endpoint.Retries) {
 		d.Count(endpoint.Name, Dead)
 		d.Log.Warn("Event cannot be delivered", "endpoint", endpoint.Name, "eventId", delivery.EventID, "attempts", delivery.Attempts, "error", delivery.Error)
-		d.logError(d.History.MoveToDeadLetters(ctx, delivery, letter(endpoint, delivery, answer.code)))
+		d.logError(d.History.MoveToDeadLetters(ctx, delivery, letter(endpoint.Name, delivery, answer.code)))
 		return
 	}
 	d.Count(endpoint.Name, Retried)
@@ -283,14 +292,8 @@ func (d *Deliverer) try(ctx context.Context, endpoint Endpoint, delivery history
 	}
 }
 
-// final reports whether a status is permanent, because the request is at fault.
-func final(code int) bool {
-	switch code {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return false
-	}
-	return code/100 == 3 || code/100 == 4
-}
+// final reports whether a status is permanent: the endpoint does not exist any more, or it is at another address.
+func final(code int) bool { return code == http.StatusGone || code/100 == 3 }
 
 // retryAfter parses a Retry-After header in seconds, up to longestDelay.
 func retryAfter(header string) time.Duration {
@@ -306,18 +309,4 @@ func (d *Deliverer) clientFor(e Endpoint) *http.Client {
 		return d.inside
 	}
 	return d.outside
-}
-
-// letter returns the dead letter of a delivery.
-func letter(endpoint Endpoint, d history.Delivery, code int) history.DeadLetter {
-	out := history.DeadLetter{
-		ID: d.EventID, Destination: endpoint.Name, Type: d.Type, Code: code, Error: d.Error, Time: time.Now(), Data: d.Body,
-	}
-	var e event.Event
-	if err := json.Unmarshal([]byte(d.Body), &e); err == nil {
-		out.Source, out.Subject = e.Source(), e.Subject()
-		out.Namespace, _ = e.Extensions()["namespace"].(string)
-		out.Name, _ = e.Extensions()["name"].(string)
-	}
-	return out
 }

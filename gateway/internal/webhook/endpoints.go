@@ -1,8 +1,12 @@
 package webhook
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/vitistack/stack/events"
@@ -27,7 +31,7 @@ func Endpoints(c *config.Config) ([]Endpoint, error) {
 	}
 	for i, w := range c.Webhooks.Endpoints {
 		e := Endpoint{
-			Name: endpointName(i, w.URL), URL: w.URL, Timeout: time.Duration(w.Timeout), Retries: *w.Retries,
+			Name: cmp.Or(w.Name, defaultName(w.URL)), URL: w.URL, Timeout: time.Duration(w.Timeout), Retries: *w.Retries,
 			Types: w.Types, Namespaces: w.Namespaces, FirstDelay: 5 * time.Second,
 		}
 		if w.Secret != "" {
@@ -36,17 +40,21 @@ func Endpoints(c *config.Config) ([]Endpoint, error) {
 				return nil, fmt.Errorf("read configuration: key handlers.webhook.endpoints: endpoint %d: secret: %w", i, err)
 			}
 		}
+		if slices.ContainsFunc(all, func(other Endpoint) bool { return other.Name == e.Name }) {
+			return nil, fmt.Errorf("read configuration: key handlers.webhook.endpoints: two endpoints are called %s: write a name of its own for each", e.Name)
+		}
 		all = append(all, e)
 	}
 	return all, nil
 }
 
-// endpointName returns the name of an endpoint in logs and metrics. It leaves out the path, which may be secret; its index
-// distinguishes two endpoints of one host.
-func endpointName(index int, address string) string {
+// defaultName returns the name of an endpoint that the configuration does not name. It has the host, and a hash in place of the path,
+// which may be secret.
+func defaultName(address string) string {
+	sum := sha256.Sum256([]byte(address))
 	u, err := url.Parse(address)
 	if err != nil {
-		return fmt.Sprintf("webhook-%d", index)
+		return "webhook-" + hex.EncodeToString(sum[:4])
 	}
-	return fmt.Sprintf("webhook-%d-%s", index, u.Host)
+	return "webhook-" + u.Host + "-" + hex.EncodeToString(sum[:4])
 }

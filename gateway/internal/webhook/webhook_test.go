@@ -239,7 +239,7 @@ func TestDeadLetter(t *testing.T) {
 	var letters []history.DeadLetter
 	for len(letters) == 0 {
 		var err error
-		if letters, err = s.store.DeadLetters(t.Context(), 0, 10); err != nil {
+		if letters, err = s.store.DeadLetters(t.Context(), history.LetterQuery{Limit: 10}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -291,7 +291,7 @@ func TestSSRF(t *testing.T) {
 			var letters []history.DeadLetter
 			for len(letters) == 0 {
 				var err error
-				if letters, err = s.store.DeadLetters(t.Context(), 0, 10); err != nil {
+				if letters, err = s.store.DeadLetters(t.Context(), history.LetterQuery{Limit: 10}); err != nil {
 					t.Fatal(err)
 				}
 			}

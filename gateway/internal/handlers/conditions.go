@@ -1,0 +1,58 @@
+package handlers
+
+import (
+	"encoding/json"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/vitistack/stack/apis/cause"
+	"github.com/vitistack/stack/gateway/internal/httpbody"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/response"
+)
+
+// conditionsJSON says how a cluster is doing, and why.
+type conditionsJSON struct {
+	ID         string                 `json:"id"`
+	Name       string                 `json:"name"`
+	Namespace  string                 `json:"namespace"`
+	Status     string                 `json:"status"`
+	Phase      string                 `json:"phase"`
+	Ready      bool                   `json:"ready"`
+	Reason     string                 `json:"reason,omitempty"`
+	Message    string                 `json:"message,omitempty"`
+	Conditions []advisedConditionJSON `json:"conditions"`
+}
+
+// advisedConditionJSON is a condition, with what to do about a condition that is not True.
+type advisedConditionJSON struct {
+	conditionJSON
+	// Owner is the role that acts, and Advice what it does.
+	Owner  string `json:"owner,omitempty"`
+	Advice string `json:"advice,omitempty"`
+}
+
+// ShowConditions serves the conditions of one cluster, in the order of their last transitions.
+func (h *Inventory) ShowConditions(c *fiber.Ctx) error {
+	i, snapshot, err := h.find(c, inventory.TopicClusters)
+	if err != nil {
+		return err
+	}
+	out := conditionsJSON{
+		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Status: i.Status, Phase: i.Phase,
+		Ready: i.Readiness.Ready, Reason: i.Readiness.Reason, Message: i.Readiness.Message, Conditions: []advisedConditionJSON{},
+	}
+	for _, condition := range conditionsOf(i.Object) {
+		advised := advisedConditionJSON{conditionJSON: condition}
+		if condition.Status != "True" {
+			advice := cause.Advise(string(inventory.KindCluster), condition.Reason)
+			advised.Owner, advised.Advice = string(advice.Turn), advice.Remedy
+		}
+		out.Conditions = append(out.Conditions, advised)
+	}
+	body, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	return response.Send(c, snapshot.ETag()+"-conditions-"+i.ID, fiber.MIMEApplicationJSON, httpbody.Body{Plain: body})
+}

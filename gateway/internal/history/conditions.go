@@ -1,0 +1,112 @@
+package history
+
+import (
+	"strings"
+	"time"
+)
+
+// conditions are the conditions of a statement, all of which must hold.
+type conditions struct {
+	parts []string
+	args  []any
+}
+
+// sql returns the conditions and their arguments.
+func (c *conditions) sql() (string, []any) {
+	if len(c.parts) == 0 {
+		return "1 = 1", nil
+	}
+	return strings.Join(c.parts, " AND "), c.args
+}
+
+func (c *conditions) add(part string, args ...any) {
+	c.parts, c.args = append(c.parts, part), append(c.args, args...)
+}
+
+// equal adds nothing for an empty value.
+func (c *conditions) equal(column, value string) {
+	if value != "" {
+		c.add(column+" = ?", value)
+	}
+}
+
+func (c *conditions) oneOf(column string, values []string) {
+	marks := make([]string, len(values))
+	args := make([]any, len(values))
+	for i, value := range values {
+		marks[i], args[i] = "?", value
+	}
+	c.add(column+" IN ("+strings.Join(append(marks, "NULL"), ", ")+")", args...)
+}
+
+// types selects types, which are exact, or end in * for all that begin so.
+func (c *conditions) types(types []string) {
+	var parts []string
+	var args []any
+	for _, t := range types {
+		if prefix, ok := strings.CutSuffix(t, "*"); ok {
+			parts, args = append(parts, "type LIKE ? ESCAPE '!'"), append(args, like.Replace(prefix)+"%")
+		} else {
+			parts, args = append(parts, "type = ?"), append(args, t)
+		}
+	}
+	if len(parts) > 0 {
+		c.add("("+strings.Join(parts, " OR ")+")", args...)
+	}
+}
+
+// during selects times from since on and before until. A zero time is no bound.
+func (c *conditions) during(since, until time.Time) {
+	if !since.IsZero() {
+		c.add("time >= ?", since.UnixMicro())
+	}
+	if !until.IsZero() {
+		c.add("time < ?", until.UnixMicro())
+	}
+}
+
+// mention selects rows with a text in one of the columns. Case is ignored.
+func (c *conditions) mention(text string, columns ...string) {
+	if text == "" {
+		return
+	}
+	parts := make([]string, len(columns))
+	args := make([]any, len(columns))
+	for i, column := range columns {
+		parts[i], args[i] = "LOWER("+column+") LIKE ? ESCAPE '!'", "%"+like.Replace(strings.ToLower(text))+"%"
+	}
+	c.add("("+strings.Join(parts, " OR ")+")", args...)
+}
+
+var like = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
+
+// Orders are the columns that events and dead letters can be sorted by.
+var Orders = []string{"sequence", "time", "type", "name"}
+
+// Order is the order of rows, and the row after which a page begins. Its zero value is the newest first.
+type Order struct {
+	// By is one of Orders, or empty for sequence.
+	By        string
+	Ascending bool
+	// After is the sequence of the last row of the previous page; 0 is the first page. AfterValue is the value of By in that row.
+	After      int64
+	AfterValue any
+}
+
+// page adds the condition of a page, and returns its ORDER BY.
+func (c *conditions) page(o Order) string {
+	direction, beyond := " DESC", "<"
+	if o.Ascending {
+		direction, beyond = " ASC", ">"
+	}
+	if o.By == "" || o.By == "sequence" {
+		if o.After > 0 {
+			c.add("seq "+beyond+" ?", o.After)
+		}
+		return " ORDER BY seq" + direction
+	}
+	if o.After > 0 {
+		c.add("("+o.By+" "+beyond+" ? OR ("+o.By+" = ? AND seq "+beyond+" ?))", o.AfterValue, o.AfterValue, o.After)
+	}
+	return " ORDER BY " + o.By + direction + ", seq" + direction
+}

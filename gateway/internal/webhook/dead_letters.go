@@ -1,0 +1,84 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/gateway/internal/history"
+)
+
+// resendSource is the source of the reconcile requests that replace dead letters.
+const resendSource = "/gateway/dead-letters"
+
+// letter returns the dead letter of a delivery to an endpoint.
+func letter(endpoint string, d history.Delivery, code int) history.DeadLetter {
+	out := history.DeadLetter{
+		ID: d.EventID, Destination: endpoint, Type: d.Type, Code: code, Error: d.Error, Time: time.Now(), Data: d.Body,
+	}
+	var e event.Event
+	if err := json.Unmarshal([]byte(d.Body), &e); err == nil {
+		out.Source, out.Subject = e.Source(), e.Subject()
+		out.Namespace, _ = e.Extensions()["namespace"].(string)
+		out.Name, _ = e.Extensions()["name"].(string)
+	}
+	return out
+}
+
+// dropOtherParties turns the pending deliveries to parties that are not configured into dead letters.
+func (d *Deliverer) dropOtherParties(ctx context.Context) error {
+	parties := make([]string, 0, len(d.Endpoints))
+	for _, e := range d.Endpoints {
+		parties = append(parties, e.party())
+	}
+	return d.History.MoveOtherEndpoints(ctx, parties, func(pending history.Delivery) history.DeadLetter {
+		name, _, _ := strings.Cut(pending.Endpoint, "@")
+		pending.Error = fmt.Sprintf("endpoint %s is not configured at this address any more: last error: %q", name, pending.Error)
+		d.Count(name, Dead)
+		d.Log.Warn("Event cannot be delivered", "endpoint", name, "eventId", pending.EventID, "error", pending.Error)
+		return letter(name, pending, 0)
+	})
+}
+
+// Resend returns the delivery that sends the event of a dead letter again. A webhook gets the same event. A function gets a request to
+// reconcile the object, because functions read the live object. An error says why the event cannot be sent.
+func (d *Deliverer) Resend(l history.DeadLetter) (history.Delivery, error) {
+	now := time.Now()
+	broker := false
+	for _, e := range d.Endpoints {
+		if e.Name == l.Destination {
+			return history.Delivery{Endpoint: e.party(), EventID: l.ID, Type: l.Type, Body: l.Data, Due: now, Created: now}, nil
+		}
+		broker = broker || e.Name == BrokerName
+	}
+	switch l.Type {
+	case events.TypeRefAdd, events.TypeRefUpdate, events.TypeRefDelete, events.TypeResync:
+	default:
+		return history.Delivery{}, fmt.Errorf("no endpoint is called %q: configure it in handlers.webhook.endpoints, or let the sender of the event send it again", l.Destination)
+	}
+	if !broker {
+		return history.Delivery{}, fmt.Errorf("the gateway has no Broker: set K_SINK")
+	}
+	var object struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Namespace  string `json:"namespace"`
+		Name       string `json:"name"`
+	}
+	if err := json.Unmarshal([]byte(l.Data), &object); err != nil || object.Kind == "" {
+		return history.Delivery{}, fmt.Errorf("its data names no object: change the object, or wait for resync, to reconcile it")
+	}
+	ref := events.Ref{APIVersion: object.APIVersion, Kind: object.Kind, Namespace: l.Namespace, Name: l.Name}
+	request := events.NewReconcileRequest(resendSource, ref, "", l.ID+"."+strconv.FormatInt(now.UnixMilli(), 36))
+	body, err := json.Marshal(request)
+	if err != nil {
+		return history.Delivery{}, fmt.Errorf("encode the request to reconcile %s %s: %w", ref.Kind, ref.Name, err)
+	}
+	return history.Delivery{Endpoint: BrokerName, EventID: request.ID(), Type: request.Type(), Body: string(body), Due: now, Created: now}, nil
+}
