@@ -125,14 +125,14 @@ func TestMetrics(t *testing.T) {
 // TestFaultsAreCountedFromZero has the counters of faults from the start, so that an alert sees the first.
 func TestFaultsAreCountedFromZero(t *testing.T) {
 	t.Parallel()
-	s := start(t, "--handlers.metrics.updateInterval=0s", "--handlers.webhook.enabled=true", `--handlers.webhook.endpoints=[{"url":"https://webhook.example.com/events"}]`)
+	s := start(t, "--handlers.metrics.updateInterval=0s", "--handlers.webhook.enabled=true", `--handlers.webhook.endpoints=[{"name":"hook","url":"https://webhook.example.com/events"}]`)
 	text := s.get("/metrics").body
 	for _, line := range []string{
 		`vitistack_operator_events_processed_total{event_type="dev.knative.apiserver.ref.update",status="dead"} 0`,
 		`vitistack_operator_events_processed_total{event_type="io.vitistack.resync",status="dead"} 0`,
 		`vitistack_operator_events_processed_total{event_type="_other",status="dead"} 0`,
 		`vitistack_operator_events_processed_total{event_type="_other",status="unauthenticated"} 0`,
-		`vitistack_operator_event_deliveries_total{endpoint="webhook-0-webhook.example.com",outcome="dead"} 0`,
+		`vitistack_operator_event_deliveries_total{endpoint="hook",outcome="dead"} 0`,
 	} {
 		if !bytes.Contains(text, []byte(line+"\n")) {
 			t.Errorf("the metrics lack %s", line)

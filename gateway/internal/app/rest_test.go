@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,6 +100,16 @@ func TestLists(t *testing.T) {
 		"Reversed":    {reason: "by name, reversed", path: "machines?sort=-name", field: "machines", want: []string{"shop-cp-2", "shop-cp-1", "shop-cp-0"}},
 		"Clusters":    {reason: "of one namespace", path: "clusters?namespace=team-b", field: "clusters", want: []string{"blog"}},
 		"ClusterType": {reason: "by an attribute that the list does not show", path: "clusters?type=talos&sort=-name", field: "clusters", want: []string{"shop", "blog"}},
+		"Others":      {reason: "all but one value", path: "machines?status!=failed", field: "machines", want: []string{"shop-cp-0", "shop-cp-1"}},
+		"AllOthers":   {reason: "all but two values", path: "machines?status!=failed,running", field: "machines", want: []string{"shop-cp-1"}},
+		"Range":       {reason: "a range includes its bounds", path: "networks?vlan>=7&vlan<=7", field: "networks", want: []string{"net"}},
+		"Below":       {reason: "a range compares numbers, not text", path: "networks?vlan>=10", field: "networks"},
+		"Encoded":     {reason: "an operator that a client has encoded", path: "networks?vlan%3E=7&vlan%3C=10", field: "networks", want: []string{"net"}},
+		"Times":       {reason: "a time in another zone", path: "machines?createdAt<=2026-01-02T04:04:05%2B01:00&limit=1", field: "machines", want: []string{"shop-cp-0"}},
+		"Numbers":     {reason: "numbers of machines", path: "machines?diskBytes>=9&sort=-memoryBytes,name&limit=1", field: "machines", want: []string{"shop-cp-0"}},
+		"TextMAC":     {reason: "text in a value that is no attribute", path: "addresses?q=02:00:00:00:00:01", field: "addresses", want: []string{"shop-cp-0"}},
+		"TextField":   {reason: "the name of a field is no text of an item", path: "machines?q=powerState", field: "machines"},
+		"TextSpec":    {reason: "text in the status of a resource", path: "resources?q=waits+for+shop-pool-0", field: "resources", want: []string{"shop"}},
 		"Networks":    {reason: "by VLAN", path: "networks?vlan=7", field: "networks", want: []string{"net"}},
 		"Addresses":   {reason: "of a machine", path: "addresses?machine=shop-cp-0", field: "addresses", want: []string{"shop-cp-0"}},
 		"Allocations": {reason: "by address", path: "allocations?address=10.0.0.5", field: "allocations", want: []string{"shop-cp-0-eth0"}},
@@ -122,7 +134,11 @@ func TestLists(t *testing.T) {
 	if got := string(s.get("/api/v1/machines?fields=status,name&limit=1").body); got != `{"machines":[{"status":"running","name":"shop-cp-0"}]}` {
 		t.Errorf("two fields: %s", got)
 	}
-	for _, bad := range []string{"machines?color=red", "machines?fields=color", "machines?sort=color", "machines?limit=0", "machines?limit=x", "machines?limit=1001", "machines?continue=x", "resources?color=1", "events?limit=x", "events?type=" + strings.Repeat("a,", 1200), "events?since=yesterday", "events?color=red", "events?continue=-1", "dead-letters?x=1"} {
+	for _, bad := range []string{"machines?color=red", "machines?fields=color", "machines?sort=color", "machines?limit=0", "machines?limit=x", "machines?limit=1001", "machines?continue=x", "resources?color=1", "events?limit=x", "events?type=" + strings.Repeat("a,", 1200), "events?since=yesterday", "events?color=red", "events?continue=-1", "dead-letters?x=1",
+		// what cannot be, and what comes twice
+		"clusters?lastUpdated=garbage", "clusters?createdAt>=garbage", "machines?status!=on", "networks?vlan=abc", "networks?vlan>=1,2", "networks?allocation=magic", "allocations?address=x",
+		"events?kind=Bogus", "events?sort=data", "events?limit=1&limit=2", "machines?limit=1&limit=2", "machines?status=failed&status=running", "dead-letters?until=x",
+		"infrastructure?x=1", "clusters/uid-shop?x=1", "clusters/uid-shop/timeline?x=1", "session?x=1", "version?x=1", "docs?x=1", "health?x=1", "stream?x=1", "stream?topics=a&topics=b"} {
 		r := s.get("/api/v1/" + bad)
 		if r.StatusCode != http.StatusBadRequest || r.object(t)["errors"] == nil {
 			t.Errorf("%s: %s %s", bad, r.Status, r.body)
@@ -192,13 +208,15 @@ func TestDetails(t *testing.T) {
 		"operators":  map[string]any{"installed": []any{"talos", "kubevirt"}, "healthy": []any{"talos", "kubevirt"}},
 		"metadata":   map[string]any{"createdAt": "2026-01-02T03:04:05Z", "updatedAt": "2026-01-02T03:04:05Z", "version": "1.33"},
 	}
-	for _, id := range []string{"uid-shop", "team-a%2Fshop", "team-a%2fshop"} {
+	for _, id := range []string{"uid-shop", "team-a%2Fshop", "team-a%2fshop", "team-a/shop"} {
 		if diff := cmp.Diff(want, s.get("/api/v1/clusters/"+id).object(t)); diff != "" {
 			t.Errorf("cluster by %s (-want +got):\n%s", id, diff)
 		}
 	}
 	for path, name := range map[string]string{
 		"machines/uid-shop-cp-1": "shop-cp-1", "networks/team-a%2Fnet": "net", "providers/kv": "kv", "hosts/host-1": "host-1",
+		"machines/team-a/shop-cp-1": "shop-cp-1", "networks/team-a/net": "net", "resources/team-a/shop": "shop", "resources/team-a%2Fshop-cp-1.disk.root": "shop-cp-1-root",
+		"clusters/team-a/shop/timeline": "shop", "clusters/team-a/shop/conditions": "shop", "clusters/uid-shop/conditions": "shop",
 		"addresses/uid-nc": "shop-cp-0", "allocations/uid-shop-cp-0-eth0": "shop-cp-0-eth0",
 		"resources/uid-net": "net", "resources/uid-shop-cp-0.disk.root": "shop-cp-0-root",
 	} {
@@ -209,10 +227,28 @@ func TestDetails(t *testing.T) {
 	if got := s.get("/api/v1/operators/kubevirt").object(t)["status"]; got != "healthy" {
 		t.Errorf("operator kubevirt is %v", got)
 	}
-	for _, path := range []string{"clusters/none", "machines/none", "resources/none", "resources/uid-shop.disk.root", "resources/uid-shop-cp-0.disk.none", "operators/none", "clusters/none/timeline", "clusters/none/manifests"} {
+	for _, path := range []string{"clusters/none", "machines/none", "resources/none", "resources/uid-shop.disk.root", "resources/uid-shop-cp-0.disk.none", "operators/none", "clusters/none/timeline", "clusters/none/manifests", "clusters/none/conditions", "clusters/team-a/none", "clusters/team-a/none/conditions", "machines/team-b/shop-cp-0"} {
 		if r := s.get("/api/v1/" + path); r.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %s", path, r.Status)
 		}
+	}
+	var waits map[string]any
+	for _, c := range s.get("/api/v1/clusters/team-a/shop/conditions").object(t)["conditions"].([]any) {
+		if condition := c.(map[string]any); condition["type"] == "NodesReady" {
+			waits = condition
+		} else if condition["advice"] != nil {
+			t.Errorf("there is advice for a condition that is True: %v", condition)
+		}
+	}
+	if waits["message"] != "waits for shop-pool-0" || waits["owner"] == nil || waits["advice"] == "" {
+		t.Errorf("the condition that is not True: %v", waits)
+	}
+	same := aNetwork("team-a", "shop")
+	same.UID = "uid-network-shop"
+	s.api.Put(t, "networknamespaces", same)
+	eventually(t, "a network with the name of a cluster", func() bool { return s.get("/api/v1/resources/team-a/shop").StatusCode == http.StatusConflict })
+	if r := s.get("/api/v1/resources/team-a/shop"); !strings.Contains(string(r.body), "uid-shop for the cluster, or uid-network-shop for the network") {
+		t.Errorf("two resources of one name: %s", r.body)
 	}
 	detail := s.get("/api/v1/resources/uid-shop-cp-0").object(t)
 	if detail["statusDetail"].(map[string]any)["phase"] != "Running" || detail["spec"].(map[string]any)["template"] != "small" || detail["status"] != "running" {
@@ -260,6 +296,29 @@ func TestHistory(t *testing.T) {
 	if got := second.object(t)["events"].([]any)[0].(map[string]any); got["id"] != "uid-m1.created" || got["data"].(map[string]any)["namespace"] != "team-a" {
 		t.Errorf("the one before: %v", got)
 	}
+	if link := second.Header.Get("Link"); link != "" {
+		t.Errorf("the last page has a link: %s", link)
+	}
+	for query, want := range map[string][]string{
+		"sort=time": {"uid-m1.created", "uid-m1.deleted"}, "sort=-time": {"uid-m1.deleted", "uid-m1.created"}, "sort=type": {"uid-m1.created", "uid-m1.deleted"},
+		"sort=-type": {"uid-m1.deleted", "uid-m1.created"}, "sort=name": {"uid-m1.created", "uid-m1.deleted"}, "sort=sequence": {"uid-m1.created", "uid-m1.deleted"},
+		"q=MACHINE.DEL": {"uid-m1.deleted"}, "q=team-a": {"uid-m1.deleted", "uid-m1.created"}, "q=100%25": nil, "kind=Machine": {"uid-m1.deleted", "uid-m1.created"}, "kind=KubernetesCluster": nil,
+	} {
+		var got []string
+		for path := "/api/v1/events?limit=1&" + query; path != ""; {
+			r := s.get(path)
+			for _, e := range r.object(t)["events"].([]any) {
+				got = append(got, e.(map[string]any)["id"].(string))
+			}
+			path = nextOf(t, r)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s, page by page (-want +got):\n%s", query, diff)
+		}
+	}
+	if r := s.get(nextOf(t, first) + "&source=x"); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("a place in another list of events is taken: %s", r.Status)
+	}
 	if n := len(s.get("/api/v1/events?since=2100-01-01T00:00:00Z").object(t)["events"].([]any)); n != 0 {
 		t.Errorf("%d events are from the future", n)
 	}
@@ -270,23 +329,74 @@ func TestHistory(t *testing.T) {
 
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
-	s := start(t)
-	headers := []string{"Ce-Specversion", "1.0", "Ce-Id", "raw-1", "Ce-Source", "https://kubernetes", "Ce-Type", events.TypeRefUpdate,
-		"Ce-Kind", "Machine", "Ce-Namespace", "team-a", "Ce-Name", "m1", "Content-Type", "application/json",
-		"Ce-Knativeerrordest", "http://create-vm.vitistack-system", "Ce-Knativeerrorcode", "422", "Ce-Knativeerrordata", "bm8gcHJvdmlkZXI="}
-	for range 2 {
-		if r := s.do(http.MethodPost, "/dead-letters", `{"kind":"Machine"}`, headers...); r.StatusCode != http.StatusAccepted {
+	key, line := keyLine(t, "operator", "read+write")
+	reader, readerLine := keyLine(t, "reader", "read")
+	b := newBroker(t)
+	s := start(t, "--broker.sink="+b.URL, "--auth.keys="+line+","+readerLine)
+	send := func(id, eventType string) {
+		headers := []string{"Ce-Specversion", "1.0", "Ce-Id", id, "Ce-Source", "https://kubernetes", "Ce-Type", eventType,
+			"Ce-Kind", "Machine", "Ce-Namespace", "team-a", "Ce-Name", "m1", "Content-Type", "application/json",
+			"Ce-Knativeerrordest", "http://create-vm.vitistack-system", "Ce-Knativeerrorcode", "422", "Ce-Knativeerrordata", "bm8gcHJvdmlkZXI="}
+		if r := s.do(http.MethodPost, "/dead-letters", `{"apiVersion":"vitistack.io/v1alpha1","kind":"Machine","namespace":"team-a","name":"m1"}`, headers...); r.StatusCode != http.StatusAccepted {
 			t.Fatalf("dead letter: %s %s", r.Status, r.body)
 		}
 	}
-	r := s.get("/api/v1/dead-letters")
-	all := r.object(t)["deadLetters"].([]any)
-	if len(all) != 1 || r.Header.Get("X-Total-Count") != "1" {
+	send("raw-1", events.TypeRefUpdate)
+	send("raw-1", events.TypeRefUpdate)
+	letters := func(query string) []any {
+		return s.get("/api/v1/dead-letters" + query).object(t)["deadLetters"].([]any)
+	}
+	all := letters("")
+	if len(all) != 1 {
 		t.Fatalf("the same letter twice is %d letters", len(all))
 	}
 	got := all[0].(map[string]any)
 	if got["destination"] != "http://create-vm.vitistack-system" || got["code"] != 422.0 || got["error"] != "no provider" || got["name"] != "m1" || got["namespace"] != "team-a" {
 		t.Errorf("dead letter: %v", got)
+	}
+	send("raw-2", "io.vitistack.workorder.approved")
+	for query, want := range map[string]int{
+		"": 2, "?limit=1": 1, "?type=dev.knative.*": 1, "?namespace=team-b": 0, "?name=m1": 2, "?q=NO+PROVIDER": 2, "?q=raw-2": 1, "?destination=http://create-vm.vitistack-system": 2, "?since=2100-01-01T00:00:00Z": 0,
+	} {
+		if n := len(letters(query)); n != want {
+			t.Errorf("%q lists %d letters, want %d", query, n, want)
+		}
+	}
+	one := fmt.Sprintf("/api/v1/dead-letters/%v", got["sequence"])
+	if s.get(one).object(t)["id"] != "raw-1" {
+		t.Errorf("one letter: %s", s.get(one).body)
+	}
+	as := func(key string) []string { return []string{"Authorization", "Bearer " + key} }
+	for _, r := range []reply{s.do(http.MethodDelete, one, ""), s.do(http.MethodPost, one+"/resend", "")} {
+		if r.StatusCode != http.StatusUnauthorized {
+			t.Errorf("without a key: %s %s", r.Status, r.body)
+		}
+	}
+	if r := s.do(http.MethodDelete, one, "", as(reader)...); r.StatusCode != http.StatusForbidden {
+		t.Errorf("with a key that may read: %s %s", r.Status, r.body)
+	}
+	if r := s.do(http.MethodPost, one+"/resend", "", as(key)...); r.StatusCode != http.StatusNoContent {
+		t.Fatalf("sending again: %s %s", r.Status, r.body)
+	}
+	eventually(t, "the request to reconcile the object", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return slices.ContainsFunc(b.events, func(e event.Event) bool {
+			return e.Type() == events.TypeResync && e.Subject() == "/apis/vitistack.io/v1alpha1/namespaces/team-a/machines/m1"
+		})
+	})
+	left := letters("")
+	if len(left) != 1 {
+		t.Fatalf("%d letters are left", len(left))
+	}
+	signed := fmt.Sprintf("/api/v1/dead-letters/%v", left[0].(map[string]any)["sequence"])
+	if r := s.do(http.MethodPost, signed+"/resend", "", as(key)...); r.StatusCode != http.StatusConflict {
+		t.Errorf("a signed decision, whose signature is not kept: %s %s", r.Status, r.body)
+	}
+	for _, want := range []int{http.StatusNoContent, http.StatusNotFound} {
+		if r := s.do(http.MethodDelete, signed, "", as(key)...); r.StatusCode != want {
+			t.Errorf("discarding: %s, want %d", r.Status, want)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -55,6 +56,9 @@ var silent = map[string]string{
 	"GET /api/v1/health": "words for each dependency", "GET /api/v1/health/live": "one word", "GET /api/v1/health/operators": "of hypervisors", "GET /api/v1/health/backends": "of backends", "GET /api/v1/health/database": "one word", "GET /api/v1/health/cache": "one word", "GET /api/v1/ready": "kinds",
 	"GET /metrics": "sums", "GET /api/v1/metrics": "sums", "GET /api/v1/infrastructure": "sums",
 	"GET /api/v1/session": "the caller's own", "POST /api/v1/session": "the caller's own", "DELETE /api/v1/session": "the caller's own",
+	"GET /api/v1/clusters/{namespace}/{name}": "nothing that the request does not say", "GET /api/v1/clusters/{namespace}/{name}/conditions": "nothing that the request does not say", "GET /api/v1/vms/{namespace}/{name}": "nothing that the request does not say",
+	"GET /version": "of the program", "GET /api/v1/version": "of the program",
+	"DELETE /api/v1/dead-letters/{sequence}": "it shows none", "POST /api/v1/dead-letters/{sequence}/resend": "it shows none",
 	"GET /api/v1/operators": "of hypervisors", "GET /api/v1/operators/{id}": "of hypervisors",
 	"GET /api/v1/hosts": "in no namespace", "GET /api/v1/hosts/{id}": "in no namespace",
 	"GET /api/v1/providers": "in no namespace", "GET /api/v1/providers/{id}": "in no namespace",
@@ -64,7 +68,7 @@ var silent = map[string]string{
 
 // ofTheWhole are the routes that refuse a caller with a limit.
 var ofTheWhole = []string{
-	"GET /api/v1/stream", "GET /events/stream", "GET /api/v1/dead-letters", "GET /api/v1/infrastructure", "GET /metrics", "GET /api/v1/metrics",
+	"GET /api/v1/stream", "GET /events/stream", "GET /api/v1/dead-letters", "GET /api/v1/dead-letters/{sequence}", "DELETE /api/v1/dead-letters/{sequence}", "POST /api/v1/dead-letters/{sequence}/resend", "GET /api/v1/infrastructure", "GET /metrics", "GET /api/v1/metrics",
 	"GET /api/v1/providers", "GET /api/v1/providers/{id}", "GET /api/v1/hosts", "GET /api/v1/hosts/{id}", "GET /api/v1/operators", "GET /api/v1/operators/{id}",
 }
 
@@ -155,12 +159,14 @@ type wanted struct{ path, body string }
 func (s *env) requestsFor(method, path string, headers []string) []wanted {
 	s.t.Helper()
 	if method == http.MethodPost || method == http.MethodDelete {
+		path = strings.ReplaceAll(path, "{sequence}", "999")
 		return []wanted{
 			{path, `{"apiVersion":"vitistack.io/v1alpha1","kind":"KubernetesCluster","metadata":{"name":"x","namespace":"team-a"},"spec":{"topology":{"version":"1.33","controlplane":{"replicas":3},"workers":[{"name":"w","replicas":400}]}}}`},
 			{path + "?namespace=team-a", `{"apiVersion":"vitistack.io/v1alpha1","kind":"Machine","metadata":{"name":"x"},"spec":{}}`},
 			{path, `{"key":"x"}`},
 		}
 	}
+	path, byName := strings.ReplaceAll(path, "{namespace}/{name}", "{id}"), strings.Contains(path, "{namespace}/{name}")
 	before, after, named := strings.Cut(path, "{")
 	if !named {
 		var all []wanted
@@ -180,11 +186,24 @@ func (s *env) requestsFor(method, path string, headers []string) []wanted {
 		s.t.Fatalf("read the list of %s: %s %v", path, r.Status, err)
 	}
 	for _, encoded := range list {
-		var items []struct{ ID, Namespace, Name string }
+		var items []struct {
+			ID, Namespace, Name string
+			Sequence            int64
+		}
 		if err := json.Unmarshal(encoded, &items); err != nil {
 			s.t.Fatal(err)
 		}
 		for _, i := range items {
+			if i.Sequence > 0 {
+				i.ID = strconv.FormatInt(i.Sequence, 10)
+			}
+			if byName {
+				if i.Namespace != "team-a" {
+					continue
+				}
+				all = append(all, wanted{path: before + i.Namespace + "/" + i.Name + after})
+				continue
+			}
 			if i.Namespace == "team-a" || i.Namespace == "" {
 				all = append(all, wanted{path: before + cmp.Or(i.ID, i.Name, "talos") + after})
 			}

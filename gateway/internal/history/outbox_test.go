@@ -59,7 +59,7 @@ func TestOutbox(t *testing.T) {
 			t.Error("a removed endpoint still gets events")
 		}
 		letters, err = s.DeadLetters(t.Context(), LetterQuery{Text: "REMOVED", Limit: 10})
-		if err != nil || len(letters) != 1 || letters[0].ID != "e2" {
+		if err != nil || len(letters) != 1 || letters[0].ID != "e1" {
 			t.Fatalf("the delivery to a removed endpoint is no dead letter: %v %v", letters, err)
 		}
 		again := Delivery{Endpoint: "other", EventID: "e2", Type: "t", Body: "{}", Due: noon, Created: noon}

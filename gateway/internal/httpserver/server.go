@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"regexp"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -130,10 +131,16 @@ func (s *Server) app(routes []Route) *fiber.App {
 	return app
 }
 
+// methodPattern matches a method as RFC 9110 (9.1) defines it.
+var methodPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+
 // refuseUnknownMethods answers requests with a method that HTTP does not define with a problem. Fiber would answer with a text.
 func (s *Server) refuseUnknownMethods(app *fiber.App) {
 	next := app.Handler()
 	refuse := s.serve(Route{label: "other", RateLimited: true, Parameters: true, Handler: func(c *fiber.Ctx) error {
+		if !methodPattern.Match(c.Context().Method()) {
+			return problem.New(fiber.StatusBadRequest, "the request does not begin with a method: send HTTP, such as GET / HTTP/1.1")
+		}
 		return problem.New(fiber.StatusNotImplemented, "the method of the request is unknown: use GET, HEAD, POST, DELETE or OPTIONS")
 	}})
 	app.Server().Handler = func(ctx *fasthttp.RequestCtx) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -71,11 +70,12 @@ func (d *Deliverer) Resend(l history.DeadLetter) (history.Delivery, error) {
 		Namespace  string `json:"namespace"`
 		Name       string `json:"name"`
 	}
-	if err := json.Unmarshal([]byte(l.Data), &object); err != nil || object.Kind == "" {
+	if err := json.Unmarshal([]byte(l.Data), &object); err != nil || object.Kind == "" || object.APIVersion == "" {
 		return history.Delivery{}, fmt.Errorf("its data names no object: change the object, or wait for resync, to reconcile it")
 	}
 	ref := events.Ref{APIVersion: object.APIVersion, Kind: object.Kind, Namespace: l.Namespace, Name: l.Name}
-	request := events.NewReconcileRequest(resendSource, ref, "", l.ID+"."+strconv.FormatInt(now.UnixMilli(), 36))
+	request := events.NewReconcileRequest(resendSource, ref, "", "")
+	request.SetID(fmt.Sprintf("dead-letter-%d-%d", l.Sequence, now.UnixMilli()))
 	body, err := json.Marshal(request)
 	if err != nil {
 		return history.Delivery{}, fmt.Errorf("encode the request to reconcile %s %s: %w", ref.Kind, ref.Name, err)

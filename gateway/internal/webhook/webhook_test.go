@@ -189,7 +189,8 @@ func TestDeliveries(t *testing.T) {
 		"Later":     {reason: "a failed delivery is retried", answers: []int{500, 503}, retries: 3, want: []string{"w retried", "w retried", "w delivered"}},
 		"Throttled": {reason: "429, 408 and 425 are temporary", answers: []int{429, 408, 425}, retries: 3, want: []string{"w retried", "w retried", "w retried", "w delivered"}},
 		"TooOften":  {reason: "the number of retries is limited", answers: []int{500, 500, 500}, retries: 2, want: []string{"w retried", "w retried", "w dead"}},
-		"Refused":   {reason: "a rejected delivery is not retried", answers: []int{410}, retries: 3, want: []string{"w dead"}},
+		"Refused":   {reason: "4xx is retried as configured", answers: []int{404, 422}, retries: 3, want: []string{"w retried", "w retried", "w delivered"}},
+		"Gone":      {reason: "an endpoint that is gone is not tried again", answers: []int{410}, retries: 3, want: []string{"w dead"}},
 		"Redirect":  {reason: "a redirect is not followed", answers: []int{302}, retries: 3, want: []string{"w dead"}},
 		"ForEver":   {reason: "a delivery to the broker is retried until it succeeds", answers: []int{404, 410, 500}, retries: -1, want: []string{"w retried", "w retried", "w retried", "w delivered"}},
 	}
@@ -246,6 +247,38 @@ func TestDeadLetter(t *testing.T) {
 	l := letters[0]
 	if l.ID != "e1" || l.Destination != "w" || l.Code != 410 || l.Source != "/gateway" {
 		t.Errorf("dead letter: %+v", l)
+	}
+}
+
+// TestAnotherParty restarts the gateway with another address under the name of an endpoint: a pending delivery becomes a dead letter, which
+// can be sent to the new address.
+func TestAnotherParty(t *testing.T) {
+	t.Parallel()
+	first, second := newReceiver(t, nil, slices.Repeat([]int{500}, 100)...), newReceiver(t, nil)
+	url := "sqlite://" + filepath.Join(t.TempDir(), "h.db")
+	s := start(t, url, webhook.Endpoint{Name: "w", URL: first.URL, Timeout: time.Second, Retries: 99})
+	s.announce("e1", "t", "")
+	s.expect("w retried")
+	s.stop()
+	s = start(t, url, webhook.Endpoint{Name: "w", URL: second.URL, Timeout: time.Second, Retries: 3})
+	s.expect("w dead")
+	letters, err := s.store.DeadLetters(t.Context(), history.LetterQuery{Destination: "w", Limit: 10})
+	for err == nil && len(letters) == 0 {
+		letters, err = s.store.DeadLetters(t.Context(), history.LetterQuery{Destination: "w", Limit: 10})
+	}
+	if err != nil || letters[0].ID != "e1" || !strings.Contains(letters[0].Error, "is not configured at this address any more") || len(second.ids()) > 0 {
+		t.Fatalf("dead letters %+v, %v; the new address got %v", letters, err, second.ids())
+	}
+	d, err := (&webhook.Deliverer{Endpoints: []webhook.Endpoint{{Name: "w", URL: second.URL}}}).Resend(letters[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := s.store.RemoveDeadLetter(t.Context(), letters[0].Sequence, d); !removed || err != nil {
+		t.Fatalf("sent again: %t, %v", removed, err)
+	}
+	s.expect("w delivered")
+	if diff := cmp.Diff([]string{"e1"}, second.ids()); diff != "" {
+		t.Errorf("delivered (-want +got):\n%s", diff)
 	}
 }
 
