@@ -97,6 +97,41 @@ func TestBackupMetrics(t *testing.T) {
 	})
 }
 
+// TestBackups lists an EtcdBackup over REST, and shows it on the page, on that of its cluster, and among what needs attention.
+func TestBackups(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.api.Put(t, "kubernetesclusters", aCluster("team-a", "shop", "Running"))
+	b := &v1alpha1.EtcdBackup{TypeMeta: metav1.TypeMeta{APIVersion: "vitistack.io/v1alpha1", Kind: "EtcdBackup"}, ObjectMeta: meta("team-a", "nightly")}
+	b.Spec.ClusterName, b.Spec.Schedule, b.Spec.Retention, b.Spec.StorageLocation.Type = "shop", "@daily", 7, v1alpha1.BackupS3
+	b.Status.Phase, b.Status.LastBackupTime, b.Status.BackupCount = v1alpha1.EtcdBackupFailed, &born, 3
+	b.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "BackupFailed", Message: "bucket etcd is full", LastTransitionTime: born}}
+	s.api.Put(t, "etcdbackups", b)
+	eventually(t, "the list", func() bool { return s.get("/api/v1/backups").Header.Get("X-Total-Count") == "1" })
+	for _, path := range []string{"uid-nightly", "team-a/nightly", "team-a%2Fnightly"} {
+		got := s.get("/api/v1/backups/" + path).object(t)
+		if got["cluster"] != "shop" || got["status"] != "failed" || got["snapshots"] != 3.0 || got["lastSuccess"] != "2026-01-02T03:04:05Z" || got["message"] != "bucket etcd is full" {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+	for query, want := range map[string]int{"cluster=shop": 1, "status!=failed": 0, "lastSuccess<=2026-02-01T00:00:00Z": 1, "lastSuccess>=2026-02-01T00:00:00Z": 0, "snapshots>=3": 1, "q=bucket": 1} {
+		if n := len(names(t, s.get("/api/v1/backups?"+query), "backups")); n != want {
+			t.Errorf("%s lists %d, want %d", query, n, want)
+		}
+	}
+	page := browse(t, s.url, 1200, 800)
+	page.open("#/overview")
+	page.wait("the failed backup", `document.querySelector(".attention")?.textContent.includes("bucket etcd is full")`)
+	page.open("#/backups")
+	page.wait("the table", `document.querySelector("#main")?.textContent.includes("nightly")`)
+	page.accessible("backups")
+	page.open("#/backups/team-a/nightly")
+	page.wait("the backup", `document.querySelector("#main")?.textContent.includes("3 of at most 7")`)
+	page.accessible("one backup")
+	page.open("#/clusters/team-a/shop")
+	page.wait("the backup of the cluster", `document.querySelector("#backups-title")?.parentElement.textContent.includes("nightly")`)
+}
+
 // TestPageOfBackends shows a backend of networks that does not answer among what needs attention, with its owner.
 func TestPageOfBackends(t *testing.T) {
 	t.Parallel()

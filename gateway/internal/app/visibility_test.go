@@ -56,6 +56,7 @@ var silent = map[string]string{
 	"GET /api/v1/health": "words for each dependency", "GET /api/v1/health/live": "one word", "GET /api/v1/health/operators": "of hypervisors", "GET /api/v1/health/backends": "of backends", "GET /api/v1/health/database": "one word", "GET /api/v1/health/cache": "one word", "GET /api/v1/ready": "kinds",
 	"GET /metrics": "sums", "GET /api/v1/metrics": "sums", "GET /api/v1/infrastructure": "sums",
 	"GET /api/v1/session": "the caller's own", "POST /api/v1/session": "the caller's own", "DELETE /api/v1/session": "the caller's own",
+	"GET /api/v1/backups": "the test has none", "GET /api/v1/backups/{id}": "the test has none", "GET /api/v1/backups/{namespace}/{name}": "the test has none",
 	"GET /api/v1/clusters/{namespace}/{name}": "nothing that the request does not say", "GET /api/v1/clusters/{namespace}/{name}/conditions": "nothing that the request does not say", "GET /api/v1/vms/{namespace}/{name}": "nothing that the request does not say",
 	"GET /version": "of the program", "GET /api/v1/version": "of the program",
 	"DELETE /api/v1/dead-letters/{sequence}": "it shows none", "POST /api/v1/dead-letters/{sequence}/resend": "it shows none",

@@ -135,6 +135,7 @@ var topicResources = map[inventory.Topic]apiserver.Resource{
 	inventory.TopicAllocations: {Group: "vitistack.io", Name: "ipallocations"},
 	inventory.TopicMachines:    {Group: "vitistack.io", Name: "machines"},
 	inventory.TopicVMs:         {Group: "kubevirt.io", Name: "virtualmachines"},
+	inventory.TopicBackups:     {Group: "vitistack.io", Name: "etcdbackups"},
 	inventory.TopicClusters:    {Group: "vitistack.io", Name: "kubernetesclusters"},
 }
 

@@ -3,6 +3,7 @@ package inventory
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -30,3 +31,44 @@ func backupStates(objects []*Object) []BackupState {
 
 // Backups returns how the EtcdBackups are doing.
 func (s *Snapshot) Backups() []BackupState { return s.backups }
+
+type backupJSON struct {
+	head
+	Cluster   string `json:"cluster"`
+	Schedule  string `json:"schedule,omitempty"`
+	Suspended bool   `json:"suspended,omitempty"`
+	Storage   string `json:"storage,omitempty"`
+	Retention int32  `json:"retention"`
+	Snapshots int32  `json:"snapshots"`
+	Size      string `json:"size,omitempty"`
+	// LastSuccess is when the newest snapshot was due, and Next when the next one is due.
+	LastSuccess time.Time `json:"lastSuccess,omitzero"`
+	Next        time.Time `json:"next,omitzero"`
+	tail
+}
+
+func backupItem(o *Object) *Item {
+	f := o.Facts.(*Backup)
+	i := itemOf(TopicBackups, o, phaseStatus(TopicBackups, f.Phase), f.Phase, f)
+	i.JSON = encode(backupJSON{
+		head: i.head(), tail: i.tail(), Cluster: f.Cluster, Schedule: f.Schedule, Suspended: f.Suspended, Storage: f.Storage,
+		Retention: f.Retention, Snapshots: f.Snapshots, Size: f.Size, LastSuccess: f.LastSuccess, Next: f.Next,
+	})
+	return i
+}
+
+func (f *Backup) attribute(name string) string {
+	switch name {
+	case "cluster":
+		return f.Cluster
+	case "schedule":
+		return f.Schedule
+	case "snapshots":
+		return strconv.Itoa(int(f.Snapshots))
+	case "lastSuccess":
+		if !f.LastSuccess.IsZero() {
+			return f.LastSuccess.Format(time.RFC3339)
+		}
+	}
+	return ""
+}

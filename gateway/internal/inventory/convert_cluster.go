@@ -48,7 +48,13 @@ func fromCluster(c *v1alpha1.KubernetesCluster) (*Object, error) {
 }
 
 func fromBackup(b *v1alpha1.EtcdBackup) (*Object, error) {
-	facts := &Backup{Phase: string(b.Status.Phase)}
+	facts := &Backup{
+		Phase: string(b.Status.Phase), Cluster: b.Spec.ClusterName, Schedule: b.Spec.Schedule, Suspended: b.Spec.Suspend,
+		Storage: string(b.Spec.StorageLocation.Type), Retention: b.Spec.Retention, Snapshots: b.Status.BackupCount, Size: b.Status.BackupSize,
+	}
+	if next := b.Status.NextBackupTime; next != nil {
+		facts.Next = next.UTC()
+	}
 	if last := b.Status.LastBackupTime; last != nil {
 		facts.LastSuccess = last.UTC()
 	}

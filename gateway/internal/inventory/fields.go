@@ -15,6 +15,7 @@ var listed = map[Topic]reflect.Type{
 	TopicHosts:       reflect.TypeFor[hostJSON](),
 	TopicVMs:         reflect.TypeFor[vmJSON](),
 	TopicClusters:    reflect.TypeFor[clusterListJSON](),
+	TopicBackups:     reflect.TypeFor[backupJSON](),
 	TopicOperators:   reflect.TypeFor[OperatorModel](),
 }
 

@@ -20,13 +20,14 @@ const (
 	TopicHosts       Topic = "hosts"
 	TopicVMs         Topic = "vms"
 	TopicClusters    Topic = "clusters"
+	TopicBackups     Topic = "backups"
 	TopicOperators   Topic = "operators"
 )
 
 // Topics are all topics, in the order of the layers.
 var Topics = []Topic{
 	TopicNetworks, TopicAddresses, TopicAllocations, TopicMachines, TopicProviders,
-	TopicHosts, TopicVMs, TopicClusters, TopicOperators,
+	TopicHosts, TopicVMs, TopicClusters, TopicBackups, TopicOperators,
 }
 
 // Status of an item in the API.
@@ -81,6 +82,7 @@ var Attributes = map[Topic][]string{
 	TopicHosts:       {"provider", "type", "vms"},
 	TopicVMs:         {"host", "machine", "cluster", "cpus", "memoryBytes"},
 	TopicClusters:    {"type", "version", "environment", "datacenter", "project", "region", "workorder", "zone", "workspace", "network", "nodes", "nodesReady", "machines"},
+	TopicBackups:     {"cluster", "schedule", "snapshots", "lastSuccess"},
 	TopicOperators:   {"version"},
 }
 

@@ -222,7 +222,18 @@ type Pool struct {
 
 // Backup is an EtcdBackup.
 type Backup struct {
-	Phase string
+	Phase     string
+	Cluster   string
+	Schedule  string
+	Suspended bool
+	// Storage is where the snapshots go.
+	Storage   string
+	Retention int32
+	// Snapshots counts the snapshots that exist. Size is that of the newest one.
+	Snapshots int32
+	Size      string
+	// Next is when the next snapshot is due. It is zero if none is.
+	Next time.Time
 	// LastSuccess is when the newest snapshot was due. It is zero if there is none.
 	LastSuccess time.Time
 }

@@ -14,7 +14,7 @@ import (
 
 // numeric are the attributes whose values are whole numbers.
 var numeric = []string{
-	"vlan", "free", "allocated", "cpus", "memoryBytes", "memoryFreeBytes", "diskBytes", "vms", "hosts", "machines", "nodes", "nodesReady",
+	"vlan", "free", "allocated", "cpus", "memoryBytes", "memoryFreeBytes", "diskBytes", "vms", "hosts", "machines", "nodes", "nodesReady", "snapshots",
 }
 
 // CompareAttribute orders two values of an attribute: numbers, versions, addresses and times by value, and others as text.

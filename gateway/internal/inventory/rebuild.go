@@ -59,7 +59,7 @@ func dropItems(into map[Topic]map[string]*Item, old *Object) {
 var topicOf = map[Kind]Topic{
 	KindNetwork: TopicNetworks, KindAddress: TopicAddresses, KindAllocation: TopicAllocations,
 	KindMachine: TopicMachines, KindProvider: TopicProviders, KindCluster: TopicClusters,
-	KindNode: TopicHosts, KindVM: TopicVMs,
+	KindNode: TopicHosts, KindVM: TopicVMs, KindBackup: TopicBackups,
 }
 
 func addItems(into map[Topic]map[string]*Item, items []*Item) {
@@ -96,6 +96,8 @@ func (s *Store) items(o *Object) []*Item {
 		return items
 	case *Cluster:
 		return []*Item{s.clusterItem(o, f)}
+	case *Backup:
+		return []*Item{backupItem(o)}
 	case *Node:
 		if !f.Host {
 			return nil

@@ -113,6 +113,10 @@ var statusOfPhase = map[Topic]map[string]string{
 		string(v1alpha2.IPAllocationAllocated): StatusRunning, string(v1alpha2.IPAllocationError): StatusFailed,
 		string(v1alpha2.IPAllocationReleased): StatusUnknown,
 	},
+	TopicBackups: {
+		string(v1alpha1.EtcdBackupScheduled): StatusRunning, string(v1alpha1.EtcdBackupRunning): StatusRunning,
+		string(v1alpha1.EtcdBackupCompleted): StatusRunning, string(v1alpha1.EtcdBackupFailed): StatusFailed,
+	},
 	TopicProviders: {
 		string(v1alpha1.ProviderReady): StatusRunning, string(v1alpha1.ProviderFailed): StatusFailed,
 		string(v1alpha1.ProviderOffline): StatusUnknown,

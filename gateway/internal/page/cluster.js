@@ -4,7 +4,7 @@ import { copy, h, icon, link } from "./dom.js";
 import { age, moment, plural } from "./format.js";
 import { ask, shown } from "./api.js";
 import { href, to } from "./router.js";
-import { addressesOf, find, isFresh, machinesOf, networkOf } from "./store.js";
+import { addressesOf, backupsOf, find, isFresh, machinesOf, networkOf } from "./store.js";
 import { stateOf } from "./tables.js";
 import { topology } from "./topology.js";
 import { waterfall } from "./waterfall.js";
@@ -59,11 +59,31 @@ export const clusterView = {
           shown(life, ask(life, stamp), (data) => history(data.events)),
         ),
       ),
+      section("backups", "Backups of etcd", backups(cluster)),
       section("manifests", "Generated manifests", manifests(cluster)),
       section("commands", "Commands", commands(clusterCommands(cluster))),
     ];
   },
 };
+
+function backups(cluster) {
+  const found = backupsOf().get(`${cluster.namespace}/${cluster.name}`) ?? [];
+  if (!found.length) return h("p", { class: "soft" }, "No EtcdBackup names this cluster, so its etcd cannot be restored if it is lost.");
+  return h(
+    "ul",
+    { class: "plain" },
+    found.map((b) =>
+      h(
+        "li",
+        { key: b.id },
+        link(to("backups", b), b.name),
+        " ",
+        stateOf(b),
+        b.lastSuccess ? ` newest snapshot ${age(b.lastSuccess)} ago, ${plural(b.snapshots, "snapshot")}` : " no snapshot yet",
+      ),
+    ),
+  );
+}
 
 export const section = (id, title, ...content) =>
   h("section", { key: id, "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, title), content);

@@ -7,7 +7,7 @@ import { clusterView } from "./cluster.js";
 import { eventsView } from "./events.js";
 import { leaveGrid } from "./grid.js";
 import { hostsView } from "./hosts.js";
-import { addressView, machineView, networkView, providerView } from "./objects.js";
+import { addressView, backupView, machineView, networkView, providerView } from "./objects.js";
 import { overview } from "./overview.js";
 import { pipeline } from "./pipeline.js";
 import { problems } from "./problems.js";
@@ -19,6 +19,7 @@ const pages = [
   { view: "overview", title: "Overview", key: "o", tally: () => problems().length, mark: "act" },
   { view: "pipeline", title: "Pipeline", key: "p" },
   { view: "clusters", title: "Clusters", key: "c", tally: () => all("clusters").length },
+  { view: "backups", title: "Backups", key: "b", tally: () => all("backups").length },
   { view: "machines", title: "Machines", key: "m", tally: () => all("machines").length },
   { view: "networks", title: "Networks", key: "n", tally: () => all("networks").length },
   { view: "addresses", title: "Addresses", key: "a", tally: () => all("allocations").length },
@@ -26,9 +27,10 @@ const pages = [
   { view: "events", title: "Events", key: "e" },
 ];
 const lists = { overview, pipeline, events: eventsView, hosts: hostsView };
-for (const view of ["clusters", "machines", "networks", "addresses"]) lists[view] = table(view);
+for (const view of ["clusters", "backups", "machines", "networks", "addresses"]) lists[view] = table(view);
 const singles = {
   clusters: clusterView,
+  backups: backupView,
   machines: machineView,
   networks: networkView,
   addresses: addressView,

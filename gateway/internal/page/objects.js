@@ -233,3 +233,23 @@ export const providerView = {
     ];
   },
 };
+
+export const backupView = {
+  title: ({ args }) => `Backup ${args[1]}`,
+  draw({ args: [namespace, name] }) {
+    const b = find("backups", namespace, name);
+    if (!b) return missing("backups", "etcd backup", namespace, name);
+    return [
+      head(b, "backups", [b.schedule || "once", b.storage].filter(Boolean)),
+      dl([
+        ["Cluster", link(href("clusters", [namespace, b.cluster]), b.cluster)],
+        ["Newest snapshot", b.lastSuccess ? moment(b.lastSuccess) : "none yet"],
+        ["Next snapshot", b.suspended ? "none: it is suspended" : b.next ? moment(b.next) : "none is due"],
+        ["Snapshots", `${b.snapshots} of at most ${b.retention}`],
+        ["Size of the newest", b.size],
+      ]),
+      eventsOf(b),
+      section("commands", "Commands", commands(usual("backups", b))),
+    ];
+  },
+};

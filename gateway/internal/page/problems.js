@@ -1,12 +1,12 @@
 // Problems are what needs attention: what has failed, what needs an action,
 // and what takes too long. An item that waits for an item with a problem is
 // listed under that problem.
-import { addressesOf, all, derive, machinesOf, networkOf } from "./store.js";
+import { addressesOf, all, derive, find, machinesOf, networkOf } from "./store.js";
 import { maxWait } from "./reasons.js";
 import { late, verdict } from "./words.js";
 import { since } from "./format.js";
 
-const order = { networks: 1, addresses: 2, machines: 3, clusters: 4, providers: 0, operators: 0, hosts: 0, functions: 0, orphans: 0, backends: 0 };
+const order = { networks: 1, addresses: 2, machines: 3, clusters: 4, backups: 5, providers: 0, operators: 0, hosts: 0, functions: 0, orphans: 0, backends: 0 };
 const rank = { bad: 0, act: 1, wait: 2 };
 
 export const sinceOf = (item) => item.since ?? item.createdAt ?? item.lastUpdated;
@@ -30,6 +30,7 @@ function cause(item, topic) {
           ?.map((m) => [m, "machines"]) ?? [],
       machines: () => (addressesOf().get(`${item.namespace}/${item.name}`) ?? []).map((a) => [a, "addresses"]),
       addresses: () => [[networkOf(item), "networks"]],
+      backups: () => [[find("clusters", item.namespace, item.cluster), "clusters"]],
       hosts: () =>
         item.reason === "Unreachable" ? all("providers").filter((p) => p.name === item.provider).map((p) => [p, "providers"]) : [],
       operators: () =>

@@ -37,6 +37,7 @@ const viewOf = {
   allocations: "allocations",
   machines: "machines",
   clusters: "clusters",
+  backups: "backups",
   providers: "providers",
 };
 

@@ -63,6 +63,33 @@ const tables = {
     ],
     none: ["No clusters yet.", "Apply a KubernetesCluster: apis/examples/simple-kubernetescluster.yaml is one to start from."],
   },
+  backups: {
+    title: "Backups",
+    columns: [
+      name,
+      namespace,
+      phase,
+      { key: "cluster", title: "Cluster", value: (i) => i.cluster, cell: inCluster, hint: (i) => i.cluster, width: "10rem", least: 34 },
+      {
+        key: "last",
+        title: "Newest snapshot",
+        value: (i) => -Date.parse(i.lastSuccess ?? 0),
+        cell: (i) => (i.lastSuccess ? `${age(i.lastSuccess)} ago` : "none yet"),
+        csv: (i) => i.lastSuccess,
+        width: "9rem",
+        number: true,
+        least: 45,
+      },
+      named("snapshots", "Snapshots", { width: "7rem", number: true, least: 60 }),
+      named("size", "Size", { width: "7rem", least: 80 }),
+      { key: "schedule", title: "Schedule", value: (i) => i.schedule || "once", width: "9rem", least: 70 },
+      named("storage", "Storage", { width: "7rem", least: 95 }),
+      reason,
+      ageOf,
+    ],
+    facets: [status, inNamespace, { key: "cluster", title: "Cluster", value: (i) => i.cluster }],
+    none: ["No backups yet.", "Apply an EtcdBackup for each cluster that you cannot lose: docs/backup.md has one to start from."],
+  },
   machines: {
     title: "Machines",
     columns: [

@@ -23,6 +23,7 @@ export const kindOf = {
   machines: "Machine",
   providers: "MachineProvider",
   clusters: "KubernetesCluster",
+  backups: "EtcdBackup",
   vms: "VirtualMachine",
   hosts: "Hypervisor node",
   operators: "Backend",
@@ -37,6 +38,7 @@ export const resourceOf = {
   machines: "machine",
   providers: "machineprovider",
   clusters: "kubernetescluster",
+  backups: "etcdbackup",
   vms: "virtualmachine",
   hosts: "node",
 };
@@ -47,6 +49,7 @@ export const nounOf = {
   machines: "machine",
   providers: "machine provider",
   clusters: "cluster",
+  backups: "etcd backup",
   vms: "virtual machine",
   hosts: "hypervisor node",
   operators: "backend",
