@@ -30,7 +30,7 @@ function cause(item, topic) {
           ?.map((m) => [m, "machines"]) ?? [],
       machines: () => (addressesOf().get(`${item.namespace}/${item.name}`) ?? []).map((a) => [a, "addresses"]),
       addresses: () => [[networkOf(item), "networks"]],
-      backups: () => [[find("clusters", item.namespace, item.cluster), "clusters"]],
+      backups: () => (item.reason === "ClusterNotReady" ? [[find("clusters", item.namespace, item.cluster), "clusters"]] : []),
       hosts: () =>
         item.reason === "Unreachable" ? all("providers").filter((p) => p.name === item.provider).map((p) => [p, "providers"]) : [],
       operators: () =>
