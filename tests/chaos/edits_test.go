@@ -116,7 +116,7 @@ func editConfiguration(a *generator) func(*env) {
 	}
 	s := subject{engine.NetworkConfigurations, b.namespace, b.name}
 	pause := time.Duration(a.random.IntN(2000)) * time.Millisecond
-	edit := a.of("description", "address", "mac", "interface")
+	edit := a.of("vlan", "description", "address", "mac", "interface")
 	return func(w *env) {
 		nc := w.get(s)
 		if nc == nil || nc.GetDeletionTimestamp() != nil {
@@ -125,6 +125,8 @@ func editConfiguration(a *generator) func(*env) {
 		was, _, _ := unstructured.NestedSlice(nc.Object, "spec", "networkInterfaces")
 		changed := map[string]any{}
 		switch edit {
+		case "vlan":
+			changed["vlan"] = 4000
 		case "description":
 			changed["description"] = "edited"
 		case "interface":
@@ -136,7 +138,7 @@ func editConfiguration(a *generator) func(*env) {
 			}
 			changed["networkInterfaces"] = []any{one}
 		}
-		back := map[string]any{"description": nil, "networkInterfaces": was}
+		back := map[string]any{"vlan": nil, "description": nil, "networkInterfaces": was}
 		w.edit(s, changed)
 		time.Sleep(pause)
 		w.checkInvariants()

@@ -113,8 +113,8 @@ func configurationRows() []row {
 		}},
 		{field: "bridge", on: "static", to: "br9", outcome: refused, effect: "bridge and mtu cannot be changed once the interfaces have addresses"},
 		{field: "mtu", on: "static", to: "1400", outcome: refused, effect: "bridge and mtu cannot be changed once the interfaces have addresses"},
-		{field: "provider", on: "static", to: "kea", outcome: refused, effect: "provider and vlan are those of the NetworkNamespace"},
-		{field: "vlan", on: "static", to: "77", outcome: refused, effect: "provider and vlan are those of the NetworkNamespace"},
+		{field: "provider", on: "Kea", to: "static-ip-operator", outcome: applied, effect: "Kea loses the reservation, and the condition Ready says that the network allocates by another", proof: "functions/kea-reserve TestChanges"},
+		{field: "vlan", on: "static", to: "77", outcome: applied, effect: "compared with the VLAN of the network: the condition Ready reports another one as VLANMismatch, and the interfaces keep their VLAN and addresses", proof: "functions/allocate-ip TestOtherVLAN"},
 		{field: "networkNamespaceName", on: "static", to: "other", outcome: refused, effect: "networkNamespaceName cannot be changed"},
 		{field: "networkInterfaces[].ipv4Addresses", on: "Kea", to: "[127.64.20.99]", outcome: applied, effect: "the interface gets the requested address, and its former one is released", check: func(w *world) string { return has(w.keaText(), "127.64.20.99") }},
 		{field: "networkInterfaces[].ipv4Addresses", on: "static", to: "[__BASE__.99]", outcome: applied, effect: "the interface gets the requested address, and its former one is released, unless a machine uses it", check: func(w *world) string {
