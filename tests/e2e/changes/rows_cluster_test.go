@@ -40,17 +40,17 @@ func machineHas(name, path, want string) func(*world) string {
 
 func clusterRows() []row {
 	const (
-		one, ha = "one control plane", "three on Proxmox"
-		reports = "shown by the REST API and the status page"
-		created = "for machines that are created afterwards"
-		fixed   = "cannot be changed"
+		one, ha  = "one control plane", "three on Proxmox"
+		reports  = "shown by the REST API and the status page"
+		replaced = "the machines are replaced, one after the other; MachinesCurrent says how many are left"
+		fixed    = "cannot be changed"
 	)
 	pool := func(field string) string { return "topology.workers[]." + field }
 	rows := []row{
 		{field: "paused", on: one, to: "true", outcome: applied, effect: "nothing changes until it is false; deleted machines still leave", proof: "functions/bootstrap-talos TestLastMemberStays"},
 		{field: "protected", on: one, to: "true", outcome: applied, effect: "a deletion is refused", check: deletionRefused(one)},
 		{field: "approval.policy", on: one, to: "growth", outcome: applied, effect: "the next growth waits for an approval; what exists stays", proof: "functions/bootstrap-talos TestApproval"},
-		{field: "upgrade.paused", on: one, to: "true", outcome: applied, effect: "no further node begins its upgrade", proof: "functions/bootstrap-talos TestUpgradeStops"},
+		{field: "upgrade.paused", on: one, to: "true", outcome: applied, effect: "no further node begins its upgrade, and no further machine is replaced", proof: "functions/bootstrap-talos TestUpgradeStops"},
 		{field: "controlPlaneEndpoint.mode", on: ha, to: "node", outcome: initial, effect: "spec.controlPlaneEndpoint " + fixed},
 		{field: "controlPlaneEndpoint.port", on: ha, to: "443", outcome: initial, effect: "spec.controlPlaneEndpoint " + fixed},
 		{field: "controlPlaneEndpoint.address", on: ha, to: "192.0.2.9", outcome: initial, effect: "spec.controlPlaneEndpoint " + fixed},
@@ -70,15 +70,17 @@ func clusterRows() []row {
 		{field: "topology.controlplane.version", on: one, to: "'1.34'", outcome: applied, effect: "the control plane, and the pools without a version, are upgraded", proof: "functions/bootstrap-talos TestUpgrades"},
 		{field: pool("version"), on: one, to: "'1.34'", outcome: applied, effect: "the pool is upgraded, not beyond its control plane", proof: "functions/bootstrap-talos TestUpgrades"},
 		{field: pool("upgradeConcurrency"), on: one, to: "2", outcome: applied, effect: "this many workers are upgraded at the same time", proof: "functions/bootstrap-talos TestUpgrades"},
+		{field: pool("rollout.maxSurge"), on: one, to: "2", outcome: applied, effect: "the pool has at most this many machines above its replicas while machines are replaced", proof: "functions/bootstrap-talos TestPoolIsReplaced"},
+		{field: pool("rollout.maxUnavailable"), on: one, to: "1", outcome: applied, effect: "the pool misses at most this many machines while machines are replaced", proof: "functions/bootstrap-talos TestPoolIsReplaced"},
 		{field: "topology.controlplane.replicas", on: ha, to: "5", outcome: applied, effect: "control planes are added, or leave etcd and are removed, one after the other", check: node("ha", "ha-cp-4", `"name":"ha-cp-4"`)},
-		{field: "topology.controlplane.template", on: ha, to: "medium", outcome: applied, effect: created, check: machineHas("ha-cp-4", "spec.template", "medium")},
-		{field: "topology.controlplane.providerRef.name", on: ha, to: "kubevirt", outcome: applied, effect: created, check: machineHas("ha-cp-4", "status.provider", "kubevirt")},
+		{field: "topology.controlplane.template", on: ha, to: "medium", outcome: applied, effect: replaced, proof: "functions/bootstrap-talos TestControlPlaneIsReplaced"},
+		{field: "topology.controlplane.providerRef.name", on: ha, to: "kubevirt", outcome: applied, effect: replaced, check: machineHas("ha-cp-4", "status.provider", "kubevirt")},
 		{field: "topology.controlplane.drainTimeout", on: one, to: "30m", outcome: applied, effect: "drains end after it, also one that is under way", proof: "functions/bootstrap-talos TestDrainTimeout"},
 		{field: pool("drainTimeout"), on: one, to: "30m", outcome: applied, effect: "drains end after it, also one that is under way", proof: "functions/bootstrap-talos TestDrainTimeout"},
 		{field: pool("replicas"), on: one, to: "2", outcome: applied, effect: "workers are added, or drained and removed", check: node("single", "single-a-1", `"name":"single-a-1"`)},
 		{field: pool("name"), on: one, to: "c", outcome: applied, effect: "another pool: its workers are created, and those of the former one are drained and removed", proof: "functions/bootstrap-talos TestPoolsGrowAndShrink"},
-		{field: pool("template"), on: one, at: "topology.workers[1].template", to: "medium", outcome: applied, effect: created, check: machineHas("single-b-1", "spec.template", "medium")},
-		{field: pool("providerRef.name"), on: one, at: "topology.workers[1].providerRef.name", to: "proxmox", outcome: applied, effect: created, check: machineHas("single-b-1", "status.provider", "proxmox")},
+		{field: pool("template"), on: one, at: "topology.workers[1].template", to: "medium", outcome: applied, effect: replaced, proof: "functions/bootstrap-talos TestPoolIsReplaced"},
+		{field: pool("providerRef.name"), on: one, at: "topology.workers[1].providerRef.name", to: "proxmox", outcome: applied, effect: replaced, check: machineHas("single-b-1", "status.provider", "proxmox")},
 		{field: "topology.scaledWorkers", on: one, to: "2", outcome: applied, effect: "the pools with autoscaling get this many workers together", check: node("single", "single-b-1", `"name":"single-b-1"`)},
 		{field: pool("autoscaling.enabled"), on: one, at: "topology.workers[1].autoscaling.enabled", to: "false", outcome: applied, effect: "scaledWorkers counts for the pool, or replicas does", proof: "functions/bootstrap-talos TestAutoscaling"},
 		{field: pool("autoscaling.minReplicas"), on: one, at: "topology.workers[1].autoscaling.minReplicas", to: "2", outcome: applied, effect: "the pool has at least this many workers", check: node("single", "single-b-1", `"name":"single-b-1"`)},
@@ -96,6 +98,12 @@ func clusterRows() []row {
 			rows = append(rows, row{field: group + ".taints[]." + field, on: one, to: value, outcome: applied, effect: "the nodes have the taint; others that the stack had set are removed",
 				check: node("single", name, `{"effect":"NoSchedule","key":"zone","value":"blue"}`)})
 		}
+	}
+	for _, group := range []string{"topology.controlplane", "topology.workers[]"} {
+		rows = append(rows,
+			row{field: group + ".healthCheck.enabled", on: one, to: "true", outcome: applied, effect: "machines are replaced, or not, whose nodes are unhealthy; MachinesHealthy says which", proof: "functions/bootstrap-talos TestUnhealthyMachineIsReplaced"},
+			row{field: group + ".healthCheck.unhealthyTimeout", on: one, to: "1h", outcome: applied, effect: "a machine is replaced after this time", proof: "functions/bootstrap-talos/plan TestSelectUnhealthy"},
+			row{field: group + ".healthCheck.maxUnhealthy", on: one, to: "1", outcome: applied, effect: "no machine is replaced while more are unhealthy", proof: "functions/bootstrap-talos/plan TestSelectUnhealthy"})
 	}
 	for _, field := range []string{"clusterId", "clusterUid", "datacenter", "environment", "project", "region", "workorder", "workspace", "zone"} {
 		rows = append(rows, row{field: "data." + field, on: one, to: "new-" + strings.ToLower(field), outcome: applied, effect: reports, check: func(w *world) string {
