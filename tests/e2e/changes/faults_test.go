@@ -21,10 +21,12 @@ type fault struct {
 	manifest, spec string
 	// reason is that of a condition of the object.
 	reason string
+	// repairs is whether a worker is lost meanwhile, which has to be replaced.
+	repairs bool
 }
 
 var faults = map[string]fault{
-	"cluster-template":     {on: "one control plane", fields: map[string]string{"topology.workers[].template": "huge"}, reason: "TemplateNotFound"},
+	"cluster-template":     {on: "one control plane", fields: map[string]string{"topology.workers[].template": "huge"}, reason: "TemplateNotFound", repairs: true},
 	"cluster-version":      {on: "one control plane", fields: map[string]string{"topology.version": "'1.99'"}, reason: "KubernetesVersionUnknown"},
 	"cluster-talos":        {on: "one control plane", fields: map[string]string{"talos.version": "1.99.0"}, reason: "KubernetesVersionNotSupported"},
 	"cluster-config":       {on: "one control plane", fields: map[string]string{"talos.patches.all": "[none]"}, reason: "PatchNotFound"},
@@ -123,7 +125,6 @@ func (w *world) awaitFault(t *testing.T, name string, s subject, reason string) 
 }
 
 // breakAndMend changes an object of the stand, and changes it back after the condition has appeared.
-// Meanwhile a deleted worker is replaced: a fault in the spec stops no repair.
 func (w *world) breakAndMend(t *testing.T, name string, f fault) {
 	t.Helper()
 	s := subjects[f.on]
@@ -133,9 +134,29 @@ func (w *world) breakAndMend(t *testing.T, name string, f fault) {
 		return
 	}
 	w.awaitFault(t, name, s, f.reason)
+	if f.repairs {
+		w.checkRepair()
+	}
 	back := w.e.Get(s.resource, s.namespace, s.name)
 	back.Object["spec"] = before.Object["spec"]
 	if _, err := w.client(s).Update(w.Context(), back, metav1.UpdateOptions{}); err != nil {
 		t.Errorf("%s: the change back is refused: %v", name, err)
 	}
+}
+
+// checkRepair deletes a worker of a cluster whose spec is wrong, and waits for another in its place.
+func (w *world) checkRepair() {
+	w.Helper()
+	lost := w.e.Get(engine.Machines, site, "single-c-0").GetUID()
+	w.e.Delete(engine.Machines, site, "single-c-0")
+	w.until("a lost worker is replaced", func() string {
+		running := 0
+		for _, m := range w.e.List(engine.Machines, site, "cluster.vitistack.io/cluster-name=single") {
+			phase, _, _ := unstructured.NestedString(m.Object, "status", "phase")
+			if m.GetUID() != lost && m.GetDeletionTimestamp() == nil && phase == "Running" {
+				running++
+			}
+		}
+		return is(running, 4)
+	})
 }
