@@ -197,11 +197,14 @@ list: [create-vm, bootstrap-talos, etcd-backup]
 {{ toYaml (required (printf "knative/%s.yaml has no rule for Secrets" .name) $rules) }}
 {{- end -}}
 
-{{/* Sets the delivery of a Broker or Trigger: its own, that of the class, and that of the values: (dict "root" $ "object" $object "folder" "kafka"). */}}
+{{/* Sets the delivery of a Broker or Trigger: its own, that of the class, and that of the values: (dict "root" $ "object" $object "folder" "kafka"). A Trigger whose values differ from those of the Broker in knative/ keeps them. */}}
 {{- define "vitistack.delivery" -}}
+{{- $broker := (splitList "\n---\n" (.root.Files.Get "knative/broker.yaml") | first | fromYaml).spec.delivery -}}
+{{- if eq (omit .object.spec.delivery "deadLetterSink" | toJson) (omit $broker "deadLetterSink" | toJson) -}}
 {{- $class := dict -}}
 {{- if .folder }}{{ $class = (.root.Files.Get (printf "knative/variants/%s/broker.yaml" .folder) | fromYaml).spec.delivery | default dict }}{{ end -}}
 {{- $_ := set .object.spec "delivery" (merge (dict) .root.Values.broker.delivery $class .object.spec.delivery) -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The Brokers that exist: the folder of knative/variants by class, empty for the one of knative/broker.yaml. */}}
@@ -242,9 +245,11 @@ list: [create-vm, bootstrap-talos, etcd-backup]
 {{- else if eq $o.kind "PingSource" -}}
   {{- $_ = set $o.spec "schedule" $v.functions.resync.schedule -}}
 {{- else if eq $o.kind "Broker" -}}
+  {{- include "vitistack.delivery" (dict "root" .root "object" $o "folder" $folder) -}}
+  {{- $delivery := deepCopy $o.spec.delivery -}}
   {{- if $folder }}{{ $_ = mustMergeOverwrite $o (.root.Files.Get (printf "knative/variants/%s/broker.yaml" $folder) | replace "vitistack-system" .root.Release.Namespace | fromYaml) }}{{ end -}}
   {{- if eq $folder "kafka" }}{{ $_ = set $o.spec.config "name" $v.broker.kafka.configMap }}{{ $_ = set $o.spec.config "namespace" $v.broker.kafka.namespace }}{{ end -}}
-  {{- include "vitistack.delivery" (dict "root" .root "object" $o "folder" $folder) -}}
+  {{- $_ = set $o.spec "delivery" $delivery -}}
 {{- else if eq $o.kind "ApiServerSource" -}}
   {{- $_ = set $o.spec "namespaceSelector" $v.eventSource.namespaceSelector -}}
   {{- if eq $folder "kafka" }}{{ $_ = mustMergeOverwrite $o.spec (.root.Files.Get "knative/variants/kafka/source.yaml" | replace "vitistack-system" .root.Release.Namespace | fromYaml).spec }}{{ end -}}
