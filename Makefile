@@ -16,7 +16,7 @@ TOOL := go tool -modfile=tools/lint/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell go list ./...))
 
-.PHONY: help build plugin plugins run screenshots clean-run prepare test test-knative check style generate helm images pin deploy chaos roles bench vuln
+.PHONY: help build plugin plugins run screenshots clean-run prepare judge test test-knative check style generate helm images pin deploy chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -56,8 +56,10 @@ screenshots: ## Take the pictures of the README from make run TOUR=busy
 clean-run: ## Delete the state of make run
 	rm -rf $(STATE) hack/results
 
-prepare: build ## Install what the tests need in addition to Go, from Debian's packages
+prepare: build judge ## Install what the tests need in addition to Go, from Debian's packages
 	@sh tests/prepare.sh
+
+judge: ## Build KubeVirt's webhooks, which judge what tests create
 	@sh tests/judges/kubevirt/build.sh $(CACHE)/bin/kubevirt-judge
 
 test: prepare ## Run all tests, on real servers
@@ -103,18 +105,18 @@ deploy: helm ## Install or upgrade the stack from the images IMG=registry/reposi
 	@$(CACHE)/bin/helm upgrade --install vitistack charts/vitistack --namespace vitistack-system --create-namespace --server-side=true --force-conflicts $(if $(VALUES),--values $(VALUES)) \
 	  --set image.repository=$(patsubst %:$(TAG),%,$(IMG)),image.tag=$(TAG)
 
-chaos: build ## Run a random sequence of changes and faults: SEED=1 MINUTES=5 (CHAOS_SHRINK=8 tries shorter ones)
+chaos: build judge ## Run a random sequence of changes and faults: SEED=1 MINUTES=5 (CHAOS_SHRINK=8 tries shorter ones)
 	@CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),5) go test -count=1 -timeout 0 -v -run TestRandomSteps ./tests/chaos
 
 roles: export VITI_AUDIT = $(BIN)/audit
-roles: build ## Run the whole stack, and compare the requests of the functions with their Roles
+roles: build judge ## Run the whole stack, and compare the requests of the functions with their Roles
 	@rm -rf $(VITI_AUDIT) && go test -count=1 -timeout 30m -p 1 $(WHOLE) && go test -count=1 -run Roles ./tests/conformance
 
 KNATIVE = $(CACHE)/bin/knative-$(shell sed -n 's/.*knative.dev\/eventing v/v/p' knative/local/go.mod)
-test-knative: build ## Run the whole stack on Knative Eventing's own control plane
+test-knative: build judge ## Run the whole stack on Knative Eventing's own control plane
 	@sh tests/knative/build.sh $(KNATIVE) && VITI_KNATIVE=$(KNATIVE) go test -count=1 -timeout 20m -v ./tests/knative
 
-bench: build ## Measure everything, and write tests/bench/RESULTS.md (LOAD=0.1 for a tenth of the load)
+bench: build judge ## Measure everything, and write tests/bench/RESULTS.md (LOAD=0.1 for a tenth of the load)
 	@go run ./tests/bench/results -load $(or $(LOAD),1)
 
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 $(if $(VULNDB),-db file://$(abspath $(VULNDB)))
