@@ -47,7 +47,7 @@ func Program() (string, error) {
 
 // Start starts a program. It ends with this process, because its standard input is closed then.
 func Start(program string) (*Judge, error) {
-	command := exec.Command(program) //nolint:noctx // the program serves all tests of this process
+	command := exec.Command(program)
 	command.Stderr = os.Stderr
 	in, err := command.StdinPipe()
 	if err != nil {
