@@ -23,7 +23,7 @@ type cluster struct {
 	// eventID is the ID of the event that is delivered.
 	eventID string
 	// deadline is the time until which the delivery polls nodes, which send no events, and polls
-	// is whether it does so at all.
+	// is whether it does so at all. It is of the clock of reconcile.Poll, not the function's.
 	deadline time.Time
 	polls    bool
 	// accepted is the cluster with its last valid spec, as far as it is approved. It is nil if

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -114,7 +115,7 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 		}
 		return err
 	}
-	c := &cluster{KubernetesCluster: kc, deadline: f.now().Add(nodePollTime)}
+	c := &cluster{KubernetesCluster: kc, deadline: time.Now().Add(nodePollTime)}
 	if kc.DeletionTimestamp != nil || kc.Spec.Paused {
 		return nil
 	}

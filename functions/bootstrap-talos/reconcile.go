@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
@@ -38,7 +39,7 @@ func (f *function) reconcileCluster(ctx context.Context, namespace, name string,
 	if kc.DeletionTimestamp == nil && isUpToDate(kc) && !options.full && !kube.ReconcileRequested(kc) {
 		return nil
 	}
-	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), eventID: options.eventID, deadline: f.now().Add(options.pollTime), polls: options.pollTime > 0}
+	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), eventID: options.eventID, deadline: time.Now().Add(options.pollTime), polls: options.pollTime > 0}
 	defer func() { c.connections.close() }()
 	switch {
 	case kc.DeletionTimestamp != nil:
