@@ -95,7 +95,8 @@ func setMemberConditions(c *cluster, set func(condition string, ok bool, reason,
 	if c.report.health.reason != "" {
 		defer set(v1alpha1.ConditionMachinesHealthy, c.report.health.current, c.report.health.reason, c.report.health.message)
 	}
-	if current := c.machinesReport(); c.report.bootstrapped {
+	if c.report.bootstrapped {
+		current := c.machinesReport()
 		defer set(v1alpha1.ConditionMachinesCurrent, current.current, current.reason, current.message)
 	}
 	if c.report.config.reason != "" {

@@ -41,12 +41,16 @@ func (f *function) replaceUnhealthy(ctx context.Context, c *cluster) error {
 // the group, an empty string if no machine is unhealthy.
 func (f *function) replaceUnhealthyOf(ctx context.Context, c *cluster, g plan.Group) (string, error) {
 	var unhealthy []plan.UnhealthyMachine
+	var replaced []string
 	inProgress := 0
 	for name, m := range c.observed.machines {
 		if plan.PoolOf(m) != g.Pool {
 			continue
 		}
-		if plan.IsLeaving(m) || m.Annotations[v1alpha1.AnnotationReplace] != "" {
+		if m.Annotations[v1alpha1.AnnotationReplace] == string(v1alpha1.ReplaceUnhealthy) {
+			replaced = append(replaced, name)
+		}
+		if plan.IsLeaving(m) || plan.IsMarked(m) {
 			inProgress++
 			continue
 		}
@@ -58,20 +62,16 @@ func (f *function) replaceUnhealthyOf(ctx context.Context, c *cluster, g plan.Gr
 			unhealthy = append(unhealthy, plan.UnhealthyMachine{Name: name, Since: since, Created: m.CreationTimestamp.Time, Protected: m.Spec.Protected})
 		}
 	}
-	name, why := plan.SelectUnhealthy(plan.HealthCheckOf(g), unhealthy, inProgress, f.now())
-	switch {
-	case name != "":
-		m := c.observed.machines[name]
-		message := fmt.Sprintf("replaces Machine %s of pool %s: its node has been unhealthy for longer than %s", name, g.Pool, plan.HealthCheckOf(g).Timeout)
-		if err := f.markReplaced(ctx, c, m, v1alpha1.ReplaceUnhealthy, message); err != nil {
+	check := plan.HealthCheckOf(g)
+	name, why := plan.SelectUnhealthy(check, unhealthy, inProgress, f.now())
+	if name != "" {
+		message := fmt.Sprintf("replaces Machine %s of pool %s: its node has been unhealthy for longer than %s", name, g.Pool, check.Timeout)
+		if err := f.markReplaced(ctx, c, c.observed.machines[name], v1alpha1.ReplaceUnhealthy, message); err != nil {
 			return "", err
 		}
-		return message, nil
-	case why != "":
-		return fmt.Sprintf("pool %s: %s unhealthy, and none is replaced: %s", g.Pool, plan.Quantity(len(unhealthy), "machine"), why), nil
-	default:
-		return "", nil
+		replaced = append(replaced, name)
 	}
+	return plan.DescribeUnhealthy(g.Pool, replaced, len(unhealthy), why), nil
 }
 
 // replaceOutdated begins to replace machines whose template or provider is not that of their pool, as

@@ -195,3 +195,17 @@ func SelectUnhealthy(h HealthCheck, unhealthy []UnhealthyMachine, inProgress int
 	})
 	return candidates[0].Name, ""
 }
+
+// DescribeUnhealthy returns what the condition MachinesHealthy says of a pool: the machines that the
+// health check replaces, as long as they exist, or why it replaces none of the unhealthy. It is
+// empty if there are neither.
+func DescribeUnhealthy(pool string, replaced []string, unhealthy int, why string) string {
+	switch {
+	case len(replaced) > 0:
+		return fmt.Sprintf("pool %s: replaces Machine %s, whose node is unhealthy", pool, strings.Join(slices.Sorted(slices.Values(replaced)), ", "))
+	case why != "":
+		return fmt.Sprintf("pool %s: %s unhealthy, and none is replaced: %s", pool, Quantity(unhealthy, "machine"), why)
+	default:
+		return ""
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -18,12 +17,8 @@ import (
 // exchange sends the bytes of a request, and returns the response.
 func (s *env) exchange(text string) reply {
 	s.t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	conn := s.dial()
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := conn.Write([]byte(text)); err != nil {
 		s.t.Fatal(err)
 	}

@@ -22,16 +22,23 @@ import (
 	"github.com/vitistack/stack/events/standardwebhooks"
 )
 
-// raw sends bytes as they are, and returns the statuses of the answers until the
-// gateway closes the connection.
-func (s *env) raw(request string) (statuses []int) {
+// dial opens a connection to the gateway that has a minute for everything.
+func (s *env) dial() net.Conn {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	return conn
+}
+
+// raw sends bytes as they are, and returns the statuses of the answers until the
+// gateway closes the connection.
+func (s *env) raw(request string) (statuses []int) {
+	s.t.Helper()
+	conn := s.dial()
+	defer func() { _ = conn.Close() }()
 	_, _ = io.WriteString(conn, request)
 	_ = conn.(*net.TCPConn).CloseWrite()
 	reader := bufio.NewReader(conn)

@@ -65,7 +65,7 @@ func (w *world) checkFaults(t *testing.T) {
 		}
 	}
 	for name, s := range created {
-		w.awaitFault(t, name, s, faults[name].reason)
+		w.awaitFault(name, s, faults[name].reason)
 	}
 	for name, f := range faults {
 		if f.manifest == "" {
@@ -105,23 +105,21 @@ func (w *world) createFault(t *testing.T, name string, f fault) subject {
 }
 
 // awaitFault waits until a condition of an object has a reason, with a message that says more.
-func (w *world) awaitFault(t *testing.T, name string, s subject, reason string) {
-	t.Helper()
+func (w *world) awaitFault(name string, s subject, reason string) {
+	w.Helper()
 	const patience = 20 * time.Second
-	said := ""
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	w.within(patience, fmt.Sprintf("%s: a condition with reason %s", name, reason), func() (said string) {
 		obj := w.e.Get(s.resource, s.namespace, s.name)
 		conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
-		said = ""
 		for _, c := range conditions {
 			c := c.(map[string]any)
 			if c["status"] == "False" && c["reason"] == reason && len(fmt.Sprint(c["message"])) > len(reason) {
-				return
+				return ""
 			}
 			said += fmt.Sprintf("\n  %s %s %s: %s", c["type"], c["status"], c["reason"], c["message"])
 		}
-	}
-	t.Errorf("%s: no condition with reason %s after %s:%s", name, reason, patience, said)
+		return "it has:" + said
+	})
 }
 
 // breakAndMend changes an object of the stand, and changes it back after the condition has appeared.
@@ -133,7 +131,7 @@ func (w *world) breakAndMend(t *testing.T, name string, f fault) {
 		t.Errorf("%s: the change is refused: %v", name, err)
 		return
 	}
-	w.awaitFault(t, name, s, f.reason)
+	w.awaitFault(name, s, f.reason)
 	if f.repairs {
 		w.checkRepair()
 	}

@@ -231,7 +231,12 @@ func (w *world) change(s subject, fields map[string]string) {
 // until waits until look returns nothing. It returns what look has returned last, if that is not soon.
 func (w *world) until(what string, look func() string) string {
 	w.Helper()
-	const patience = time.Minute
+	return w.within(time.Minute, what, look)
+}
+
+// within is until with a time limit.
+func (w *world) within(patience time.Duration, what string, look func() string) string {
+	w.Helper()
 	last := ""
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if last = look(); last == "" {
