@@ -40,7 +40,7 @@ func TestBackendsThatHang(t *testing.T) {
 	u.UntilPhase(engine.NetworkConfigurations, "tour-dhcp", "printer", "Ready")
 	u.UntilPhase(engine.Machines, "default", "basic-vm-on-proxmox", "Running")
 	u.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
-	u.backendsAre("healthy", "all backends answer")
+	u.awaitProbe(u.backendsAre("healthy", "all backends answer")["talos"].LastSeen)
 
 	processes := u.processesOfBackends()
 	signal := func(s syscall.Signal) time.Time {
@@ -140,6 +140,16 @@ func (u *turns) backendsAre(status, what string) map[string]backendServer {
 		return len(all) == len(frozen) && len(others) == 0, fmt.Sprint(slices.Sorted(maps.Keys(all)), others)
 	})
 	return all
+}
+
+// awaitProbe waits until a node of Talos has answered the gateway after a time. The silence of a node that has never answered shows
+// nothing, because the gateway may have no route to it.
+func (u *turns) awaitProbe(after time.Time) {
+	u.t.Helper()
+	feed.Until(u.t, "the gateway has probed the nodes", func() (bool, string) {
+		seen := u.backendsAre("healthy", "all backends answer")["talos"].LastSeen
+		return seen.After(after), seen.String()
+	})
 }
 
 // speakToBackends requests a reconcile of an object of each backend but Talos, whose nodes the gateway probes.
