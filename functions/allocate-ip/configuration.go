@@ -237,7 +237,7 @@ func (f *function) deleteObsolete(ctx context.Context, nc *v1alpha1.NetworkConfi
 
 // deleteRemoved deletes the allocations of interfaces that were removed, also before
 // the status listed them, and returns all that it has read. Only a change of the spec removes
-// an interface.
+// an interface. A conflict says that the spec has changed since it was read.
 func (f *function) deleteRemoved(ctx context.Context, nc *v1alpha1.NetworkConfiguration) (allocations, error) {
 	if nc.Generation < 2 {
 		return nil, nil
@@ -246,13 +246,21 @@ func (f *function) deleteRemoved(ctx context.Context, nc *v1alpha1.NetworkConfig
 	if err := f.kube.List(ctx, nc.Namespace, v1alpha2.LabelNetworkConfiguration+"="+kube.LabelValue(nc.Name), list); err != nil {
 		return nil, err
 	}
-	known := allocations{}
+	known, removed := allocations{}, []*v1alpha2.IPAllocation{}
 	for i := range list.Items {
 		a := &list.Items[i]
 		known[a.Name] = a
-		if !metav1.IsControlledBy(a, nc) || a.DeletionTimestamp != nil || hasInterface(nc, a.Spec.InterfaceName) {
-			continue
+		if metav1.IsControlledBy(a, nc) && a.DeletionTimestamp == nil && !hasInterface(nc, a.Spec.InterfaceName) {
+			removed = append(removed, a)
 		}
+	}
+	if len(removed) == 0 {
+		return known, nil
+	}
+	if err := f.checkGeneration(ctx, nc); err != nil {
+		return nil, err
+	}
+	for _, a := range removed {
 		if err := f.kube.Delete(ctx, a); err != nil {
 			return nil, err
 		}

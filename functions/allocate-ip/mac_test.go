@@ -186,6 +186,34 @@ func TestSharedByMany(t *testing.T) {
 	})
 }
 
+// TestInterfaceIsAddedMeanwhile continues a delivery with a stale read of a NetworkConfiguration, after
+// another delivery has allocated the address of an interface that the stale read lacks.
+func TestInterfaceIsAddedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	nn := s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	f := s.replica(s.config)
+	s.configuration("a", "net")
+	add := func(name string) *v1alpha1.NetworkConfiguration {
+		t.Helper()
+		if err := s.edit("a", func(nc *v1alpha1.NetworkConfiguration) {
+			nc.Spec.NetworkInterfaces = append(nc.Spec.NetworkInterfaces, v1alpha1.InterfaceSpec{Name: name, MACAddress: macFor("a", name)})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s.reconcile(f, "a")
+		return s.awaitReason("a", "NetworkConfigured")
+	}
+	stale := add("eth0")
+	add("eth1")
+	if _, err := f.deleteObsolete(t.Context(), stale, nn); !kube.Conflict(err) {
+		t.Errorf("got %v, want a conflict", err)
+	}
+	if a := s.awaitAllocation("a-eth1", "Allocated"); a.DeletionTimestamp != nil {
+		t.Error("the address of an interface that exists is being released")
+	}
+}
+
 // TestLateDelivery continues a delivery with a stale read of an interface, after another delivery has
 // released the interface's addresses.
 func TestLateDelivery(t *testing.T) {
