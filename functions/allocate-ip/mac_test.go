@@ -156,10 +156,16 @@ func TestSharedByMany(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var nc *v1alpha1.NetworkConfiguration
 	feed.Until(t, "every interface has an address", func() (bool, string) {
-		nc = s.awaitReason("shared", "NetworkConfigured")
-		return len(nc.Status.NetworkInterfaces) == machines, fmt.Sprint(len(nc.Status.NetworkInterfaces))
+		nc, allocated := &v1alpha1.NetworkConfiguration{}, &v1alpha2.IPAllocationList{}
+		if err := s.kube.Get(t.Context(), s.namespace, "shared", nc); err != nil {
+			return false, err.Error()
+		}
+		if err := s.kube.List(t.Context(), s.namespace, "", allocated); err != nil {
+			return false, err.Error()
+		}
+		reason := reasonOf(nc.Status.Conditions)
+		return reason == "NetworkConfigured" && len(nc.Status.NetworkInterfaces) == machines, fmt.Sprint(reason, len(allocated.Items))
 	})
 	if s.requireConsistentLeases() != machines {
 		t.Errorf("%d addresses for %d interfaces", s.requireConsistentLeases(), machines)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -72,16 +73,17 @@ func (l loop) Send(ctx context.Context, e event.Event) error {
 	return err
 }
 
-// serve has replicas of the function receive the events of the namespace.
+// serve has replicas of the function receive the events of the namespace. Each reconciles an object in
+// one delivery at a time, as events.Serve does.
 func (s *env) serve(replicas int) {
 	s.Helper()
-	var all []*function
+	var all []events.Handler
 	for range replicas {
-		all = append(all, s.replica(s.config))
+		all = append(all, events.Serialize(s.replica(s.config).handle))
 	}
 	var turn atomic.Int64
 	handle := func(ctx context.Context, e event.Event) (*event.Event, error) {
-		return all[int(turn.Add(1))%replicas].handle(ctx, e)
+		return all[int(turn.Add(1))%replicas](ctx, e)
 	}
 	feed.Run(s.T, s.config, s.namespace, handle,
 		feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("networkconfigurations"), Name: "NetworkConfiguration"},
