@@ -125,7 +125,7 @@ func (f *function) readPatches(ctx context.Context, namespace, name string) ([]t
 	cm := &corev1.ConfigMap{}
 	err := f.kube.Get(ctx, namespace, name, cm)
 	if kube.NotFound(err) {
-		return nil, reconcile.UserError{Reason: "PatchNotFound", Message: fmt.Sprintf("ConfigMap %s with patches does not exist: create it, or remove it from the spec", name)}
+		return nil, reconcile.UserError{Reason: "PatchNotFound", Message: fmt.Sprintf("ConfigMap %s with patches does not exist: create it, or remove it from the spec. It is looked for every minute", name)}
 	}
 	if err != nil {
 		return nil, err

@@ -224,7 +224,7 @@ func (f *function) openStore(ctx context.Context, b *v1alpha1.EtcdBackup) (store
 	}
 	secret, err := f.readSecret(ctx, b.Namespace, at.SecretRef.Name)
 	if kube.NotFound(err) {
-		return nil, reconcile.UserError{Reason: "CredentialsNotFound", Message: fmt.Sprintf("there is no Secret %s: create it with the keys %s and %s", at.SecretRef.Name, keyID, keySecret)}
+		return nil, reconcile.UserError{Reason: "CredentialsNotFound", Message: fmt.Sprintf("there is no Secret %s: create it with the keys %s and %s. It is looked for every minute", at.SecretRef.Name, keyID, keySecret)}
 	}
 	if err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func (c Credentials) Of(ctx context.Context, p *v1alpha1.MachineProvider) (map[s
 	secret := &corev1.Secret{}
 	err := c.Home.Get(ctx, ref.Namespace, ref.Name, secret)
 	if kube.NotFound(err) {
-		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: create it, or change spec.credentialsRef", ref.Namespace, ref.Name, p.Name)}
+		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: create it, or change spec.credentialsRef. It is looked for every minute", ref.Namespace, ref.Name, p.Name)}
 	}
 	return secret.Data, reconcile.SecretsError(err, FunctionName)
 }
@@ -59,5 +59,5 @@ func (c Credentials) Of(ctx context.Context, p *v1alpha1.MachineProvider) (map[s
 // UnusableSecret returns the UserError of a MachineProvider with a Secret that cannot be used. why
 // says what to change in the Secret. The MachineProvider must name one.
 func UnusableSecret(p *v1alpha1.MachineProvider, why string) error {
-	return reconcile.UserError{Reason: "CredentialsInvalid", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s: %s", p.Spec.CredentialsRef.Namespace, p.Spec.CredentialsRef.Name, p.Name, why)}
+	return reconcile.UserError{Reason: "CredentialsInvalid", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s: %s. It is read again every minute", p.Spec.CredentialsRef.Namespace, p.Spec.CredentialsRef.Name, p.Name, why)}
 }
