@@ -19,6 +19,8 @@ const (
 	LabelCloudInit = "vitistack.io/cloud-init"
 	// LabelManagedBy names the function that created an object.
 	LabelManagedBy = "vitistack.io/managed-by"
+	// LabelHeartbeat marks the Leases that show that events flow: broker, event-source or resync.
+	LabelHeartbeat = "vitistack.io/heartbeat"
 	// LabelSourceMachine, LabelClusterID and LabelNodeRole have the same values under
 	// the names of the separate operators.
 	LabelSourceMachine = "vitistack.io/source-machine"

@@ -187,6 +187,9 @@ func (f *function) writeRecord(ctx context.Context, full bool, r *record) error 
 	if l.Annotations == nil {
 		l.Annotations = map[string]string{}
 	}
+	if full {
+		l.Labels = map[string]string{v1alpha1.LabelHeartbeat: name} // the gateway expects it to be renewed
+	}
 	l.Annotations[annotationProgress] = string(text)
 	l.Spec.AcquireTime, l.Spec.RenewTime, l.Spec.LeaseDurationSeconds = &started, &renewed, &seconds
 	if l.Spec.HolderIdentity = nil; r.round != "" {

@@ -46,7 +46,7 @@ func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 
 var (
 	// made matches a metric in the source, with labels or with its whole name.
-	made = regexp.MustCompile(`^(?:(?:%s_operator|%s)?_)?([a-z]+(?:_[a-z]+)+)\{|^((?:kea_operator|vitistack_(?:operator|pipeline|network|function|resync|backend|etcd))(?:_[a-z]+)+)$`)
+	made = regexp.MustCompile(`^(?:(?:%s_operator|%s)?_)?([a-z]+(?:_[a-z]+)+)\{|^((?:kea_operator|vitistack_(?:operator|pipeline|network|function|resync|backend|etcd|heartbeat))(?:_[a-z]+)+)$`)
 	// documentedMetrics matches a metric in a page by its suffix.
 	documentedMetrics = regexp.MustCompile("`([a-z]+(?:_[a-z]+)*_(?:total|seconds|health))[`{]")
 )

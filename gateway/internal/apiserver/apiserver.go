@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -133,6 +135,16 @@ func (c *Client) Manifests(ctx context.Context, namespace, cluster string) (map[
 
 // brokerName is the name of the Broker in the topology.
 const brokerName = "vitistack"
+
+// RenewLease sets the time at which a Lease was renewed. The Lease has to exist.
+func (c *Client) RenewLease(ctx context.Context, namespace, name string, now time.Time) error {
+	patch := `{"spec":{"renewTime":"` + now.UTC().Format(metav1.RFC3339Micro) + `"}}`
+	err := c.core.Patch(types.MergePatchType).AbsPath("/apis/coordination.k8s.io/v1/namespaces", namespace, "leases", name).Body([]byte(patch)).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("renew Lease %s/%s, which is installed with the gateway: %w", namespace, name, err)
+	}
+	return nil
+}
 
 // BrokerURL returns the address in the status of the stack's Broker. It is empty without a Broker, or until the Broker has an address.
 func (c *Client) BrokerURL(ctx context.Context, namespace string) (string, error) {

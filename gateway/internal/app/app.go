@@ -25,6 +25,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/gateway/internal/filewatch"
 	"github.com/vitistack/stack/gateway/internal/health"
+	"github.com/vitistack/stack/gateway/internal/heartbeat"
 	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/gateway/internal/httpserver"
 	"github.com/vitistack/stack/gateway/internal/ingest"
@@ -61,6 +62,7 @@ type app struct {
 	server       *httpserver.Server
 
 	replicas   *replicas.Replicas
+	heartbeats *heartbeat.Watcher
 	deliverer  *webhook.Deliverer
 	announcer  *announce.Announcer
 	deliveries *ingest.Deliveries
@@ -81,6 +83,7 @@ func newApp(version string, c *config.Config, kubernetes *rest.Config, log *slog
 	}, metrics.Sources{
 		Snapshot: a.store.Current, Stream: a.hub.Stats,
 		Database: func() sql.DBStats { return a.history.Stats() }, Displaced: func() uint64 { return a.server.Displaced() },
+		Heartbeats: func() []inventory.Dependency { return a.heartbeats.Last() },
 	})
 	for _, create := range []func(*rest.Config) error{a.createKubernetes, a.createStores, a.createServer, a.createEvents} {
 		if err := create(kubernetes); err != nil {
@@ -102,6 +105,9 @@ func (a *app) createKubernetes(kubernetes *rest.Config) error {
 	a.broker = events.NewSinkSender(events.NewSink(a.config.SinkURL, func(ctx context.Context) (string, error) {
 		return a.kubernetes.BrokerURL(ctx, platformNamespace())
 	}))
+	a.heartbeats = &heartbeat.Watcher{
+		Store: a.store, Namespace: platformNamespace(), Heartbeats: a.config.HeartbeatSchedule, Rounds: a.config.ResyncSchedule, Renew: a.kubernetes.RenewLease,
+	}
 	a.signer = &signer.Signer{Store: a.kubernetes.SigningKeys(platformNamespace()), Now: time.Now}
 	return nil
 }
@@ -124,6 +130,7 @@ func (a *app) createStores(*rest.Config) error {
 		health.Dependency{Mode: a.history.Mode(), Check: a.history.Ping, Err: history.ErrNotReady},
 		health.Dependency{Mode: a.cache.Mode(), Check: a.cache.Ping})
 	a.health.Log = a.component("health")
+	a.health.Report = func(all []inventory.Dependency) { a.store.SetDependencies("health", all) }
 	return nil
 }
 
@@ -188,7 +195,7 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 	})
 	recorder := &ingest.Recorder{History: a.history, Deliverer: a.deliverer, Show: a.replicas.ShowEvent}
 	a.deliveries = &ingest.Deliveries{
-		Verifier: verifier, Announcer: a.announcer, Recorder: recorder, Metrics: a.metrics, Timeout: c.APITimeout, Log: log,
+		Verifier: verifier, Announcer: a.announcer, Recorder: recorder, Heartbeats: a.heartbeats, Metrics: a.metrics, Timeout: c.APITimeout, Log: log,
 	}
 	a.external, err = ingest.NewExternal(ingest.Options{
 		Settings: c.Ingest, Auth: a.auth, Signer: a.signer, Broker: a.broker, Recorder: recorder, Cache: a.cache, CacheTTL: c.Cache.TTL,

@@ -86,7 +86,7 @@ func (p *publisher) commit() []inventory.Change {
 	snapshot, changes := p.store.Commit(start)
 	p.metrics.Commit(time.Since(start))
 	p.hub.Publish(snapshot, changes)
-	if !slices.Equal(last.Servers(), snapshot.Servers()) || slices.ContainsFunc(changes, func(c inventory.Change) bool { return c.Topic == inventory.TopicOperators }) {
+	if !slices.Equal(last.Servers(), snapshot.Servers()) || !slices.Equal(last.Dependencies(), snapshot.Dependencies()) || slices.ContainsFunc(changes, func(c inventory.Change) bool { return c.Topic == inventory.TopicOperators }) {
 		p.health.Refresh(start)
 	}
 	warmLists(last, snapshot)

@@ -129,6 +129,7 @@ func (a *app) operationRoutes(measure *handlers.Metrics) (all []httpserver.Route
 			httpserver.Open(prefix+"/health/live", a.health.ShowLive),
 			httpserver.Open(prefix+"/health/operators", a.health.ShowOperators),
 			httpserver.Open(prefix+"/health/backends", a.health.ShowBackends),
+			httpserver.Open(prefix+"/health/dependencies", a.health.ShowDependencies),
 			httpserver.Open(prefix+"/health/database", a.health.ShowDatabase),
 			httpserver.Open(prefix+"/health/cache", a.health.ShowCache),
 			httpserver.Open(prefix+"/ready", a.health.ShowReady),
@@ -151,6 +152,7 @@ func (a *app) brokerRoutes(measure *handlers.Metrics) []httpserver.Route {
 	bodies := httpserver.NewBodies(a.config.Server.MaxBodies)
 	return []httpserver.Route{
 		{Method: http.MethodPost, Path: "/events", Handler: a.deliveries.Receive, Internal: true, CheckHead: a.deliveries.Authenticate, Bodies: bodies},
+		{Method: http.MethodPost, Path: "/heartbeats", Handler: a.deliveries.ReceiveHeartbeat, Internal: true, CheckHead: a.deliveries.Authenticate, Bodies: bodies},
 		{Method: http.MethodPost, Path: "/dead-letters", Handler: a.deliveries.ReceiveDeadLetter, Internal: true, CheckHead: a.deliveries.Authenticate, Bodies: bodies},
 		{Method: http.MethodPost, Path: base + "/import/prometheus", Handler: measure.Push, Internal: true, Encoded: true, Bodies: bodies, Parameters: true},
 	}

@@ -97,6 +97,7 @@ func (a *app) parts() []func(context.Context) {
 		a.deliverer.Run,
 		p.after(rounds.Run),
 		p.after(nodes.Run),
+		p.after(a.heartbeats.Run),
 		a.followFiles,
 		operators.Run,
 		a.replicas.Run,

@@ -62,7 +62,7 @@ func startCold(t *testing.T, prepare func(*fakeapi.Server), settings ...string) 
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: platformNamespace(), Name: signing.ConfigMapName},
 	})
 	prepare(s.api)
-	settings = append([]string{"--rateLimit.enabled=false", "--state.dir=" + t.TempDir()}, settings...)
+	settings = append([]string{"--rateLimit.enabled=false", "--heartbeat.schedule=", "--resync.schedule=", "--state.dir=" + t.TempDir()}, settings...)
 	c, err := config.Load(settings, func(string) (string, bool) { return "", false }, io.Discard)
 	if err != nil {
 		t.Fatal(err)

@@ -52,8 +52,8 @@ const fileOfTheProgram = "a file of the program, with examples"
 var silent = map[string]string{
 	"GET /": fileOfTheProgram, "GET /page/{file}": fileOfTheProgram,
 	"GET /api/v1/openapi.json": fileOfTheProgram, "GET /api/v1/openapi.yaml": fileOfTheProgram, "GET /api/v1/docs": fileOfTheProgram, "GET /api/v1/docs.css": fileOfTheProgram,
-	"GET /health": "words for each dependency", "GET /health/live": "one word", "GET /health/operators": "of hypervisors", "GET /health/backends": "of backends", "GET /health/database": "one word", "GET /health/cache": "one word", "GET /ready": "kinds",
-	"GET /api/v1/health": "words for each dependency", "GET /api/v1/health/live": "one word", "GET /api/v1/health/operators": "of hypervisors", "GET /api/v1/health/backends": "of backends", "GET /api/v1/health/database": "one word", "GET /api/v1/health/cache": "one word", "GET /api/v1/ready": "kinds",
+	"GET /health": "words for each dependency", "GET /health/live": "one word", "GET /health/operators": "of hypervisors", "GET /health/backends": "of backends", "GET /health/dependencies": "names of objects of the stack", "GET /health/database": "one word", "GET /health/cache": "one word", "GET /ready": "kinds",
+	"GET /api/v1/health": "words for each dependency", "GET /api/v1/health/live": "one word", "GET /api/v1/health/operators": "of hypervisors", "GET /api/v1/health/backends": "of backends", "GET /api/v1/health/dependencies": "names of objects of the stack", "GET /api/v1/health/database": "one word", "GET /api/v1/health/cache": "one word", "GET /api/v1/ready": "kinds",
 	"GET /metrics": "sums", "GET /api/v1/metrics": "sums", "GET /api/v1/infrastructure": "sums",
 	"GET /api/v1/session": "the caller's own", "POST /api/v1/session": "the caller's own", "DELETE /api/v1/session": "the caller's own",
 	"GET /api/v1/backups": "the test has none", "GET /api/v1/backups/{id}": "the test has none", "GET /api/v1/backups/{namespace}/{name}": "the test has none",

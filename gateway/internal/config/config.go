@@ -5,6 +5,8 @@ package config
 import (
 	"time"
 
+	"github.com/robfig/cron/v3"
+
 	"github.com/vitistack/stack/events/oidc"
 )
 
@@ -16,6 +18,8 @@ type Config struct {
 	SinkURL             string
 	// ResyncPeriod is the shortest time between two requested rounds of resync.
 	ResyncPeriod time.Duration
+	// HeartbeatSchedule and ResyncSchedule are when PingSources send heartbeats and start full rounds. They are nil if nothing expects them.
+	HeartbeatSchedule, ResyncSchedule cron.Schedule
 	// NodeProbeInterval is the time between two dials of a cluster's node.
 	NodeProbeInterval time.Duration
 

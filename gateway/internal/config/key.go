@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/robfig/cron/v3"
 )
 
 // Key is one setting.
@@ -101,6 +103,23 @@ func duration(to *time.Duration, name, env, byDefault string, least time.Duratio
 			return fmt.Errorf("write a duration of at least %s, for example 30s", least)
 		}
 		*to = d
+		return nil
+	})
+}
+
+// schedule is a schedule of Knative's PingSource, in UTC, or nothing.
+func schedule(to *cron.Schedule, name, env, byDefault, help string) Key {
+	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
+	return key("string", name, env, byDefault, help, func(value string) error {
+		*to = nil
+		if value == "" {
+			return nil
+		}
+		read, err := parser.Parse(value)
+		if err != nil || read.Next(time.Now()).IsZero() {
+			return fmt.Errorf("write five fields such as */10 * * * *, six with seconds, or @every 10m")
+		}
+		*to = read
 		return nil
 	})
 }

@@ -34,6 +34,8 @@ type Dependency struct {
 type Health struct {
 	// Log gets the reason when a dependency stops to work. It may be nil.
 	Log *slog.Logger
+	// Report gets the state of database and cache after each check, once the database has had the time to start. It may be nil.
+	Report func([]inventory.Dependency)
 
 	snapshot func() *inventory.Snapshot
 	progress func() map[inventory.Kind]watch.Progress
@@ -67,8 +69,13 @@ func (h *Health) Drain() { h.draining.Store(true) }
 func (h *Health) Run(ctx context.Context, interval time.Duration, first <-chan struct{}) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
+	started := false
 	for {
 		h.checkAll(ctx)
+		if h.Report != nil && started {
+			h.Report(h.dependencies(time.Now()))
+		}
+		started = true
 		select {
 		case <-ctx.Done():
 			return
@@ -107,13 +114,36 @@ func (h *Health) logChange(mode string, before, err error) {
 	}
 }
 
-// Refresh encodes the reports again. Call it after a change of the operators or of the servers of backends.
+// dependencies returns the state of database and cache.
+func (h *Health) dependencies(now time.Time) []inventory.Dependency {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return []inventory.Dependency{
+		h.database.report(inventory.DependencyDatabase, "DatabaseUnavailable",
+			"The gateway cannot use the database of the history: history and dead letters answer 503, and events wait at the Broker. "+logSaysWhy, now),
+		h.cache.report(inventory.DependencyCache, "CacheUnavailable",
+			"The gateway cannot use Redis: replicas do not share events, metrics and answers. "+logSaysWhy, now),
+	}
+}
+
+// logSaysWhy ends the message about a dependency. Everybody may read the message, so it has no text of the error.
+const logSaysWhy = "The log of the gateway says why, and the address is in DATABASE_URL or REDIS_URL."
+
+func (d Dependency) report(kind, reason, message string, now time.Time) inventory.Dependency {
+	r := inventory.Dependency{Kind: kind, Name: d.Mode, Status: statusOf(d.Err), Owner: "platform team", Since: now.UTC()}
+	if d.Err != nil {
+		r.Reason, r.Message = reason, message
+	}
+	return r
+}
+
+// Refresh encodes the reports again. Call it after a change of the operators, of the servers of backends or of the dependencies.
 func (h *Health) Refresh(now time.Time) {
 	h.mu.Lock()
 	database, cache := h.database, h.cache
 	h.mu.Unlock()
 	snapshot := h.snapshot()
-	h.report.Store(newReport(h.ready.Load(), database, cache, snapshot.Collection(inventory.TopicOperators).Items, snapshot.Servers(), now.UTC()))
+	h.report.Store(newReport(h.ready.Load(), database, cache, snapshot.Collection(inventory.TopicOperators).Items, snapshot.Servers(), snapshot.Dependencies(), now.UTC()))
 }
 
 // ShowOverall serves the health of the gateway.
@@ -124,6 +154,9 @@ func (h *Health) ShowOperators(c *fiber.Ctx) error { return h.report.Load().oper
 
 // ShowBackends serves the health of each server of a backend.
 func (h *Health) ShowBackends(c *fiber.Ctx) error { return h.report.Load().backends.Send(c) }
+
+// ShowDependencies serves the state of what the whole stack depends on.
+func (h *Health) ShowDependencies(c *fiber.Ctx) error { return h.report.Load().dependencies.Send(c) }
 
 // ShowDatabase serves the health of the database.
 func (h *Health) ShowDatabase(c *fiber.Ctx) error { return h.report.Load().database.Send(c) }

@@ -21,7 +21,7 @@ const (
 
 // report holds the responses of all health routes at one moment.
 type report struct {
-	overall, operators, backends, database, cache response.Encoded
+	overall, operators, backends, dependencies, database, cache response.Encoded
 }
 
 type overallJSON struct {
@@ -36,6 +36,10 @@ type checksJSON struct {
 	Operators map[string]string `json:"operators"`
 	// Backends are the backends of the network layer that the installation has, which are no operators.
 	Backends map[string]string `json:"backends,omitempty"`
+	// Broker, EventSource and Resync are what events flow through, if heartbeats are expected.
+	Broker      string `json:"broker,omitempty"`
+	EventSource string `json:"eventSource,omitempty"`
+	Resync      string `json:"resync,omitempty"`
 }
 
 type dependencyJSON struct {
@@ -57,6 +61,12 @@ type operatorJSON struct {
 	Message    string `json:"message,omitempty"`
 }
 
+type dependenciesJSON struct {
+	Status       string                 `json:"status"`
+	Timestamp    time.Time              `json:"timestamp"`
+	Dependencies []inventory.Dependency `json:"dependencies"`
+}
+
 type backendsJSON struct {
 	Status    string             `json:"status"`
 	Timestamp time.Time          `json:"timestamp"`
@@ -65,7 +75,7 @@ type backendsJSON struct {
 
 // newReport encodes the health of the gateway. items are the operators in use. Everybody may read it, so it has no message of a
 // backend, which names its address.
-func newReport(ready bool, database, cache Dependency, items []*inventory.Item, servers []inventory.Server, now time.Time) *report {
+func newReport(ready bool, database, cache Dependency, items []*inventory.Item, servers []inventory.Server, dependencies []inventory.Dependency, now time.Time) *report {
 	all := operatorsJSON{Status: healthy, Timestamp: now, Operators: map[string]operatorJSON{}}
 	checks := map[string]string{}
 	down := 0
@@ -86,15 +96,36 @@ func newReport(ready bool, database, cache Dependency, items []*inventory.Item, 
 		all.Status = unhealthy
 	}
 	backends, networks := newBackends(servers, now)
+	flow := worstOf(dependencies)
+	less := all.Status != healthy || backends.Status != healthy || flow[inventory.DependencyEventSource] == unhealthy || flow[inventory.DependencyResync] == unhealthy
 	overall := overallJSON{
-		Status:    overallStatus(ready, database.Err, cache.Err, all.Status != healthy || backends.Status != healthy, down > 0 && down == len(items)),
+		Status:    overallStatus(ready && flow[inventory.DependencyBroker] != unhealthy, database.Err, cache.Err, less, down > 0 && down == len(items)),
 		Timestamp: now,
-		Checks:    checksJSON{Database: statusOf(database.Err), Cache: statusOf(cache.Err), Operators: checks, Backends: networks},
+		Checks: checksJSON{
+			Database: statusOf(database.Err), Cache: statusOf(cache.Err), Operators: checks, Backends: networks,
+			Broker: flow[inventory.DependencyBroker], EventSource: flow[inventory.DependencyEventSource], Resync: flow[inventory.DependencyResync],
+		},
+	}
+	parts := dependenciesJSON{Status: healthy, Timestamp: now, Dependencies: append([]inventory.Dependency{}, dependencies...)}
+	if slices.ContainsFunc(dependencies, func(d inventory.Dependency) bool { return d.Status == unhealthy }) {
+		parts.Status = unhealthy
 	}
 	return &report{
-		overall: encode(overall.Status, overall), operators: encode(all.Status, all), backends: encode(backends.Status, backends),
+		overall: encode(overall.Status, overall), operators: encode(all.Status, all), backends: encode(backends.Status, backends), dependencies: encode(parts.Status, parts),
 		database: database.encode(now), cache: cache.encode(now),
 	}
+}
+
+// worstOf returns the worst status of each kind of dependency.
+func worstOf(dependencies []inventory.Dependency) map[string]string {
+	order := []string{healthy, inventory.Unknown, unhealthy}
+	worst := map[string]string{}
+	for _, d := range dependencies {
+		if before, known := worst[d.Kind]; !known || slices.Index(order, d.Status) > slices.Index(order, before) {
+			worst[d.Kind] = d.Status
+		}
+	}
+	return worst
 }
 
 // newBackends returns the health of all backends, and of the backends of the network layer by name. A backend with some working servers
@@ -141,10 +172,10 @@ func operatorCheck(status string) string {
 	return status
 }
 
-// overallStatus returns unhealthy if the gateway cannot serve, and degraded if it serves with less than it is configured for.
-func overallStatus(ready bool, database, cache error, operatorDown, allOperatorsDown bool) string {
+// overallStatus returns unhealthy if the gateway cannot serve or no events flow, and degraded if it serves with less than it is configured for.
+func overallStatus(works bool, database, cache error, operatorDown, allOperatorsDown bool) string {
 	switch {
-	case !ready, database != nil, allOperatorsDown:
+	case !works, database != nil, allOperatorsDown:
 		return unhealthy
 	case cache != nil, operatorDown:
 		return degraded

@@ -16,11 +16,14 @@ import (
 	"github.com/vitistack/stack/gateway/internal/history"
 )
 
-// ReceiveDeadLetter records an event that the Broker could not deliver.
+// ReceiveDeadLetter records an event that the Broker could not deliver, except a heartbeat.
 func (d *Deliveries) ReceiveDeadLetter(c *fiber.Ctx) error {
 	in, err := readEvent(c)
 	if err != nil {
 		return err
+	}
+	if _, ok := d.Heartbeats.LeaseOf(*in); ok {
+		return d.finish(c, in, ignored, nil) // the next one has followed
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), d.Timeout)
 	defer cancel()

@@ -14,6 +14,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/oidc"
 	"github.com/vitistack/stack/gateway/internal/announce"
+	"github.com/vitistack/stack/gateway/internal/heartbeat"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/metrics"
 	"github.com/vitistack/stack/gateway/internal/problem"
@@ -37,7 +38,9 @@ type Deliveries struct {
 	Verifier  *oidc.Verifier
 	Announcer *announce.Announcer
 	Recorder  *Recorder
-	Metrics   *metrics.Gateway
+	// Heartbeats records heartbeats.
+	Heartbeats *heartbeat.Watcher
+	Metrics    *metrics.Gateway
 	// Timeout bounds the handling of one delivery.
 	Timeout time.Duration
 	Log     *slog.Logger
@@ -84,6 +87,25 @@ func (d *Deliveries) Receive(c *fiber.Ctx) error {
 	default:
 		return d.receiveForeign(ctx, c, in)
 	}
+}
+
+// ReceiveHeartbeat records a heartbeat. One that cannot be recorded is acknowledged too, because the next one follows soon.
+func (d *Deliveries) ReceiveHeartbeat(c *fiber.Ctx) error {
+	in, err := readEvent(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d.Timeout)
+	defer cancel()
+	lease, ok := d.Heartbeats.LeaseOf(*in)
+	if !ok {
+		return d.finish(c, in, ignored, nil)
+	}
+	if err := d.Heartbeats.Record(ctx, lease, time.Now()); err != nil {
+		d.Log.Warn("Cannot record heartbeat", "lease", lease, "error", err.Error())
+		return d.finish(c, in, failed, nil)
+	}
+	return d.finish(c, in, Processed, nil)
 }
 
 // receiveChange compares the object of an event with the history, and replies with the event that a change leads to.
@@ -147,7 +169,7 @@ func DeclareCounters(m *metrics.Gateway) {
 
 // boundedType returns a type as a label of a metric. Types of other systems share one label.
 func boundedType(t string) string {
-	if _, known := events.NewData(t); known || events.IsChange(t) || t == events.TypeResync || t == events.TypeResyncRequested || t == events.TypeResyncContinued {
+	if _, known := events.NewData(t); known || events.IsChange(t) || t == events.TypePing || t == events.TypeResync || t == events.TypeResyncRequested || t == events.TypeResyncContinued {
 		return t
 	}
 	return metrics.Other

@@ -3,6 +3,7 @@ package inventory
 import (
 	"fmt"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/backend"
@@ -40,6 +41,8 @@ func FromKubernetes(from any) (*Object, error) {
 			return fromBackends(o)
 		}
 		return fromReport(o)
+	case *coordinationv1.Lease:
+		return fromLease(o)
 	default:
 		return nil, fmt.Errorf("convert object: the gateway knows no %T", from)
 	}

@@ -26,12 +26,14 @@ const (
 	KindReport     Kind = "ConfigMap"
 	// KindServers is the ConfigMap backends.
 	KindServers Kind = "ConfigMap of backends"
+	// KindLease are the Leases of heartbeats and of resync.
+	KindLease Kind = "Lease"
 )
 
 // Kinds are all kinds, in the order of the layers.
 var Kinds = []Kind{
 	KindNetwork, KindAddress, KindAllocation, KindMachine, KindProvider, KindCluster, KindBackup,
-	KindNode, KindVM, KindVMI, KindFunction, KindReport, KindServers,
+	KindNode, KindVM, KindVMI, KindFunction, KindReport, KindServers, KindLease,
 }
 
 // Key is the namespace and name of an object. Namespace is empty for cluster-scoped kinds.
@@ -57,7 +59,7 @@ type Object struct {
 	// Reconcile is when the object is due. It is nil for kinds that no function reconciles.
 	Reconcile *Reconcile
 	// Facts are specific to the kind: *Network, *Address, *Allocation, *Machine,
-	// *Provider, *Cluster, *Backup, *Node, *VM, *Instance, *Function, *Report or *Servers.
+	// *Provider, *Cluster, *Backup, *Node, *VM, *Instance, *Function, *Report, *Servers or *Lease.
 	Facts any
 	// Spec and Status are the object's as JSON, without secrets.
 	Spec, Status json.RawMessage

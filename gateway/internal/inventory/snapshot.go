@@ -21,6 +21,7 @@ type Snapshot struct {
 	orphanCounts   map[string]int
 	servers        []Server
 	backups        []BackupState
+	dependencies   []Dependency
 	summary        []byte
 	infrastructure httpbody.Body
 }
@@ -71,7 +72,9 @@ func (s *Snapshot) finish() {
 		Functions []functionJSON  `json:"functions"`
 		Orphans   []orphansJSON   `json:"orphans,omitempty"`
 		Backends  []Server        `json:"backends,omitempty"`
-	}{tallies, s.functions, s.orphans, s.servers})
+		// Dependencies are what the whole stack depends on.
+		Dependencies []Dependency `json:"dependencies,omitempty"`
+	}{tallies, s.functions, s.orphans, s.servers, s.dependencies})
 	s.infrastructure = httpbody.New(encode(s.infrastructureOf()))
 }
 

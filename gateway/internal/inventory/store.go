@@ -25,6 +25,8 @@ type Store struct {
 	probes  map[string]Probe
 	// reach is by the UID of clusters.
 	reach map[string]Reach
+	// dependencies are by what observes them.
+	dependencies map[string][]Dependency
 
 	machinesOfCluster index
 	machinesOnHost    index
@@ -38,8 +40,8 @@ func NewStore(epoch string) *Store {
 	s := &Store{
 		epoch:   epoch,
 		objects: map[Kind]map[Key]*Object{}, before: map[Kind]map[Key]*Object{}, dependents: map[Kind]map[Key]struct{}{},
-		changed:           make(chan struct{}, 1),
-		probes:            map[string]Probe{},
+		changed: make(chan struct{}, 1),
+		probes:  map[string]Probe{}, dependencies: map[string][]Dependency{},
 		machinesOfCluster: index{}, machinesOnHost: index{}, instancesOnHost: index{}, networksIn: index{}, clustersIn: index{},
 	}
 	for _, k := range Kinds {
@@ -210,11 +212,12 @@ func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
 	providers := slices.Collect(maps.Values(s.objects[KindProvider]))
 	orphans, orphanCounts := orphanGroups(providers, slices.Collect(maps.Values(s.objects[KindReport])))
 	servers := serversOf(slices.Collect(maps.Values(s.objects[KindServers])), providers)
+	dependencies := s.allDependencies()
 	backups := backupStates(slices.Collect(maps.Values(s.objects[KindBackup])))
 	s.mu.Unlock()
 
 	last := s.Current()
-	next := &Snapshot{Epoch: s.epoch, Version: last.Version + 1, Time: now, collections: map[Topic]*Collection{}, functions: functionsOf(functions), orphans: orphans, orphanCounts: orphanCounts, servers: servers, backups: backups}
+	next := &Snapshot{Epoch: s.epoch, Version: last.Version + 1, Time: now, collections: map[Topic]*Collection{}, functions: functionsOf(functions), orphans: orphans, orphanCounts: orphanCounts, servers: servers, backups: backups, dependencies: dependencies}
 	var changes []Change
 	replaced := !slices.Equal(last.functions, next.functions) || !slices.Equal(last.orphans, next.orphans) || !maps.Equal(last.orphanCounts, next.orphanCounts)
 	step := func(topic Topic, changed map[string]*Item) {
@@ -233,7 +236,7 @@ func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
 	all := operators(next, reach, functions, probes)
 	step(TopicOperators, operatorChanges(last.collections[TopicOperators], all, now))
 	next.addTalos(all)
-	if !replaced && slices.Equal(last.servers, next.servers) && slices.Equal(last.backups, next.backups) {
+	if !replaced && slices.Equal(last.servers, next.servers) && slices.Equal(last.backups, next.backups) && slices.Equal(last.dependencies, next.dependencies) {
 		return last, nil
 	}
 	next.finish()

@@ -19,6 +19,8 @@ type Sources struct {
 	Database func() sql.DBStats
 	// Displaced returns how many connections were closed to make room for others.
 	Displaced func() uint64
+	// Heartbeats returns the dependencies whose heartbeats the gateway expects, with the exact times of the last ones.
+	Heartbeats func() []inventory.Dependency
 }
 
 // Options are the settings of Gateway.
@@ -95,6 +97,10 @@ func NewGateway(o Options, from Sources) *Gateway {
 		func(add addSeries) { addServers(from.Snapshot(), add) })
 	r.gauge("vitistack_backend_last_seen_timestamp_seconds", "Time at which a server of a backend last answered, to the minute", []string{"backend", "server"},
 		func(add addSeries) { addLastSeen(from.Snapshot(), add) })
+	r.gauge("vitistack_heartbeat_up", "Whether the Broker, an ApiServerSource or resync works, by its last heartbeat. No series while that is unknown", []string{"dependency", "name"},
+		func(add addSeries) { addHeartbeats(from.Heartbeats(), add) })
+	r.gauge("vitistack_heartbeat_last_timestamp_seconds", "Time of the last heartbeat of the Broker, an ApiServerSource or resync", []string{"dependency", "name"},
+		func(add addSeries) { addLastHeartbeats(from.Heartbeats(), add) })
 	r.gauge("vitistack_etcd_backup_ready", "Whether an EtcdBackup is Ready", []string{"namespace", "backup"},
 		func(add addSeries) { addBackups(from.Snapshot(), o.MaxSeries, add) })
 	r.gauge("vitistack_etcd_backup_last_success_timestamp_seconds", "Time at which the newest snapshot of an EtcdBackup was due", []string{"namespace", "backup"},

@@ -94,6 +94,26 @@ func addLastSeen(s *inventory.Snapshot, add addSeries) {
 	}
 }
 
+// addHeartbeats adds whether each dependency with heartbeats works, if that is known.
+func addHeartbeats(dependencies []inventory.Dependency, add addSeries) {
+	for _, d := range dependencies {
+		switch d.Status {
+		case inventory.Healthy:
+			add(1, d.Kind, d.Name)
+		case inventory.Unhealthy:
+			add(0, d.Kind, d.Name)
+		}
+	}
+}
+
+func addLastHeartbeats(dependencies []inventory.Dependency, add addSeries) {
+	for _, d := range dependencies {
+		if !d.LastSeen.IsZero() {
+			add(float64(d.LastSeen.UnixMilli())/1000, d.Kind, d.Name)
+		}
+	}
+}
+
 // addBackups adds whether each EtcdBackup is Ready, up to a bound.
 func addBackups(s *inventory.Snapshot, maxSeries int, add addSeries) {
 	for _, b := range s.Backups()[:min(len(s.Backups()), maxSeries)] {

@@ -240,6 +240,9 @@ function health() {
             "none in use",
             "KubeVirt, Proxmox VE, Kea and Talos show up with the first object that needs them",
           ),
+        all("dependencies")
+          .filter((d) => parts[d.kind])
+          .map((d) => line(d.id, parts[d.kind], d.status === "unknown" ? "wait" : operatorState[d.status], d.status, d.kind === "eventSource" ? d.name.split("/")[1] : "")),
         ["database", "cache"].map(
           (name) =>
             own.data?.checks &&
@@ -257,6 +260,7 @@ function health() {
 }
 
 const backends = { kubevirt: "KubeVirt", proxmox: "Proxmox VE", kea: "ISC Kea", talos: "Talos Linux" };
+const parts = { broker: "Broker", eventSource: "Event source", resync: "Resync" };
 const networkBackends = { nam: "NAM", netbox: "NetBox" };
 const operatorState = { healthy: "good", degraded: "act", unhealthy: "bad", unreachable: "bad" };
 

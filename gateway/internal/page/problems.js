@@ -6,7 +6,7 @@ import { maxWait } from "./reasons.js";
 import { late, verdict } from "./words.js";
 import { since } from "./format.js";
 
-const order = { networks: 1, addresses: 2, machines: 3, clusters: 4, backups: 5, providers: 0, operators: 0, hosts: 0, functions: 0, orphans: 0, backends: 0 };
+const order = { networks: 1, addresses: 2, machines: 3, clusters: 4, backups: 5, providers: 0, operators: 0, hosts: 0, functions: 0, orphans: 0, backends: 0, dependencies: 0 };
 const rank = { bad: 0, act: 1, wait: 2 };
 
 export const sinceOf = (item) => item.since ?? item.createdAt ?? item.lastUpdated;

@@ -4,8 +4,8 @@
 export const topics = ["networks", "addresses", "allocations", "machines", "providers", "hosts", "vms", "clusters", "backups", "operators"];
 
 const mostEvents = 1000;
-// functions, orphans and backends arrive with the counts, and are shown like the other topics.
-const kept = [...topics, "functions", "orphans", "backends"];
+// functions, orphans, backends and dependencies arrive with the counts, and are shown like the other topics.
+const kept = [...topics, "functions", "orphans", "backends", "dependencies"];
 const empty = () => new Map(kept.map((t) => [t, new Map()]));
 
 let state = empty();
@@ -196,9 +196,16 @@ export const handlers = {
         ready,
       });
     }
+    const dependencies = (incoming ?? state).get("dependencies");
+    dependencies.clear();
+    for (const d of summary.dependencies ?? []) {
+      const id = [d.kind, d.name].filter(Boolean).join("/");
+      dependencies.set(id, { ...d, id, name: id, reason: d.reason ?? "", phase: d.status, ready: d.status !== "unhealthy" });
+    }
     touch("functions");
     touch("orphans");
     touch("backends");
+    touch("dependencies");
     notify("state");
   },
   heartbeat() {},

@@ -30,6 +30,7 @@ export const kindOf = {
   functions: "Function",
   orphans: "Backend with orphans",
   backends: "Backend",
+  dependencies: "Part of the installation",
 };
 export const resourceOf = {
   networks: "networknamespace",
@@ -56,6 +57,7 @@ export const nounOf = {
   functions: "function",
   orphans: "backend with orphans",
   backends: "backend",
+  dependencies: "part of the installation",
 };
 
 // Each rule is a pattern of phases, and of reasons that backends and Knative choose, with the role that has to act and what to do.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -50,28 +51,31 @@ type source struct {
 	namespace string
 	// name is that of the only object that is watched, and empty for all of the kind.
 	name string
+	// label is the label of the objects that are watched, and empty for all.
+	label string
 	// optional is a kind that the others do not wait for.
 	optional bool
 	list     func() runtime.Object
 }
 
 // sources are all the kinds. functions is the namespace of the stack's Knative
-// Services, and of its ConfigMaps of orphans and backends.
+// Services, of its ConfigMaps of orphans and backends, and of its Leases.
 func sources(functions string) []source {
 	return []source{
-		{inventory.KindNetwork, "", v1alpha2.GroupVersion, "networknamespaces", "", "", false, func() runtime.Object { return &v1alpha2.NetworkNamespaceList{} }},
-		{inventory.KindAddress, "", v1alpha1.GroupVersion, "networkconfigurations", "", "", false, func() runtime.Object { return &v1alpha1.NetworkConfigurationList{} }},
-		{inventory.KindAllocation, "", v1alpha2.GroupVersion, "ipallocations", "", "", false, func() runtime.Object { return &v1alpha2.IPAllocationList{} }},
-		{inventory.KindMachine, "", v1alpha1.GroupVersion, "machines", "", "", false, func() runtime.Object { return &v1alpha1.MachineList{} }},
-		{inventory.KindProvider, "", v1alpha1.GroupVersion, "machineproviders", "", "", false, func() runtime.Object { return &v1alpha1.MachineProviderList{} }},
-		{inventory.KindCluster, "", v1alpha1.GroupVersion, "kubernetesclusters", "", "", false, func() runtime.Object { return &v1alpha1.KubernetesClusterList{} }},
-		{inventory.KindBackup, "", v1alpha1.GroupVersion, "etcdbackups", "", "", true, func() runtime.Object { return &v1alpha1.EtcdBackupList{} }},
-		{inventory.KindNode, "", corev1.SchemeGroupVersion, "nodes", "", "", true, func() runtime.Object { return &corev1.NodeList{} }},
-		{inventory.KindVM, "", inventory.KubeVirtGroupVersion, "virtualmachines", "", "", true, func() runtime.Object { return &inventory.VirtualMachineList{} }},
-		{inventory.KindVMI, "", inventory.KubeVirtGroupVersion, "virtualmachineinstances", "", "", true, func() runtime.Object { return &inventory.VirtualMachineInstanceList{} }},
-		{inventory.KindFunction, "", inventory.KnativeGroupVersion, "services", functions, "", true, func() runtime.Object { return &inventory.KnativeServiceList{} }},
-		{inventory.KindReport, "", corev1.SchemeGroupVersion, "configmaps", functions, v1alpha1.ConfigMapOrphans, true, func() runtime.Object { return &corev1.ConfigMapList{} }},
-		{inventory.KindServers, "ConfigMap", corev1.SchemeGroupVersion, "configmaps", functions, backend.ConfigMapBackends, true, func() runtime.Object { return &corev1.ConfigMapList{} }},
+		{inventory.KindNetwork, "", v1alpha2.GroupVersion, "networknamespaces", "", "", "", false, func() runtime.Object { return &v1alpha2.NetworkNamespaceList{} }},
+		{inventory.KindAddress, "", v1alpha1.GroupVersion, "networkconfigurations", "", "", "", false, func() runtime.Object { return &v1alpha1.NetworkConfigurationList{} }},
+		{inventory.KindAllocation, "", v1alpha2.GroupVersion, "ipallocations", "", "", "", false, func() runtime.Object { return &v1alpha2.IPAllocationList{} }},
+		{inventory.KindMachine, "", v1alpha1.GroupVersion, "machines", "", "", "", false, func() runtime.Object { return &v1alpha1.MachineList{} }},
+		{inventory.KindProvider, "", v1alpha1.GroupVersion, "machineproviders", "", "", "", false, func() runtime.Object { return &v1alpha1.MachineProviderList{} }},
+		{inventory.KindCluster, "", v1alpha1.GroupVersion, "kubernetesclusters", "", "", "", false, func() runtime.Object { return &v1alpha1.KubernetesClusterList{} }},
+		{inventory.KindBackup, "", v1alpha1.GroupVersion, "etcdbackups", "", "", "", true, func() runtime.Object { return &v1alpha1.EtcdBackupList{} }},
+		{inventory.KindNode, "", corev1.SchemeGroupVersion, "nodes", "", "", "", true, func() runtime.Object { return &corev1.NodeList{} }},
+		{inventory.KindVM, "", inventory.KubeVirtGroupVersion, "virtualmachines", "", "", "", true, func() runtime.Object { return &inventory.VirtualMachineList{} }},
+		{inventory.KindVMI, "", inventory.KubeVirtGroupVersion, "virtualmachineinstances", "", "", "", true, func() runtime.Object { return &inventory.VirtualMachineInstanceList{} }},
+		{inventory.KindFunction, "", inventory.KnativeGroupVersion, "services", functions, "", "", true, func() runtime.Object { return &inventory.KnativeServiceList{} }},
+		{inventory.KindReport, "", corev1.SchemeGroupVersion, "configmaps", functions, v1alpha1.ConfigMapOrphans, "", true, func() runtime.Object { return &corev1.ConfigMapList{} }},
+		{inventory.KindServers, "ConfigMap", corev1.SchemeGroupVersion, "configmaps", functions, backend.ConfigMapBackends, "", true, func() runtime.Object { return &corev1.ConfigMapList{} }},
+		{inventory.KindLease, "", coordinationv1.SchemeGroupVersion, "leases", functions, "", v1alpha1.LabelHeartbeat, true, func() runtime.Object { return &coordinationv1.LeaseList{} }},
 	}
 }
 
@@ -80,12 +84,13 @@ func sources(functions string) []source {
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
+	scheme.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})
 	scheme.AddKnownTypes(inventory.KubeVirtGroupVersion,
 		&inventory.VirtualMachine{}, &inventory.VirtualMachineList{},
 		&inventory.VirtualMachineInstance{}, &inventory.VirtualMachineInstanceList{})
 	scheme.AddKnownTypeWithName(inventory.KnativeGroupVersion.WithKind("Service"), &inventory.KnativeService{})
 	scheme.AddKnownTypeWithName(inventory.KnativeGroupVersion.WithKind("ServiceList"), &inventory.KnativeServiceList{})
-	for _, gv := range []schema.GroupVersion{corev1.SchemeGroupVersion, inventory.KubeVirtGroupVersion, inventory.KnativeGroupVersion} {
+	for _, gv := range []schema.GroupVersion{corev1.SchemeGroupVersion, coordinationv1.SchemeGroupVersion, inventory.KubeVirtGroupVersion, inventory.KnativeGroupVersion} {
 		metav1.AddToGroupVersion(scheme, gv)
 	}
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, v1alpha2.AddToScheme} {
@@ -96,8 +101,9 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// narrowed has options select the only object that is watched, if there is one.
+// narrowed has options select the objects that are watched.
 func (s source) narrowed(options metav1.ListOptions) *metav1.ListOptions {
+	options.LabelSelector = s.label
 	if s.name != "" {
 		options.FieldSelector = "metadata.name=" + s.name
 	}

@@ -49,8 +49,8 @@ func TestDeliveryOfTriggers(t *testing.T) {
 				t.Errorf("%s (%s): %s %s has %v (-want +got):\n%s", name, tc.reason, object.GetKind(), object.GetName(), err, diff)
 			}
 		}
-		if found != 9 {
-			t.Errorf("%s: %d Brokers and Triggers, want 9", name, found)
+		if found != 10 {
+			t.Errorf("%s: %d Brokers and Triggers, want 10", name, found)
 		}
 	}
 }
