@@ -15,6 +15,7 @@ need mariadbd mariadb-server
 need redis-server redis-server
 need chromium chromium
 need npm npm
+need promtool prometheus
 python3 -c 'import http.server' 2>/dev/null || missing="$missing python3"
 if [ -n "$missing" ]; then
   echo "Installing$missing ..."
