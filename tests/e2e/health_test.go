@@ -89,9 +89,15 @@ func (u *turns) processesOfBackends() (pids []int) {
 	if len(pids) != 1 {
 		u.t.Fatalf("the engine runs %d processes of simulators", len(pids))
 	}
+	return withChildren(u.t, pids)
+}
+
+// withChildren returns processes, and the processes that they have started.
+func withChildren(t *testing.T, pids []int) []int {
+	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
-		u.t.Fatal(err)
+		t.Fatal(err)
 	}
 	children := map[int][]int{}
 	for _, path := range stats {

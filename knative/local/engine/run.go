@@ -147,7 +147,7 @@ func awaitHTTP(ctx context.Context, port int, path string) error {
 // startPings starts the PingSources, each with an event at once.
 func (e *engine) startPings(background context.Context) error {
 	for _, object := range e.topology.Pings {
-		sink, err := e.addresses.resolve(object.Spec.Sink, object.Namespace)
+		sink, err := e.addresses.resolveSink(object.Spec.Sink, object.Namespace)
 		if err != nil {
 			return fmt.Errorf("resolve the sink of PingSource %s/%s: %w", object.Namespace, object.Name, err)
 		}

@@ -154,7 +154,7 @@ func (e *engine) sourceStatuses(ctx context.Context) []func() error {
 		writes = append(writes, e.sinkStatus(ctx, sources, o.Namespace, o.Name, sink, err))
 	}
 	for _, o := range e.topology.Pings {
-		sink, err := e.addresses.resolve(o.Spec.Sink, o.Namespace)
+		sink, err := e.addresses.resolveSink(o.Spec.Sink, o.Namespace)
 		writes = append(writes, e.sinkStatus(ctx, pings, o.Namespace, o.Name, sink, err))
 	}
 	for _, o := range e.topology.Bindings {

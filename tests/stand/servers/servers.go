@@ -58,6 +58,21 @@ func MariaDB(t testing.TB) string {
 	return fmt.Sprintf("mysql://root@127.0.0.1:%d/%s", s.port, create(t, "mysql", s.mysqlDSN()))
 }
 
+// PID returns the process of a running server: postgresql, mariadb or redis.
+func PID(t testing.TB, name string) int {
+	t.Helper()
+	for _, k := range all {
+		k.mu.Lock()
+		running := k.running
+		k.mu.Unlock()
+		if k.name == name && running != nil {
+			return running.cmd.Process.Pid
+		}
+	}
+	t.Fatalf("no test uses %s", name)
+	return 0
+}
+
 var redis = &kind{
 	name: "redis", program: "redis-server", debian: "redis-server",
 	args: func(s *server) []string {

@@ -1,0 +1,224 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/stand/feed"
+	"github.com/vitistack/stack/tests/stand/servers"
+)
+
+// slack is what a busy machine may add to noticedWithin.
+const slack = 10 * time.Second
+
+// fault stops a part of the installation without ending it, so that it accepts connections and does not answer.
+type fault struct {
+	part, name   string
+	stop, resume func()
+	// code is the code of /health during the fault, and says a part of the message.
+	code int
+	says string
+}
+
+// TestPartsThatHang stops Broker, event source, database and Redis in turn. Health, the page's data and REST show each, and the recovery.
+func TestPartsThatHang(t *testing.T) {
+	t.Parallel()
+	broker := newHangingProxy(t)
+	u := &turns{engine.Start(t, "--ingress", broker.URL, "--config", "HEALTH_CHECK_INTERVAL=5s",
+		"--config", "DATABASE_URL="+servers.Postgres(t), "--config", "REDIS_URL="+servers.Redis(t)), t}
+	broker.forward(u.Ingress())
+	u.partIs("broker", "", "healthy")
+	u.partIs("eventSource", "vitistack", "healthy")
+	u.partIs("eventSource", "vitistack-resources", "healthy")
+	u.partIs("resync", "", "healthy")
+
+	var source int
+	for _, p := range u.Sources() {
+		if strings.HasSuffix(p.Name, "vitistack-resources") {
+			source = p.PID
+		}
+	}
+	for _, f := range []fault{
+		{"broker", "", broker.stop, broker.resume, http.StatusServiceUnavailable, "get broker,trigger,pingsource"},
+		u.freeze("eventSource", "vitistack-resources", http.StatusOK, "describe apiserversource vitistack-resources", source),
+		u.freeze("database", "postgresql", http.StatusServiceUnavailable, "DATABASE_URL", servers.PID(t, "postgresql")),
+		u.freeze("cache", "redis", http.StatusOK, "REDIS_URL", servers.PID(t, "redis")),
+	} {
+		u.follow(f)
+	}
+}
+
+// follow stops a part and lets it go on, and checks what shows it and when.
+func (u *turns) follow(f fault) {
+	u.t.Helper()
+	began := time.Now()
+	f.stop()
+	u.t.Cleanup(f.resume)
+	d := u.partIs(f.part, f.name, "unhealthy")
+	if noticed := d.Since.Sub(began); noticed > noticedWithin+slack {
+		u.t.Errorf("%s: the outage shows after %s", f.part, noticed)
+	} else {
+		u.t.Logf("%s: the outage shows after %s", f.part, noticed.Round(time.Second))
+	}
+	if !strings.Contains(d.Message, f.says) {
+		u.t.Errorf("%s says %q, which lacks %q", f.part, d.Message, f.says)
+	}
+	response, err := http.Get(u.Gateway() + "health")
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	body, _ := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if response.StatusCode != f.code {
+		u.t.Errorf("%s: /health is %d: %s", f.part, response.StatusCode, body)
+	}
+	if _, err := u.Ask("api/v1/clusters"); err != nil {
+		u.t.Errorf("%s: REST of current objects: %v", f.part, err)
+	}
+	if got := u.summary(); !strings.Contains(got, f.says) {
+		u.t.Errorf("%s: the page gets %s", f.part, got)
+	}
+	began = time.Now()
+	f.resume()
+	if noticed := u.partIs(f.part, f.name, "healthy").Since.Sub(began); noticed > noticedWithin+slack {
+		u.t.Errorf("%s: the recovery shows after %s", f.part, noticed)
+	}
+	u.partIs("broker", "", "healthy") // no fault of one part is left as that of another
+	u.partIs("eventSource", "vitistack", "healthy")
+}
+
+// freeze is the fault of a process, with the processes that it has started by then.
+func (u *turns) freeze(part, name string, code int, says string, pid int) fault {
+	u.t.Helper()
+	var stopped []int
+	signal := func(s syscall.Signal) {
+		for _, p := range stopped {
+			_ = syscall.Kill(p, s) // a process that has ended needs none
+		}
+	}
+	return fault{
+		part, name,
+		func() { stopped = withChildren(u.t, []int{pid}); signal(syscall.SIGSTOP) },
+		func() { signal(syscall.SIGCONT) }, code, says,
+	}
+}
+
+// dependency is one entry of /health/dependencies.
+type dependency struct {
+	Kind, Name, Status, Message string
+	Since, LastSeen             time.Time
+}
+
+// partIs waits until a part has a status.
+func (u *turns) partIs(kind, name, status string) (found dependency) {
+	u.t.Helper()
+	feed.Until(u.t, fmt.Sprintf("%s %s is %s", kind, name, status), func() (bool, string) {
+		body, _ := u.Ask("health/dependencies") // it is 503 during an outage
+		var list struct{ Dependencies []dependency }
+		if err := json.Unmarshal(body, &list); err != nil {
+			return false, err.Error()
+		}
+		at := slices.IndexFunc(list.Dependencies, func(d dependency) bool { return d.Kind == kind && d.Name == name })
+		if at < 0 {
+			return false, string(body)
+		}
+		found = list.Dependencies[at]
+		return found.Status == status, string(body)
+	})
+	return found
+}
+
+// summary returns the summary that a page gets which opens now.
+func (u *turns) summary() string {
+	u.t.Helper()
+	response, err := http.Get(u.Gateway() + "api/v1/stream?topics=summary")
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "data:") && strings.Contains(lines.Text(), `"functions"`) {
+			return lines.Text()
+		}
+	}
+	u.t.Fatalf("the stream has no summary: %v", lines.Err())
+	return ""
+}
+
+// hangingProxy is before the Broker, which runs in the process of the engine. While it is stopped, it accepts requests and answers none.
+type hangingProxy struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	target  *url.URL
+	stopped chan struct{}
+}
+
+func newHangingProxy(t *testing.T) *hangingProxy {
+	t.Helper()
+	p := &hangingProxy{}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		r.SetURL(p.target)
+	}}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		p.mu.Lock()
+		stopped, known := p.stopped, p.target != nil
+		p.mu.Unlock()
+		if !known {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		if stopped != nil {
+			select {
+			case <-stopped:
+			case <-req.Context().Done():
+				return
+			}
+		}
+		proxy.ServeHTTP(w, req)
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+// forward sets the address of the Broker.
+func (p *hangingProxy) forward(ingress string) {
+	u, err := url.Parse(ingress)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil {
+		p.target = u
+	}
+}
+
+func (p *hangingProxy) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = make(chan struct{})
+}
+
+func (p *hangingProxy) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped != nil {
+		close(p.stopped)
+		p.stopped = nil
+	}
+}
