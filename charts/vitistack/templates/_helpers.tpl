@@ -48,8 +48,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $why := "" -}}
 {{- if eq $wanted "disabled" -}}
   {{- $why = "authentication.oidc is disabled: set it to auto" -}}
-{{- else if eq .Values.broker.class "RabbitMQBroker" -}}
-  {{- $why = "the Broker on RabbitMQ sends no tokens: choose another broker.class, and see that networkPolicy.enabled is true and enforced" -}}
+{{- else if has .Values.broker.class (list "RabbitMQBroker" "NatsJetStreamBroker") -}}
+  {{- $why = printf "the Broker on %s sends no tokens: choose another broker.class, and see that networkPolicy.enabled is true and enforced" (ternary "RabbitMQ" "NATS JetStream" (eq .Values.broker.class "RabbitMQBroker")) -}}
 {{- else if and $features (ne $flag "enabled") -}}
   {{- $why = printf "authentication-oidc is %s in ConfigMap %s of Knative Eventing: set it to enabled, and upgrade this release" $flag $name -}}
 {{- else if and (not $features) (eq $wanted "auto") -}}
@@ -176,6 +176,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- $_ := set (index (index $o.spec.ingress 0).from 1).namespaceSelector "matchLabels" $eventing -}}
 {{- else if eq $name "broker-dispatchers" -}}
   {{- $_ := set (index (index (index $o.spec.egress 0).to 0).namespaceSelector.matchExpressions 0) "values" $v.networkPolicy.ingressNamespaces -}}
+{{- else if eq $name "broker-nats" -}}
+  {{- $_ := set (index (index $o.spec.egress 0).to 0).namespaceSelector.matchLabels "kubernetes.io/metadata.name" $v.broker.nats.namespace -}}
 {{- else if eq $name "broker-rabbitmq" -}}
   {{- $_ := set (index (index $o.spec.egress 0).to 0).namespaceSelector.matchLabels "kubernetes.io/metadata.name" $v.broker.rabbitmq.namespace -}}
 {{- end -}}
@@ -203,21 +205,21 @@ list: [create-vm, bootstrap-talos, etcd-backup]
 {{- $broker := (splitList "\n---\n" (.root.Files.Get "knative/broker.yaml") | first | fromYaml).spec.delivery -}}
 {{- if eq (omit .object.spec.delivery "deadLetterSink" | toJson) (omit $broker "deadLetterSink" | toJson) -}}
 {{- $class := dict -}}
-{{- if .folder }}{{ $class = (.root.Files.Get (printf "knative/variants/%s/broker.yaml" .folder) | fromYaml).spec.delivery | default dict }}{{ end -}}
+{{- if .folder }}{{ $class = .root.Files.Get (printf "knative/variants/%s/broker.yaml" .folder) | fromYaml | dig "spec" "delivery" (dict) }}{{ end -}}
 {{- $_ := set .object.spec "delivery" (merge (dict) .root.Values.broker.delivery $class .object.spec.delivery) -}}
 {{- end -}}
 {{- end -}}
 
 {{/* The Brokers that exist: the folder of knative/variants by class, empty for the one of knative/broker.yaml. */}}
 {{- define "vitistack.brokers" -}}
-{MTChannelBasedBroker: "", Kafka: kafka, RabbitMQBroker: rabbitmq}
+{MTChannelBasedBroker: "", Kafka: kafka, RabbitMQBroker: rabbitmq, NatsJetStreamBroker: nats}
 {{- end -}}
 
 {{/* Refuses a class that does not exist, and an EventPolicy that the class would ignore. */}}
 {{- define "vitistack.checkBroker" -}}
 {{- $classes := include "vitistack.brokers" . | fromYaml -}}
 {{- if not (hasKey $classes .Values.broker.class) }}{{ fail (printf "broker.class %q does not exist: write one of %s" .Values.broker.class (keys $classes | sortAlpha | join ", ")) }}{{ end -}}
-{{- if and .Values.eventPolicy.enabled (eq .Values.broker.class "RabbitMQBroker") }}{{ fail "eventPolicy.enabled has no effect with broker.class RabbitMQBroker, which ignores an EventPolicy: set it to false, or choose another broker.class" }}{{ end -}}
+{{- if and .Values.eventPolicy.enabled (has .Values.broker.class (list "RabbitMQBroker" "NatsJetStreamBroker")) }}{{ fail (printf "eventPolicy.enabled has no effect with broker.class %s, which ignores an EventPolicy: set it to false, or choose another broker.class" .Values.broker.class) }}{{ end -}}
 {{- end -}}
 
 {{/* What the values make of an object of knative/. */}}
@@ -250,6 +252,13 @@ list: [create-vm, bootstrap-talos, etcd-backup]
   {{- $delivery := deepCopy $o.spec.delivery -}}
   {{- if $folder }}{{ $_ = mustMergeOverwrite $o (.root.Files.Get (printf "knative/variants/%s/broker.yaml" $folder) | replace "vitistack-system" .root.Release.Namespace | fromYaml) }}{{ end -}}
   {{- if eq $folder "kafka" }}{{ $_ = set $o.spec.config "name" $v.broker.kafka.configMap }}{{ $_ = set $o.spec.config "namespace" $v.broker.kafka.namespace }}{{ end -}}
+  {{- if eq $folder "nats" }}
+    {{- $key := "natsjetstream.eventing.knative.dev/config" -}}
+    {{- $config := index $o.metadata.annotations $key | fromJson -}}
+    {{- $_ = set $config.stream "replicas" (int $v.broker.nats.replicas) -}}
+    {{- $_ = set $config.stream "maxAge" $v.broker.nats.maxAge -}}
+    {{- $_ = set $o.metadata.annotations $key (toJson $config) -}}
+  {{- end -}}
   {{- $_ = set $o.spec "delivery" $delivery -}}
 {{- else if eq $o.kind "ApiServerSource" -}}
   {{- $_ = set $o.spec "namespaceSelector" $v.eventSource.namespaceSelector -}}

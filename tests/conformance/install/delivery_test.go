@@ -1,6 +1,7 @@
 package install
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ func TestDeliveryOfTriggers(t *testing.T) {
 		"InMemory": {"the Broker of the manifests", "broker.class=MTChannelBasedBroker", 16, "linear", "PT0.4S"},
 		"RabbitMQ": {"the class changes nothing", "broker.class=RabbitMQBroker", 16, "linear", "PT0.4S"},
 		"Kafka":    {"a retry holds up a partition", "broker.class=Kafka", 5, "exponential", "PT0.5S"},
+		"NATS":     {"it reads the delivery of Triggers only, with both fields of the back-off", "broker.class=NatsJetStreamBroker", 16, "linear", "PT0.4S"},
 		"Values":   {"the values count most", "broker.class=Kafka,broker.delivery.retry=3,broker.delivery.backoffDelay=PT2S", 3, "exponential", "PT2S"},
 	} {
 		found := 0
@@ -60,7 +62,8 @@ func TestBrokerIsRefused(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
 	for name, tc := range map[string]struct{ reason, set, want string }{
-		"Unknown": {"an unknown class would become the one in memory", "broker.class=Pulsar", `broker.class "Pulsar" does not exist: write one of Kafka, MTChannelBasedBroker, RabbitMQBroker`},
+		"Unknown": {"an unknown class would become the one in memory", "broker.class=Pulsar", `broker.class "Pulsar" does not exist: write one of Kafka, MTChannelBasedBroker, NatsJetStreamBroker, RabbitMQBroker`},
+		"NATS":    {"the class ignores policies", "broker.class=NatsJetStreamBroker,eventPolicy.enabled=true", "eventPolicy.enabled has no effect with broker.class NatsJetStreamBroker"},
 		"Policy":  {"the class ignores policies", "broker.class=RabbitMQBroker,eventPolicy.enabled=true", "eventPolicy.enabled has no effect with broker.class RabbitMQBroker"},
 	} {
 		_, err := h.run(t.Context(), "template", "vitistack", chart(), "--skip-schema-validation", "--set", tc.set)
@@ -68,4 +71,25 @@ func TestBrokerIsRefused(t *testing.T) {
 			t.Errorf("%s (%s): got %v\nwant %s", name, tc.reason, err, tc.want)
 		}
 	}
+}
+
+// TestStreamOfNATS reads the configuration of the stream, whose defaults keep every event for ever on one server.
+func TestStreamOfNATS(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, &rest.Config{})
+	for _, object := range h.render(t, "broker.class=NatsJetStreamBroker,broker.nats.replicas=5,broker.nats.maxAge=2h") {
+		if object.GetKind() != "Broker" {
+			continue
+		}
+		var got struct{ Stream, Consumer map[string]any }
+		if err := json.Unmarshal([]byte(object.GetAnnotations()["natsjetstream.eventing.knative.dev/config"]), &got); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]any{"discard": "Old", "maxAge": "2h", "replicas": 5.0, "retention": "Limits", "storage": "File"}
+		if diff := cmp.Diff(want, got.Stream); diff != "" || object.GetAnnotations()["eventing.knative.dev/broker.class"] != "NatsJetStreamBroker" {
+			t.Errorf("annotations %v (-want +got):\n%s", object.GetAnnotations(), diff)
+		}
+		return
+	}
+	t.Error("the chart has no Broker")
 }

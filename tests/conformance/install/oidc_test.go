@@ -106,6 +106,7 @@ func TestDeliveriesAreAuthenticated(t *testing.T) {
 		"Disabled": {"the platform team disables it", "authentication.oidc=disabled", "", "OPEN: deliveries are not authenticated: authentication.oidc is disabled: set it to auto"},
 		"Kafka":    {"Knative's Broker on Kafka sends tokens", "authentication.oidc=enabled,broker.class=Kafka", "true", ""},
 		"RabbitMQ": {"the dispatcher of RabbitMQ sends no tokens", "broker.class=RabbitMQBroker", "", "OPEN: deliveries are not authenticated: the Broker on RabbitMQ sends no tokens"},
+		"NATS":     {"the filter of NATS JetStream sends no tokens", "broker.class=NatsJetStreamBroker", "", "OPEN: deliveries are not authenticated: the Broker on NATS JetStream sends no tokens"},
 		"Older":    {"the values of an earlier release lack it", "authentication=null", "", "OPEN: deliveries are not authenticated: Helm finds no ConfigMap"},
 	} {
 		checkIdentities(t, h.render(t, tc.set), namespace, tc.enabled)

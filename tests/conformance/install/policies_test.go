@@ -32,6 +32,8 @@ var (
 	eventing   = place{namespace: "knative-eventing"}
 	kourier    = place{namespace: "kourier-system"}
 	rabbitmq   = place{namespace: "rabbitmq"}
+	filter     = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/broker": "vitistack", "eventing.knative.dev/role": "filter"}}
+	nats       = place{namespace: "nats-io"}
 	stranger   = place{namespace: "default"}
 )
 
@@ -39,9 +41,9 @@ var (
 // of knative/ with the variant.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
-	const memory, kafka, rabbit = "MTChannelBasedBroker", "Kafka", "RabbitMQBroker"
-	classes := map[string]string{memory: "", kafka: "knative/variants/kafka", rabbit: "knative/variants/rabbitmq"}
-	every := []string{memory, kafka, rabbit}
+	const memory, kafka, rabbit, jetStream = "MTChannelBasedBroker", "Kafka", "RabbitMQBroker", "NatsJetStreamBroker"
+	classes := map[string]string{memory: "", kafka: "knative/variants/kafka", rabbit: "knative/variants/rabbitmq", jetStream: "knative/variants/nats"}
+	every := []string{memory, kafka, rabbit, jetStream}
 	tests := map[string]struct {
 		reason   string
 		classes  []string
@@ -54,8 +56,8 @@ func TestPolicies(t *testing.T) {
 		"KnativeToGateway":     {"the data plane in Knative's namespace delivers", []string{memory, kafka}, eventing, gateway, []int32{9992}, true},
 		"StrangerToGateway":    {"every pod may use the REST API", every, stranger, gateway, []int32{9991}, true},
 		"StrangerDelivers":     {"only Knative delivers", every, stranger, gateway, []int32{9992}, false},
-		"SourceToKnative":      {"the Broker is in Knative's namespace", []string{memory}, source, eventing, []int32{8080, 8443}, true},
-		"FunctionToKnative":    {"functions send events themselves", []string{memory, kafka}, function, eventing, []int32{8080, 8443}, true},
+		"SourceToKnative":      {"the Broker is in Knative's namespace", []string{memory, jetStream}, source, eventing, []int32{8080, 8443}, true},
+		"FunctionToKnative":    {"functions send events themselves", []string{memory, kafka, jetStream}, function, eventing, []int32{8080, 8443}, true},
 		"SourceToTransform":    {"on Kafka, events get their key on the way, through the proxy that authenticates senders", []string{kafka}, source, transform, []int32{8080, 8443, 3128, 3129}, true},
 		"TransformToKnative":   {"events with a key are forwarded to the Broker", []string{kafka}, transform, eventing, []int32{8080, 8443}, true},
 		"FunctionToTransform":  {"only sources send through it", []string{kafka}, function, transform, []int32{8080}, false},
@@ -69,6 +71,12 @@ func TestPolicies(t *testing.T) {
 		"IngressToRabbitMQ":    {"RabbitMQ stores the events", []string{rabbit}, ingress, rabbitmq, []int32{5671, 5672}, true},
 		"DispatcherToRabbitMQ": {"the dispatcher reads the events", []string{rabbit}, dispatcher, rabbitmq, []int32{5671, 5672}, true},
 		"FunctionToRabbitMQ":   {"no other pod uses RabbitMQ", []string{rabbit}, function, rabbitmq, []int32{5672}, false},
+		"FilterToNATS":         {"the filter reads the events", []string{jetStream}, filter, nats, []int32{4222}, true},
+		"FunctionToNATS":       {"no other pod uses NATS", []string{jetStream}, function, nats, []int32{4222}, false},
+		"FilterToKourier":      {"the filter reaches functions through Knative's ingress", []string{jetStream}, filter, kourier, []int32{8081, 8444}, true},
+		"FilterToGateway":      {"events and dead letters go to the gateway directly", []string{jetStream}, filter, gateway, []int32{9992}, true},
+		"FilterToKnative":      {"the reply of a function is an event", []string{jetStream}, filter, eventing, []int32{8080}, true},
+		"FilterToStranger":     {"the filter connects to no other pod", []string{jetStream}, filter, stranger, []int32{8080}, false},
 		"DispatcherToKourier":  {"the dispatcher reaches functions through Knative's ingress", []string{rabbit}, dispatcher, kourier, []int32{8081, 8444}, true},
 		"DispatcherToGateway":  {"events and dead letters go to the gateway directly", []string{rabbit}, dispatcher, gateway, []int32{9992}, true},
 		"DispatcherToStranger": {"the dispatcher connects to no other pod", []string{rabbit}, dispatcher, stranger, []int32{8080}, false},

@@ -55,7 +55,7 @@ func TestWrongValues(t *testing.T) {
 func TestNamespacesAreChosen(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
-	for _, class := range []string{"MTChannelBasedBroker", "Kafka", "RabbitMQBroker"} {
+	for _, class := range []string{"MTChannelBasedBroker", "Kafka", "RabbitMQBroker", "NatsJetStreamBroker"} {
 		out, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", "eventSource.namespaceSelector.matchLabels.vitistack=enabled,broker.class="+class)
 		if err != nil {
 			t.Fatal(err)
