@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -65,6 +66,8 @@ func TestSilenceShows(t *testing.T) {
 	if body := string(s.get("/health").body); strings.Contains(body, `"broker":"unhealthy"`) {
 		t.Errorf("right after the start the Broker is unhealthy: %s", body)
 	}
+	page := browse(t, s.url, 1200, 800)
+	page.open("#/overview")
 	both := []string{events.TypeRefUpdate, events.TypeUpdate}
 	for _, step := range []struct {
 		reason                 string
@@ -96,6 +99,9 @@ func TestSilenceShows(t *testing.T) {
 			return all.StatusCode == step.code && strings.Contains(string(all.body), step.checks) && strings.Contains(string(parts.body), step.says) && up == step.up &&
 				strings.Contains(string(s.app.store.Current().Summary()), step.says)
 		})
+		if step.says != "" {
+			page.wait(step.reason, fmt.Sprintf(`document.querySelector(".attention")?.textContent.includes(%q)`, step.says))
+		}
 	}
 	if got := s.get("/api/v1/health/dependencies"); got.StatusCode != http.StatusOK || !strings.Contains(string(got.body), `"kind":"database"`) {
 		t.Errorf("%d %s", got.StatusCode, got.body)
