@@ -27,6 +27,9 @@ type Advice struct {
 	in []string
 }
 
+// WaitsFor returns the kinds of the objects that an object with the reason waits for.
+func (a Advice) WaitsFor() []string { return slices.Clone(a.in) }
+
 // Advise returns the advice for an object of a kind, by the reason of its condition. An empty
 // reason is that of an object that no function has reconciled. An unknown reason is one of a later
 // version of a function, or of a network one that its IPAM has chosen; its message says what to do.

@@ -89,7 +89,8 @@ func isProblem(l Link, now time.Time) bool {
 }
 
 // groupKey returns a key that is equal for objects with the same cause: Machines of one cluster,
-// and interfaces and addresses in one network, with the same reason.
+// and interfaces and addresses in one network, with the same reason. A mistake in the spec of an
+// interface or an address is its own cause.
 func (s *Set) groupKey(r Ref, reason string) string {
 	o := s.objects[r]
 	name, group := r.Name, ""
@@ -99,6 +100,9 @@ func (s *Set) groupKey(r Ref, reason string) string {
 			name, group = "", o.owner.String()
 		}
 	case kindConfiguration, kindAllocation:
+		if Advise(r.Kind, reason).Turn == Requester {
+			break
+		}
 		for _, used := range o.uses {
 			if used.Kind == kindNetwork {
 				name, group = "", used.String()

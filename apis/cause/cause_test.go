@@ -168,6 +168,11 @@ func TestAttention(t *testing.T) {
 	}{
 		"Grouped": {"one cause is one line, with what waits for it", shop, time.Second,
 			[]string{"network team: NetworkConfiguration shop/web-cp-1 PoolExhausted, 1 other, blocks KubernetesCluster shop/web, Machine shop/web-cp-1, Machine shop/web-cp-2"}},
+		"Mistakes": {"two mistakes are two lines, also in one network", `
+			IPAllocation a | False AddressTaken: held by b | {spec: {networkNamespaceName: net}}
+			IPAllocation c | False AddressTaken: held by d | {spec: {networkNamespaceName: net}}
+			NetworkNamespace net | True Provisioned`,
+			time.Second, []string{"requester: IPAllocation shop/a AddressTaken", "requester: IPAllocation shop/c AddressTaken"}},
 		"Patience":   {"a wait of a minute is not a problem", `Machine db | False Starting: starts`, time.Minute, nil},
 		"Stuck":      {"a wait of an hour is one", `Machine db | False Starting: starts`, time.Hour, []string{"platform team: Machine shop/db Starting"}},
 		"SilentIPAM": {"an IPAM has not answered for an hour", `NetworkNamespace net | False Provisioning: waiting for IPAM corporate`, time.Hour, []string{"network team: NetworkNamespace shop/net Provisioning"}},

@@ -91,6 +91,7 @@ func fromAllocation(a *v1alpha2.IPAllocation) (*Object, error) {
 		Address:   a.Status.Address,
 		Family:    string(a.Spec.IPFamily),
 		Holder:    a.Spec.NetworkConfigurationName,
+		Cluster:   a.Labels[v1alpha1.LabelClusterName],
 		Interface: a.Spec.InterfaceName,
 		Requested: a.Spec.RequestedAddress,
 	}

@@ -109,6 +109,7 @@ type allocationJSON struct {
 	Family    string    `json:"family,omitempty"`
 	Method    string    `json:"method"`
 	Holder    string    `json:"holder,omitempty"`
+	Cluster   string    `json:"cluster,omitempty"`
 	Interface string    `json:"interface,omitempty"`
 	Requested string    `json:"requestedAddress,omitempty"`
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
@@ -120,7 +121,7 @@ func allocationItem(o *Object) *Item {
 	i := itemOf(TopicAllocations, o, phaseStatus(TopicAllocations, f.Phase), f.Phase, f)
 	i.JSON = encode(allocationJSON{
 		head: i.head(), tail: i.tail(), Network: f.Network, Address: f.Address, Family: f.Family,
-		Method: string(v1alpha2.AllocationStatic), Holder: f.Holder, Interface: f.Interface,
+		Method: string(v1alpha2.AllocationStatic), Holder: f.Holder, Cluster: f.Cluster, Interface: f.Interface,
 		Requested: f.Requested, ExpiresAt: f.Expires,
 	})
 	return i

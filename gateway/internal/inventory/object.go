@@ -113,11 +113,13 @@ type Interface struct {
 
 // Allocation is an IPAllocation.
 type Allocation struct {
-	Phase     string
-	Network   string
-	Address   string
-	Family    string
-	Holder    string
+	Phase   string
+	Network string
+	Address string
+	Family  string
+	Holder  string
+	// Cluster is the KubernetesCluster that the address was requested for, as its virtual address.
+	Cluster   string
 	Interface string
 	Requested string
 	Expires   time.Time

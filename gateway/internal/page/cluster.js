@@ -1,14 +1,15 @@
 // The page of one cluster: its topology, its timeline, its conditions, and the
 // commands to look further.
 import { copy, h, icon, link } from "./dom.js";
-import { age, moment, plural } from "./format.js";
+import { age, moment, place, plural } from "./format.js";
 import { ask, shown } from "./api.js";
+import { explain } from "./causes.js";
 import { href, to } from "./router.js";
 import { addressesOf, backupsOf, find, isFresh, machinesOf, networkOf } from "./store.js";
 import { stateOf } from "./tables.js";
 import { topology } from "./topology.js";
 import { waterfall } from "./waterfall.js";
-import { eventWords, step, verdict, words } from "./words.js";
+import { eventWords, kindOf, step, verdict, words } from "./words.js";
 
 const opened = new Set();
 
@@ -107,7 +108,6 @@ export function missing(view, noun, namespace, name) {
 }
 
 export function head(item, topic, facts) {
-  const v = verdict(item);
   return h(
     "div",
     { class: `object-head ${isFresh(item.id) ? "fresh" : ""}`, key: item.id },
@@ -119,19 +119,34 @@ export function head(item, topic, facts) {
     ),
     h("h1", { tabindex: "-1" }, item.name, " ", stateOf(item)),
     h("p", { class: "soft" }, [...facts, item.createdAt && `${age(item.createdAt)} old`].filter(Boolean).join(" · ")),
-    !item.ready &&
-      h(
-        "div",
-        { class: `problem lone ${v.state}` },
-        icon(v.state),
+    !item.ready && trouble(item, topic),
+  );
+}
+
+// trouble says why an item is not ready, which object is the cause, and which role acts.
+function trouble(item, topic) {
+  const { end, verdict: v } = explain(item, topic);
+  const state = v.waits ? verdict(item).state : v.state === "bad" ? "bad" : "act";
+  return h(
+    "div",
+    { class: `problem lone ${state}` },
+    icon(state),
+    h(
+      "div",
+      {},
+      h("p", { class: "what" }, h("strong", {}, words(item.reason) || item.phase), item.message ? `: ${item.message}` : ""),
+      end.item !== item &&
         h(
-          "div",
-          {},
-          h("p", { class: "what" }, h("strong", {}, words(item.reason) || item.phase), item.message ? `: ${item.message}` : ""),
-          h("p", { class: "todo" }, v.todo),
+          "p",
+          { class: "what" },
+          "The cause is ",
+          h("span", { class: "soft" }, `${kindOf[end.topic]} `),
+          link(to(end.topic, end.item), place(end.item)),
+          `: ${[words(end.item.reason) || end.item.phase, end.item.message].filter(Boolean).join(": ")}`,
         ),
-        h("p", { class: "when" }, item.since ? `for ${age(item.since)}` : "", h("br"), h("span", { class: "soft" }, v.waits ? "" : v.who)),
-      ),
+      h("p", { class: "todo" }, v.todo),
+    ),
+    h("p", { class: "when" }, item.since ? `for ${age(item.since)}` : "", h("br"), h("span", { class: "soft" }, v.who)),
   );
 }
 

@@ -97,7 +97,7 @@ function problem(g) {
       { class: "when" },
       g.since ? [h("span", { class: "quiet" }, "for "), h("time", { datetime: g.since, title: g.since }, age(g.since))] : "",
       h("br"),
-      h("span", { class: "soft" }, v.waits ? "slow" : v.who),
+      h("span", { class: "soft" }, v.who),
     ),
   );
 }
@@ -266,7 +266,7 @@ const operatorState = { healthy: "good", degraded: "act", unhealthy: "bad", unre
 
 function layerLine(layer, found) {
   const items = layer.topics.flatMap(all);
-  const mine = found.filter((g) => layer.topics.includes(g.topic));
+  const mine = found.filter((g) => layer.topics.includes(g.topic) || layer.also?.includes(g.topic));
   const stuck = mine.reduce((n, g) => n + g.items.length, 0);
   const waiting = items.filter((i) => !i.ready).length;
   const broken = brokenOf(layer);

@@ -5,7 +5,8 @@ import { count, moment, plural, quantile, since, span, whole } from "./format.js
 import { ask, shown as answered } from "./api.js";
 import { href, to } from "./router.js";
 import { all, brokenOf, derive, feed, isFresh, known } from "./store.js";
-import { heldUp, sinceOf } from "./problems.js";
+import { sinceOf } from "./causes.js";
+import { standings } from "./problems.js";
 import { layers, verdict, words } from "./words.js";
 
 const most = { moving: 8, stuck: 5, held: 3, done: 8 };
@@ -31,27 +32,33 @@ const laneTimes = new Map(
 export const pipeline = {
   title: () => "Pipeline",
   draw() {
-    const held = heldUp();
+    const standing = standings();
     return [
       h("h1", { tabindex: "-1" }, "Pipeline"),
       h(
         "div",
         { class: "lanes" },
-        layers.map((l) => lane(l, held)),
+        layers.map((l) => lane(l, standing)),
       ),
       h("div", { class: "two" }, deliveries(), deadLetters()),
     ];
   },
 };
 
-function lane(layer, held) {
-  const items = layer.topics.flatMap((topic) =>
-    all(topic).map((item) => ({
-      item,
-      topic,
-      state: item.ready ? "good" : held.has(item.id) ? "held" : verdict(item).state,
-    })),
-  );
+function lane(layer, standing) {
+  const stateOf = (item) => {
+    if (item.ready) return "good";
+    const own = verdict(item).state;
+    return { held: "held", stuck: own === "bad" ? "bad" : "act" }[standing.get(item.id)] ?? own;
+  };
+  const items = [
+    ...layer.topics.flatMap((topic) => all(topic).map((item) => ({ item, topic, state: stateOf(item) }))),
+    ...(layer.also ?? []).flatMap((topic) =>
+      all(topic)
+        .filter((item) => standing.get(item.id) === "stuck")
+        .map((item) => ({ item, topic, state: stateOf(item) })),
+    ),
+  ];
   const of = (...states) =>
     items.filter((x) => states.includes(x.state)).sort((a, b) => (b.item.createdAt ?? "").localeCompare(a.item.createdAt ?? ""));
   const moving = of("wait");

@@ -1,57 +1,35 @@
 // Problems are what needs attention: what has failed, what needs an action,
 // and what takes too long. An item that waits for an item with a problem is
 // listed under that problem.
-import { addressesOf, all, derive, find, machinesOf, networkOf } from "./store.js";
-import { maxWait } from "./reasons.js";
+import { all, derive } from "./store.js";
+import { chainOf, isOverdue, sinceOf } from "./causes.js";
 import { late, verdict } from "./words.js";
-import { since } from "./format.js";
 
-const order = { networks: 1, addresses: 2, machines: 3, clusters: 4, backups: 5, providers: 0, operators: 0, hosts: 0, functions: 0, orphans: 0, backends: 0, dependencies: 0 };
+const order = {
+  networks: 1, addresses: 2, allocations: 2, machines: 3, clusters: 4, backups: 5, providers: 0, operators: 0, hosts: 0, functions: 0, orphans: 0, backends: 0,
+  dependencies: 0,
+};
 const rank = { bad: 0, act: 1, wait: 2 };
 
-export const sinceOf = (item) => item.since ?? item.createdAt ?? item.lastUpdated;
+// isProblem reports whether an item that is not ready needs attention.
+const isProblem = (item) => !verdict(item).waits || isOverdue(item);
 
-// troubled reports whether an item has a problem of its own.
-function troubled(item) {
-  if (item.ready) return false;
-  const v = verdict(item);
-  if (v.state === "idle") return item.deleting && since(sinceOf(item)) > maxWait;
-  return v.state !== "wait" || since(item.createdAt ?? sinceOf(item)) > maxWait;
-}
-
-// cause returns the root cause of an item that is not ready: the deepest dependency that is
-// not ready.
-function cause(item, topic) {
-  const below =
-    {
-      clusters: () =>
-        machinesOf()
-          .get(`${item.namespace}/${item.name}`)
-          ?.map((m) => [m, "machines"]) ?? [],
-      machines: () => (addressesOf().get(`${item.namespace}/${item.name}`) ?? []).map((a) => [a, "addresses"]),
-      addresses: () => [[networkOf(item), "networks"]],
-      backups: () => (item.reason === "ClusterNotReady" ? [[find("clusters", item.namespace, item.cluster), "clusters"]] : []),
-      hosts: () =>
-        item.reason === "Unreachable" ? all("providers").filter((p) => p.name === item.provider).map((p) => [p, "providers"]) : [],
-      operators: () =>
-        all("providers")
-          .filter((p) => p.type === item.name)
-          .map((p) => [p, "providers"]),
-    }[topic]?.() ?? [];
-  for (const [next, at] of below) if (next && !next.ready && troubled(next)) return cause(next, at);
-  return { item, topic };
-}
+// grouped are the topics whose items are one problem if one cause makes them fail alike: the machines of a cluster, and what
+// lacks an address of a network. A mistake in the spec of an interface or an address is a problem of its own.
+const grouped = {
+  machines: (m) => m.cluster,
+  addresses: (a) => verdict(a).who !== "requester" && a.network,
+  allocations: (a) => verdict(a).who !== "requester" && a.network,
+};
 
 // likeness is equal for problems that are listed together.
-const likeness = ({ item, topic }) =>
-  [
-    topic,
-    item.namespace,
-    item.cluster ?? "",
-    item.network ?? "",
-    item.reason,
-    topic === "machines" || topic === "addresses" ? "" : item.name,
-  ].join("|");
+const likeness = ({ item, topic }) => {
+  const group = grouped[topic]?.(item);
+  return [topic, item.namespace, group || "", item.reason, group ? "" : item.name].join("|");
+};
+
+// isListed leaves out reservations of a DHCP server, which are part of a NetworkConfiguration.
+const isListed = (item, topic) => !item.ready && !(topic === "allocations" && item.method === "dhcp");
 
 // problems are groups: {state, verdict, topic, items, holds}, the worst first and
 // then the oldest.
@@ -59,9 +37,9 @@ function gatherAll() {
   const groups = new Map();
   for (const topic of Object.keys(order)) {
     for (const item of all(topic)) {
-      if (item.ready) continue;
-      const root = cause(item, topic);
-      if (root.item === item && !troubled(item)) continue;
+      if (!isListed(item, topic)) continue;
+      const root = chainOf(item, topic).at(-1);
+      if (!isProblem(root.item) && !isProblem(item)) continue;
       const key = likeness(root);
       if (!groups.has(key)) groups.set(key, { key, topic: root.topic, items: new Map(), holds: new Map() });
       const group = groups.get(key);
@@ -103,5 +81,6 @@ export function problems() {
   return compute();
 }
 
-// heldUp is the identifiers of what waits for something that has a problem.
-export const heldUp = () => new Set(problems().flatMap((g) => g.holds.map(({ item }) => item.id)));
+// standings has, by identifier, whether an item is stuck, or held up by another that is.
+export const standings = () =>
+  new Map(problems().flatMap((g) => [...g.holds.map(({ item }) => [item.id, "held"]), ...g.items.map((item) => [item.id, "stuck"])]));

@@ -4,7 +4,7 @@ import { age, bytes, count, percent, plural } from "./format.js";
 import { exportCSV, filters, grid, select } from "./grid.js";
 import { href, to } from "./router.js";
 import { all } from "./store.js";
-import { sinceOf } from "./problems.js";
+import { sinceOf } from "./causes.js";
 import { nounOf, verdict, words } from "./words.js";
 
 export const stateOf = (item) => badge(verdict(item).state, item.phase || item.status);

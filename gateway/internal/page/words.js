@@ -2,11 +2,12 @@
 // particular; this file says what it means, which role has to act, and what to do.
 import { overdue, reasons } from "./reasons.js";
 
+// layers have the topics of their objects, and also those whose problems belong to the layer.
 export const layers = [
   { number: 1, name: "Networks", topics: ["networks"], functions: ["provision-network"], does: "A segment with prefix, gateway and VLAN" },
-  { number: 2, name: "Addresses", topics: ["addresses"], functions: ["allocate-ip", "kea-reserve"], does: "An address for each interface" },
+  { number: 2, name: "Addresses", topics: ["addresses"], also: ["allocations"], functions: ["allocate-ip", "kea-reserve"], does: "An address for each interface" },
   { number: 3, name: "Machines", topics: ["machines"], functions: ["create-vm"], does: "A virtual machine that runs" },
-  { number: 4, name: "Clusters", topics: ["clusters"], functions: ["bootstrap-talos"], does: "A Kubernetes cluster in service" },
+  { number: 4, name: "Clusters", topics: ["clusters"], also: ["backups"], functions: ["bootstrap-talos"], does: "A Kubernetes cluster in service" },
   {
     number: 5,
     name: "Observability",
@@ -84,8 +85,16 @@ function adviceFor(item) {
   const known = reasons[`${kindOf[item.topic]}/${item.reason}`] ?? reasons[item.reason];
   if (known) return { who: known[0], todo: known[1] };
   const rule = rules.find(([pattern]) => pattern.test(item.reason || item.phase || ""));
-  return rule && { who: rule[1], todo: rule[2] };
+  if (rule) return { who: rule[1], todo: rule[2] };
+  if (!item.reason || !stackTopics.includes(item.topic)) return undefined;
+  if (item.topic === "networks") return { who: "network team", todo: "Follow the message of the provider of networks." };
+  return { who: "platform team", todo: `Follow the message. This version of the page does not know the reason ${item.reason}.` };
 }
+
+const stackTopics = ["networks", "addresses", "allocations", "machines", "providers", "clusters", "backups"];
+
+// waitsFor returns the kinds of the objects that an item of a topic waits for, by its reason.
+export const waitsFor = (item, topic) => (reasons[`${kindOf[topic]}/${item.reason}`] ?? reasons[item.reason])?.[2] ?? [];
 
 // late returns the verdict on an item of a topic that has waited too long: a role has to find out why.
 export function late(v, topic) {
@@ -100,8 +109,8 @@ export function verdict(item) {
   let state = "wait";
   if (item.ready) state = /^(Stopped|Paused)$/.test(item.reason ?? "") ? "idle" : "good";
   else if (item.status === "failed" || ["unhealthy", "unreachable"].includes(item.status)) state = "bad";
-  else if (item.deleting) state = "idle";
   else if (who !== "no action") state = "act";
+  else if (item.deleting) state = "idle";
   if (item.function && !item.ready) {
     return {
       state: "bad",
@@ -111,7 +120,8 @@ export function verdict(item) {
     };
   }
   const todo = "schedulable" in item && item.status !== "unknown" ? "Repair or remove the node: until then the other nodes carry its load." : advice?.todo;
-  return { state, who: item.owner ?? who, waits: who === "no action", todo: todo ?? "See the message for details." };
+  const turn = item.owner ?? who;
+  return { state, who: turn, waits: turn === "no action", todo: todo ?? "See the message for details." };
 }
 
 const steps = {

@@ -25,7 +25,7 @@ func main() {
 // render returns the module with the advice for each reason, and for what has waited too long: the role that has to act, and the
 // remedy.
 func render() ([]byte, error) {
-	out := bytes.NewBufferString("// Generated from apis/cause by go generate ./gateway/internal/page. Do not edit.\n// The advice for each reason: the role that has to act, and what it does.\nexport const reasons = {\n")
+	out := bytes.NewBufferString("// Generated from apis/cause by go generate ./gateway/internal/page. Do not edit.\n// The advice for each reason: the role that has to act, what it does, and the kinds of the objects that an object with the reason waits for.\nexport const reasons = {\n")
 	for _, reason := range cause.Reasons() {
 		kind, name, ofKind := strings.Cut(reason, "/")
 		if !ofKind {
@@ -48,7 +48,11 @@ func render() ([]byte, error) {
 
 // writeAdvice writes an entry of an object.
 func writeAdvice(out *bytes.Buffer, key string, advice cause.Advice) error {
-	line, err := json.Marshal([]string{string(advice.Turn), advice.Remedy})
+	entry := []any{string(advice.Turn), advice.Remedy}
+	if kinds := advice.WaitsFor(); len(kinds) > 0 {
+		entry = append(entry, kinds)
+	}
+	line, err := json.Marshal(entry)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,124 @@
+package app
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/tests/fakeapi"
+)
+
+// readyFor is the condition Ready, which became what it is some time ago. An empty reason means True.
+func readyFor(ago time.Duration, reason, message string) []metav1.Condition {
+	c := metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(time.Now().Add(-ago))}
+	if reason == "" {
+		c.Status, c.Reason = metav1.ConditionTrue, "AsItShouldBe"
+	}
+	return []metav1.Condition{c}
+}
+
+func anAllocation(namespace, name, network string) *v1alpha2.IPAllocation {
+	a := &v1alpha2.IPAllocation{TypeMeta: vitistack("v1alpha2", "IPAllocation"), ObjectMeta: meta(namespace, name)}
+	a.Spec.NetworkNamespaceName = network
+	return a
+}
+
+// attentionStand has a cluster whose virtual address waits for a full pool, two addresses with a mistake each, a machine that has
+// waited for an hour, one that has just begun to wait, a backup that failed, and a network whose provider has a reason of its own.
+func attentionStand(t *testing.T, api *fakeapi.Server) {
+	t.Helper()
+	n := aNetwork("team-a", "net")
+	n.Status.Conditions = readyFor(time.Hour, "", "")
+	api.Put(t, "networknamespaces", n)
+	c := aCluster("team-a", "shop", "Provisioning")
+	c.Spec.NetworkNamespaceName = "net"
+	c.Status.Conditions = readyFor(time.Minute, "WaitingForVirtualAddress", "waits for IPAllocation shop-vip")
+	api.Put(t, "kubernetesclusters", c)
+	vip := anAllocation("team-a", "shop-vip", "net")
+	vip.Labels = map[string]string{v1alpha1.LabelClusterName: "shop"}
+	vip.Status.Phase = v1alpha2.IPAllocationError
+	vip.Status.Conditions = readyFor(time.Minute, "PoolExhausted", "NetworkNamespace \"net\" has no free address")
+	api.Put(t, "ipallocations", vip)
+	for _, name := range []string{"one", "two"} {
+		a := anAllocation("team-a", name, "net")
+		a.Status.Phase = v1alpha2.IPAllocationError
+		a.Status.Conditions = readyFor(time.Minute, "AddressTaken", "10.0.0.9 is held by printer")
+		api.Put(t, "ipallocations", a)
+	}
+	slow := aMachine("team-a", "slow", "Creating")
+	slow.Status.Conditions = readyFor(time.Hour, "Starting", "waits for the virtual machine to start")
+	api.Put(t, "machines", slow)
+	fresh := aMachine("team-a", "fresh", "Creating")
+	fresh.Status.Conditions = readyFor(time.Second, "Starting", "waits for the virtual machine to start")
+	api.Put(t, "machines", fresh)
+	api.Serve("etcdbackups")
+	b := &v1alpha1.EtcdBackup{TypeMeta: vitistack("v1alpha1", "EtcdBackup"), ObjectMeta: meta("team-a", "nightly")}
+	b.Spec.ClusterName, b.Status.Phase = "shop", v1alpha1.EtcdBackupFailed
+	b.Status.Conditions = readyFor(time.Minute, "SnapshotDamaged", "the snapshot has a wrong checksum")
+	api.Put(t, "etcdbackups", b)
+	odd := aNetwork("team-b", "odd")
+	odd.Status.Conditions = readyFor(time.Minute, "NoRouterInRack", "rack 7 has no router")
+	api.Put(t, "networknamespaces", odd)
+}
+
+// roles are what the page calls the role that acts.
+const roles = `["requester", "network team", "platform team", "no action"]`
+
+// TestPageAttention lists every cause by itself with the role that acts, and never says that there is nothing to do about what
+// waits for a fault, or has waited for too long.
+func TestPageAttention(t *testing.T) {
+	t.Parallel()
+	s := startCold(t, func(api *fakeapi.Server) { attentionStand(t, api) })
+	s.waitReady()
+	b := browse(t, s.url, 1200, 900)
+	b.open("#/overview")
+	b.wait("the problems", `document.querySelectorAll(".attention > li").length >= 6`)
+	rows := eval[[]string](b, `[...document.querySelectorAll(".attention > li")].map((r) => r.innerText.replaceAll(/\s+/g, " "))`)
+	for _, tc := range []struct{ because, contains, role string }{
+		{"the cluster waits for its virtual address, which waits for the pool", "team-a/shop-vip IPAllocation Pool exhausted", "network team"},
+		{"a mistake in an address is its own problem", "team-a/one IPAllocation Address taken", "requester"},
+		{"a second mistake is a second problem", "team-a/two IPAllocation Address taken", "requester"},
+		{"a wait of an hour is a problem of a role", "team-a/slow Machine Starting", "platform team"},
+		{"a failed backup is a problem", "team-a/nightly EtcdBackup Snapshot damaged", "platform team"},
+		{"a reason that only the provider of networks knows", "team-b/odd NetworkNamespace No router in rack", "network team"},
+	} {
+		found := ""
+		for _, row := range rows {
+			if strings.Contains(row, tc.contains) {
+				found = row
+			}
+		}
+		if !strings.HasSuffix(found, tc.role) || strings.Contains(found, "No action") {
+			t.Errorf("%s: no row %q for the %s in\n%s", tc.because, tc.contains, tc.role, strings.Join(rows, "\n"))
+		}
+	}
+	if len(rows) != 6 {
+		t.Errorf("%d problems, want 6:\n%s", len(rows), strings.Join(rows, "\n"))
+	}
+	if got := b.text(".attention"); !strings.Contains(got, "Holds up shop") {
+		t.Errorf("nothing says that the address holds up the cluster:\n%s", got)
+	}
+
+	b.see("#/clusters/team-a/shop")
+	b.wait("the cause of the cluster", `document.querySelector(".problem.lone")?.innerText.includes("The cause is IPAllocation team-a/shop-vip: Pool exhausted")`)
+	if got := b.text(".problem.lone"); strings.Contains(got, "No action") || !strings.Contains(got, "network team") {
+		t.Errorf("the cluster says %s", got)
+	}
+	b.see("#/machines/team-a/slow")
+	b.wait("the machine that is slow", `document.querySelector(".problem.lone")?.innerText.includes("lasts longer than expected")`)
+	b.see("#/machines/team-a/fresh")
+	b.wait("the machine that is not slow", `document.querySelector(".problem.lone")?.innerText.includes("no action")`)
+	b.see("#/pipeline")
+	b.wait("the stuck machine", `[...document.querySelectorAll(".mover.act")].some((x) => x.innerText.includes("slow"))`)
+	if got := eval[string](b, `[...document.querySelectorAll(".mover.wait")].map((x) => x.innerText).join()`); !strings.Contains(got, "fresh") {
+		t.Errorf("the machines in progress are %q", got)
+	}
+	if got := eval[string](b, `import("/page/reasons.js").then(({ reasons }) => Object.values(reasons).map((r) => r[0]).filter((who) => !`+roles+`.includes(who)).join())`); got != "" {
+		t.Errorf("roles with other names: %s", got)
+	}
+	b.clean()
+}
