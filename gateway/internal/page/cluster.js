@@ -1,9 +1,10 @@
 // The page of one cluster: its topology, its timeline, its conditions, and the
 // commands to look further.
-import { copy, h, icon, link } from "./dom.js";
+import { copyButton, h, icon, link } from "./dom.js";
 import { age, moment, place, plural } from "./format.js";
 import { ask, shown } from "./api.js";
 import { explain } from "./causes.js";
+import { commands, commandsFor } from "./commands.js";
 import { href, to } from "./router.js";
 import { addressesOf, backupsOf, find, isFresh, machinesOf, networkOf } from "./store.js";
 import { stateOf } from "./tables.js";
@@ -62,7 +63,7 @@ export const clusterView = {
       ),
       section("backups", "Backups of etcd", backups(cluster)),
       section("manifests", "Generated manifests", manifests(cluster)),
-      section("commands", "Commands", commands(clusterCommands(cluster))),
+      section("commands", "Commands", commands(commandsFor("clusters", cluster, own.data?.spec, own.data?.statusDetail))),
     ];
   },
 };
@@ -273,54 +274,4 @@ function manifests(cluster) {
             ),
       ),
   );
-}
-
-export function copyButton(text, what) {
-  return h(
-    "button",
-    {
-      type: "button",
-      class: "small copy",
-      "aria-label": `Copy ${what}`,
-      onclick: async (e) => {
-        const button = e.currentTarget;
-        await copy(text);
-        button.dataset.done = "true";
-        document.getElementById("news").textContent = `Copied ${what}.`;
-        setTimeout(() => delete button.dataset.done, 1500);
-      },
-    },
-    "Copy",
-  );
-}
-
-// commands renders shell commands that show the same data, each with a button that copies it.
-export const commands = (list) =>
-  h(
-    "ul",
-    { class: "commands plain" },
-    list.map(([what, command]) =>
-      h(
-        "li",
-        { key: what },
-        h("p", { class: "small soft" }, what),
-        h("div", { class: "command" }, h("code", { tabindex: "0" }, command), copyButton(command, what)),
-      ),
-    ),
-  );
-
-export const curl = (path) => `curl -fsS ${location.origin}${path}`;
-
-function clusterCommands(c) {
-  const at = `-n ${c.namespace}`;
-  return [
-    ["Describe cluster", `kubectl describe kubernetescluster ${c.name} ${at}`],
-    ["List machines", `kubectl get machines ${at} -l cluster.vitistack.io/cluster-name=${c.name} -o wide`],
-    ["Get kubeconfig", `kubectl get secret ${c.name}-kubeconfig ${at} -o jsonpath='{.data.kubeconfig}' | base64 -d > ${c.name}.kubeconfig`],
-    ["List nodes (needs the kubeconfig)", `kubectl --kubeconfig ${c.name}.kubeconfig get nodes -o wide`],
-    ["Reconcile now", `kubectl annotate kubernetescluster ${c.name} ${at} vitistack.io/reconcile="$(date +%s)" --overwrite`],
-    ["Cluster over REST", curl(`/api/v1/clusters/${encodeURIComponent(`${c.namespace}/${c.name}`)}`)],
-    ["Timeline over REST", curl(`/api/v1/clusters/${c.id}/timeline`)],
-    ["Watch the namespace", `curl -N '${location.origin}/api/v1/stream?topics=clusters,machines&namespace=${c.namespace}'`],
-  ];
 }

@@ -188,9 +188,11 @@ export async function login(key) {
   await begin();
 }
 
+// logout ends the session. A gateway that requires no key still shows what anyone may read.
 export async function logout() {
   await fetch("/api/v1/session", { method: "DELETE" });
-  leave();
+  if (connection.session?.required) leave();
+  else await begin();
 }
 
 // leave forgets what is known, and asks for a key.

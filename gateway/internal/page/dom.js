@@ -118,8 +118,8 @@ export const badge = (state, text) => h("span", { class: `badge ${state}` }, ico
 
 export const link = (href, text, props) => h("a", { href, ...props }, text);
 
-// copied puts text on the clipboard, also where the page is not served by TLS.
-export async function copy(text) {
+// copy puts text on the clipboard, also where the page is not served by TLS.
+async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
@@ -129,4 +129,24 @@ export async function copy(text) {
     document.execCommand("copy");
     area.remove();
   }
+}
+
+// copyButton copies a text, and says so.
+export function copyButton(text, what) {
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "small copy",
+      "aria-label": `Copy ${what}`,
+      onclick: async (e) => {
+        const button = e.currentTarget;
+        await copy(text);
+        button.dataset.done = "true";
+        document.getElementById("news").textContent = `Copied ${what}.`;
+        setTimeout(() => delete button.dataset.done, 1500);
+      },
+    },
+    "Copy",
+  );
 }

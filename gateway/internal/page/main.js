@@ -7,6 +7,7 @@ import { clusterView } from "./cluster.js";
 import { eventsView } from "./events.js";
 import { leaveGrid } from "./grid.js";
 import { hostsView } from "./hosts.js";
+import { lettersView } from "./letters.js";
 import { addressView, backupView, machineView, networkView, providerView } from "./objects.js";
 import { overview } from "./overview.js";
 import { pipeline } from "./pipeline.js";
@@ -26,7 +27,7 @@ const pages = [
   { view: "hosts", title: "Hypervisors", key: "h", tally: () => all("hosts").length },
   { view: "events", title: "Events", key: "e" },
 ];
-const lists = { overview, pipeline, events: eventsView, hosts: hostsView };
+const lists = { overview, pipeline, events: eventsView, hosts: hostsView, "dead-letters": lettersView };
 for (const view of ["clusters", "backups", "machines", "networks", "addresses"]) lists[view] = table(view);
 const singles = {
   clusters: clusterView,
@@ -80,8 +81,11 @@ function drawMain(view, route) {
   known.pausedChanges = 0;
 }
 
+// parents are the views of the navigation that other views belong to.
+const parents = { allocations: "addresses", providers: "hosts", "dead-letters": "pipeline" };
+
 function drawFrame(route) {
-  const top = route.view === "allocations" ? "addresses" : route.view === "providers" ? "hosts" : route.view;
+  const top = parents[route.view] ?? route.view;
   patch(
     document.getElementById("nav"),
     h(
@@ -134,8 +138,7 @@ function drawFrame(route) {
       ),
     ),
     h("button", { type: "button", onclick: showKeys, "aria-haspopup": "dialog", "aria-label": "Keys" }, "?"),
-    connection.session?.required &&
-      connection.session.name &&
+    connection.session?.name?.startsWith("key/") &&
       h("button", { type: "button", onclick: logout, title: connection.session.name }, "Log out"),
   ]);
 }

@@ -3,12 +3,13 @@ import { h, link } from "./dom.js";
 import { bytes, moment, plural } from "./format.js";
 import { ask, shown } from "./api.js";
 import { addressMap, addressPlan, rangeTable } from "./addressmap.js";
-import { commands, conditions, curl, dl, head, history, missing, section } from "./cluster.js";
+import { conditions, dl, head, history, missing, section } from "./cluster.js";
+import { commands, commandsFor } from "./commands.js";
 import { hostOf } from "./hosts.js";
 import { href, to } from "./router.js";
 import { addressesOf, all, allocationsOf, find, networkOf } from "./store.js";
 import { stateOf } from "./tables.js";
-import { layers, resourceOf, verdict } from "./words.js";
+import { layers, verdict } from "./words.js";
 
 const stampOf = (item) => `${item.phase}${item.ready}${item.since}${item.reason}${item.lastUpdated}`;
 
@@ -58,10 +59,7 @@ export const machineView = {
       section(
         "commands",
         "Commands",
-        commands([
-          ...usual("machines", m),
-          ["Switch it off", `kubectl patch machine ${m.name} -n ${m.namespace} --type merge -p '{"spec":{"powerState":"Stopped"}}'`],
-        ]),
+        commands(commandsFor("machines", m, answer.data?.spec)),
       ),
     ];
   },
@@ -94,12 +92,6 @@ function chain(m, network) {
       ),
   );
 }
-
-const usual = (topic, item) => [
-  ["Describe", `kubectl describe ${resourceOf[topic]} ${item.name}${item.namespace ? ` -n ${item.namespace}` : ""}`],
-  ["Manifest and status", `kubectl get ${resourceOf[topic]} ${item.name}${item.namespace ? ` -n ${item.namespace}` : ""} -o yaml`],
-  ["Over REST", curl(`/api/v1/${topic}/${item.id}`)],
-];
 
 export const networkView = {
   title: ({ args }) => `Network ${args[1]}`,
@@ -137,10 +129,7 @@ export const networkView = {
       section(
         "commands",
         "Commands",
-        commands([
-          ...usual("networks", n),
-          ["Who holds which address", `kubectl get ipallocations -n ${n.namespace} -l vitistack.io/network-namespace=${n.name}`],
-        ]),
+        commands(commandsFor("networks", n, answer.data?.spec)),
       ),
     ];
   },
@@ -202,14 +191,7 @@ export const addressView = {
       section(
         "commands",
         "Commands",
-        commands(
-          a.method === "dhcp"
-            ? [
-                ["What the DHCP server was asked for", `kubectl describe networkconfiguration ${a.holder} -n ${a.namespace}`],
-                ["Over REST", curl(`/api/v1/allocations/${encodeURIComponent(a.id)}`)],
-              ]
-            : usual("allocations", a),
-        ),
+        commands(commandsFor("allocations", a)),
       ),
     ];
   },
@@ -229,7 +211,7 @@ export const providerView = {
         ["CPUs", p.cpus],
         ["Memory", p.memoryBytes && `${bytes(p.memoryBytes)} (${bytes(p.memoryFreeBytes ?? 0)} free)`],
       ]),
-      section("commands", "Commands", commands(usual("providers", p))),
+      section("commands", "Commands", commands(commandsFor("providers", p))),
     ];
   },
 };
@@ -249,7 +231,7 @@ export const backupView = {
         ["Size of the newest", b.size],
       ]),
       eventsOf(b),
-      section("commands", "Commands", commands(usual("backups", b))),
+      section("commands", "Commands", commands(commandsFor("backups", b))),
     ];
   },
 };

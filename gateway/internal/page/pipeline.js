@@ -1,10 +1,11 @@
 // The pipeline is five lanes, one for each layer. What moves is on top, what has
 // just arrived below it, with the time that it took.
 import { badge, h, icon, link } from "./dom.js";
-import { count, moment, plural, quantile, since, span, whole } from "./format.js";
+import { count, plural, quantile, since, span, whole } from "./format.js";
 import { ask, shown as answered } from "./api.js";
 import { href, to } from "./router.js";
-import { all, brokenOf, derive, feed, isFresh, known } from "./store.js";
+import { letterLine, stamp } from "./letters.js";
+import { all, brokenOf, derive, isFresh, known } from "./store.js";
 import { sinceOf } from "./causes.js";
 import { standings } from "./problems.js";
 import { layers, verdict, words } from "./words.js";
@@ -181,8 +182,7 @@ function deliveries() {
 
 function deadLetters() {
   const path = "/api/v1/dead-letters?limit=20";
-  const seen = feed.filter((e) => e.knativeerrordest).length;
-  const answer = ask(path, `${known.gaps}.${seen}`);
+  const answer = ask(path, stamp());
   return h(
     "section",
     { "aria-labelledby": "letters-title" },
@@ -190,38 +190,11 @@ function deadLetters() {
     answered(path, answer, ({ deadLetters: letters }) =>
       letters.length === 0
         ? h("p", { class: "empty" }, "No dead letters.")
-        : h(
-            "ul",
-            { class: "plain letters" },
-            letters.map((l) =>
-              h(
-                "li",
-                { key: l.sequence },
-                h(
-                  "details",
-                  {},
-                  h(
-                    "summary",
-                    {},
-                    h("time", { datetime: l.time }, moment(l.time)),
-                    " ",
-                    h("strong", {}, l.name || l.subject || l.id),
-                    " ",
-                    h("span", { class: "soft" }, `${functionOf(l.destination)} answered ${l.code || "nothing"}`),
-                  ),
-                  h("p", {}, l.error || "No error message."),
-                  h(
-                    "pre",
-                    { tabindex: "0" },
-                    JSON.stringify({ type: l.type, source: l.source, subject: l.subject, id: l.id, data: l.data }, null, 2),
-                  ),
-                ),
-              ),
-            ),
-          ),
+        : [
+            h("ul", { class: "plain letters" }, letters.map((l) => letterLine(l))),
+            h("p", {}, link(href("dead-letters"), "Filter, send again or discard dead letters")),
+          ],
     ),
     h("p", { class: "soft small" }, "A dead letter loses nothing: resync looks at its object again. ", link(href("events"), "All events")),
   );
 }
-
-const functionOf = (destination) => /\/\/([a-z-]+)/.exec(destination ?? "")?.[1] ?? "its receiver";

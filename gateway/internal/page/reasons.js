@@ -264,3 +264,15 @@ export const overdue = {
   "NetworkNamespace": ["network team","This lasts longer than expected. Check that the provider of networks that the message names has the request, and answers it."],
   "Other": ["platform team","This lasts longer than expected. Check what the message names, and the log of the function that reconciles this kind (docs/debug.md)."],
 };
+
+// newestKubernetes is the newest minor version of Kubernetes that each minor version of Talos runs.
+export const newestKubernetes = {
+  "1.6": "1.29",
+  "1.7": "1.30",
+  "1.8": "1.31",
+  "1.9": "1.32",
+  "1.10": "1.33",
+  "1.11": "1.34",
+  "1.12": "1.35",
+  "1.13": "1.36",
+};

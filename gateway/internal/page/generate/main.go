@@ -9,7 +9,10 @@ import (
 	"os"
 	"strings"
 
+	"github.com/blang/semver/v4"
+
 	"github.com/vitistack/stack/apis/cause"
+	"github.com/vitistack/stack/apis/versions"
 )
 
 func main() {
@@ -42,8 +45,20 @@ func render() ([]byte, error) {
 			return nil, err
 		}
 	}
+	out.WriteString("};\n\n// newestKubernetes is the newest minor version of Kubernetes that each minor version of Talos runs.\nexport const newestKubernetes = {\n")
+	writeVersions(out)
 	out.WriteString("};\n")
 	return out.Bytes(), nil
+}
+
+// writeVersions writes an entry for each minor version of Talos up to the default one.
+func writeVersions(out *bytes.Buffer) {
+	newest := semver.MustParse(versions.DefaultTalos)
+	for minor := range newest.Minor + 1 {
+		if kubernetes, err := semver.Parse(versions.Newest(fmt.Sprintf("%d.%d.0", newest.Major, minor))); err == nil {
+			fmt.Fprintf(out, "  \"%d.%d\": \"%d.%d\",\n", newest.Major, minor, kubernetes.Major, kubernetes.Minor)
+		}
+	}
 }
 
 // writeAdvice writes an entry of an object.

@@ -1,0 +1,225 @@
+// The dead letters: events that a function or a receiver did not accept. They can be filtered, sent again, and discarded.
+import { h, link } from "./dom.js";
+import { count, moment, plural } from "./format.js";
+import { ask, retry, shown } from "./api.js";
+import { connection, login } from "./connection.js";
+import { searchForm } from "./grid.js";
+import { href, setQuery } from "./router.js";
+import { feed, known, notify } from "./store.js";
+import { eventWords } from "./words.js";
+
+const pageSize = 50;
+// view has the action that waits for a confirmation, what has been removed, and what went wrong, by sequence.
+const view = { wanted: null, busy: false, gone: new Set(), errors: new Map(), keyError: "", done: "" };
+
+// functionOf is the function of a destination, or the name of a webhook's endpoint.
+export const functionOf = (destination) => /\/\/([a-z-]+)/.exec(destination ?? "")?.[1] ?? (destination || "its receiver");
+
+// stamp changes when the list may have changed.
+export const stamp = () => `${known.gaps}.${feed.filter((e) => e.knativeerrordest).length}`;
+
+const actions = {
+  resend: {
+    verb: "Send again",
+    question: (n) => `Send ${n} again? The receiver gets the event once more, and the dead letter is removed.`,
+    done: (n) => `${n} is sent again. It comes back here if it is refused again.`,
+    request: (sequence) => fetch(`/api/v1/dead-letters/${sequence}/resend`, { method: "POST" }),
+  },
+  discard: {
+    verb: "Discard",
+    question: (n) => `Discard ${n}? It is deleted from the history, and cannot be sent again.`,
+    done: (n) => `${n} is discarded.`,
+    request: (sequence) => fetch(`/api/v1/dead-letters/${sequence}`, { method: "DELETE" }),
+  },
+};
+
+const mayWrite = () => connection.session?.scopes?.includes("write");
+
+// perform acts on letters one after the other, and stops at the first one that is refused.
+async function perform(path) {
+  const { act, letters } = view.wanted;
+  view.busy = true;
+  view.errors.clear();
+  view.done = "";
+  let n = 0;
+  for (const l of letters) {
+    const refusal = await actions[act].request(l.sequence).then(refusalOf, () => "The gateway cannot be reached. Nothing has changed.");
+    if (refusal) {
+      view.errors.set(l.sequence, `${actions[act].verb} failed: ${refusal}`);
+      break;
+    }
+    view.gone.add(l.sequence);
+    n++;
+  }
+  if (n > 0) view.done = actions[act].done(plural(n, "dead letter"));
+  view.wanted = null;
+  view.busy = false;
+  retry(path);
+  notify("answer");
+}
+
+async function refusalOf(answer) {
+  if (answer.ok) return "";
+  const problem = await answer.json().catch(() => ({}));
+  return problem.detail ?? `The gateway answers ${answer.status}.`;
+}
+
+function want(act, letters) {
+  view.wanted = { act, letters };
+  view.errors.clear();
+  view.done = "";
+  notify("answer");
+  queueMicrotask(() => requestAnimationFrame(() => document.querySelector(".confirm button, .confirm input")?.focus()));
+}
+
+function cancel() {
+  view.wanted = null;
+  view.keyError = "";
+  notify("answer");
+}
+
+// confirmation asks whether to act, and for a key that may write if the session has none.
+function confirmation(path) {
+  const { act, letters } = view.wanted;
+  const name = letters.length === 1 ? `the dead letter of ${nameOf(letters[0])}` : plural(letters.length, "dead letter");
+  if (!mayWrite()) return keyForm();
+  return h(
+    "div",
+    { class: "note wait confirm", role: "group", "aria-label": "Confirmation" },
+    h("p", {}, actions[act].question(name)),
+    h(
+      "div",
+      { class: "buttons" },
+      h("button", { type: "button", class: "primary", disabled: view.busy, onclick: () => perform(path) }, actions[act].verb),
+      h("button", { type: "button", disabled: view.busy, onclick: cancel }, "Cancel"),
+    ),
+  );
+}
+
+// keyForm asks for a key of the scope write. The session in the browser keeps it, as after a login.
+function keyForm() {
+  const have = connection.session?.name ? ` ${connection.session.name} may not write.` : "";
+  return h(
+    "form",
+    {
+      class: "login confirm",
+      onsubmit: async (e) => {
+        e.preventDefault();
+        const field = e.target.elements.key;
+        view.keyError = "";
+        try {
+          await login(field.value.trim());
+          if (!mayWrite()) view.keyError = `${connection.session?.name ?? "The key"} lacks the scope write.`;
+        } catch (err) {
+          view.keyError = err.message;
+        }
+        field.value = "";
+        notify("answer");
+      },
+    },
+    h("p", {}, `This change needs an API key with the scope write.${have} Ask the platform team for a key.`),
+    h("label", { for: "write-key" }, "API key"),
+    h("input", { type: "password", id: "write-key", name: "key", required: true, autocomplete: "current-password", "aria-invalid": view.keyError ? "true" : undefined }),
+    view.keyError && h("p", { class: "note bad", role: "alert" }, view.keyError),
+    h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Log in"), h("button", { type: "button", onclick: cancel }, "Cancel")),
+  );
+}
+
+const nameOf = (l) => l.name || l.subject || l.id;
+
+// letterLine describes one dead letter, with further content below it.
+export const letterLine = (l, ...more) =>
+  h(
+    "li",
+    { key: l.sequence },
+    h(
+      "details",
+      {},
+      h(
+        "summary",
+        {},
+        h("time", { datetime: l.time }, moment(l.time)),
+        " ",
+        h("strong", {}, nameOf(l)),
+        " ",
+        h("span", { class: "soft" }, `${functionOf(l.destination)} answered ${l.code || "nothing"}`),
+      ),
+      h("p", {}, l.error || "No error message."),
+      h("pre", { tabindex: "0" }, JSON.stringify({ type: l.type, source: l.source, subject: l.subject, id: l.id, destination: l.destination, data: l.data }, null, 2)),
+    ),
+    more,
+  );
+
+function editable(l, path) {
+  const mine = view.wanted?.letters.length === 1 && view.wanted.letters[0].sequence === l.sequence;
+  const name = nameOf(l);
+  return letterLine(
+    l,
+    mine
+      ? confirmation(path)
+      : h(
+          "div",
+          { class: "buttons" },
+          Object.entries(actions).map(([act, { verb }]) =>
+            h("button", { key: act, type: "button", class: "small", "aria-label": `${verb}: ${name}`, onclick: () => want(act, [l]) }, verb),
+          ),
+        ),
+    view.errors.has(l.sequence) && h("p", { class: "note bad", role: "alert" }, view.errors.get(l.sequence)),
+  );
+}
+
+// choice is a select of a parameter, with the values of the letters that are listed.
+const choice = (query, name, title, values, show = (v) => v) =>
+  h(
+    "label",
+    { class: "field" },
+    h("span", {}, title),
+    h(
+      "select",
+      { value: query.get(name) ?? "", onchange: (e) => setQuery({ [name]: e.target.value }) },
+      h("option", { value: "" }, "all"),
+      [...new Set([...values, query.get(name)].filter(Boolean))].sort().map((v) => h("option", { key: v, value: v }, show(v))),
+    ),
+  );
+
+export const lettersView = {
+  title: () => "Dead letters",
+  leave() {
+    Object.assign(view, { wanted: null, keyError: "", done: "" });
+    view.errors.clear();
+  },
+  draw({ query }) {
+    const asked = new URLSearchParams({ limit: String(Number(query.get("limit")) || pageSize) });
+    for (const name of ["q", "namespace", "destination", "type"]) if (query.get(name)) asked.set(name, query.get(name));
+    const path = `/api/v1/dead-letters?${asked}`;
+    const answer = ask(path, stamp());
+    const letters = (answer.data?.deadLetters ?? []).filter((l) => !view.gone.has(l.sequence));
+    const many = view.wanted && view.wanted.letters.length > 1;
+    const filtered = ["q", "namespace", "destination", "type"].some((name) => query.get(name));
+    return [
+      h("h1", { tabindex: "-1" }, "Dead letters ", h("small", {}, answer.total ? count(Number(answer.total)) : "")),
+      h("p", { class: "soft" }, "A dead letter loses nothing of an object of the stack: resync looks at the object again. A webhook's receiver misses the event until it is sent again."),
+      searchForm(
+        "Dead letters",
+        "name, error, identifier …",
+        query,
+        choice(query, "destination", "Receiver", letters.map((l) => l.destination), functionOf),
+        choice(query, "namespace", "Namespace", letters.map((l) => l.namespace)),
+        choice(query, "type", "Kind", letters.map((l) => l.type), eventWords),
+        letters.length > 1 &&
+          Object.entries(actions).map(([act, { verb }]) =>
+            h("button", { key: act, type: "button", onclick: () => want(act, letters) }, `${verb}: all ${count(letters.length)} shown`),
+          ),
+      ),
+      many && confirmation(path),
+      view.done && h("p", { class: "note", role: "status" }, view.done),
+      shown(path, answer, () =>
+        letters.length === 0
+          ? h("p", { class: "empty" }, filtered ? "No dead letter matches." : "No dead letters: every event was accepted.")
+          : h("ul", { class: "plain letters" }, letters.map((l) => editable(l, path))),
+      ),
+      answer.next && h("button", { type: "button", onclick: () => setQuery({ limit: String(letters.length + pageSize) }) }, "Show older ones"),
+      h("p", { class: "soft small" }, link(href("events"), "All events")),
+    ];
+  },
+};
