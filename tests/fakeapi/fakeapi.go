@@ -233,7 +233,7 @@ func (s *Server) list(w http.ResponseWriter, req *http.Request, r *resource) {
 	}
 	items := make([]json.RawMessage, 0, len(keys))
 	for _, key := range keys {
-		if isSelected(req, key[strings.Index(key, "/")+1:]) && (exact == 0 || versionOf(r.objects[key]) <= exact) {
+		if isSelected(req, key[strings.Index(key, "/")+1:]) && isAbout(req, r.objects[key]) && (exact == 0 || versionOf(r.objects[key]) <= exact) {
 			items = append(items, r.objects[key])
 		}
 	}
@@ -248,6 +248,20 @@ func (s *Server) list(w http.ResponseWriter, req *http.Request, r *resource) {
 func isSelected(req *http.Request, name string) bool {
 	only, selects := strings.CutPrefix(req.URL.Query().Get("fieldSelector"), "metadata.name=")
 	return !selects || only == name
+}
+
+// isAbout reports whether a list of Events selects one by the UID of the object that it is about.
+func isAbout(req *http.Request, object json.RawMessage) bool {
+	uid, selects := strings.CutPrefix(req.URL.Query().Get("fieldSelector"), "involvedObject.uid=")
+	if !selects {
+		return true
+	}
+	var e struct {
+		InvolvedObject struct {
+			UID string `json:"uid"`
+		} `json:"involvedObject"`
+	}
+	return json.Unmarshal(object, &e) == nil && e.InvolvedObject.UID == uid
 }
 
 func versionOf(object json.RawMessage) int {

@@ -1,5 +1,5 @@
 // Package apiserver reads from the Kubernetes API server what the gateway does not watch: the owners of tokens, their rights, the
-// generated files of clusters, the Broker's address and the signing keys.
+// generated files of clusters, the Events of objects, the Broker's address and the signing keys.
 package apiserver
 
 import (
@@ -31,7 +31,7 @@ type Client struct {
 // New returns a client. It sends no request.
 func New(config *rest.Config) (*Client, error) {
 	scheme := runtime.NewScheme()
-	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}, &corev1.ConfigMapList{}, &corev1.Event{}, &corev1.EventList{})
 	scheme.AddKnownTypes(authenticationv1.SchemeGroupVersion, &authenticationv1.TokenReview{})
 	scheme.AddKnownTypes(authorizationv1.SchemeGroupVersion, &authorizationv1.SubjectAccessReview{})
 	versions := []schema.GroupVersion{corev1.SchemeGroupVersion, authenticationv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion}

@@ -237,7 +237,7 @@ func TestPageKeyboard(t *testing.T) {
 	if got := eval[string](b, `document.activeElement.tagName`); got != "H1" {
 		t.Errorf("after a change of view, the focus is on %s", got)
 	}
-	b.press("/")
+	b.press("f")
 	b.wait("the search field", `document.activeElement.id === "search"`)
 	b.press(kb.Backspace)
 	b.press("shop")

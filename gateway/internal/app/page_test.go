@@ -21,6 +21,7 @@ var pages = []struct{ name, hash, shows string }{
 	{"address", "#/addresses/team-a/printer", "reserved"},
 	{"hosts", "#/hosts", "Proxmox VE"},
 	{"provider", "#/providers/kubevirt", "v1.6.0"},
+	{"dead-letters", "#/dead-letters", "No dead letters"},
 	{"events", "#/events", "Pause"},
 	{"missing", "#/clusters/team-a/nothing", "There is no cluster"},
 	{"unknown", "#/nowhere", "There is no such page"},
@@ -46,6 +47,12 @@ const cutOff = `(() => {
 	return found.slice(0, 10).join("\n");
 })()`
 
+// small lists what is smaller than a pointer needs: 24 pixels. Links in the middle of a name's width may be narrower.
+const small = `[...document.querySelectorAll("main a[href], main button, main select, main summary, main input, .top a, .top button, .top select")]
+	.filter((e) => e.checkVisibility() && !e.closest("svg, .skip") && e.getBoundingClientRect().height > 0)
+	.filter((e) => e.getBoundingClientRect().height < 24)
+	.map((e) => e.outerHTML.slice(0, 160) + " is " + e.getBoundingClientRect().height).slice(0, 10).join("\n")`
+
 // TestPageViews looks at every view in both themes and in windows of all sizes, with a
 // checker of accessibility.
 func TestPageViews(t *testing.T) {
@@ -66,6 +73,9 @@ func TestPageViews(t *testing.T) {
 			b.zoom(w.width, w.height, w.zoom)
 			if cut := eval[string](b, cutOff); cut != "" {
 				t.Errorf("%s cuts something off %s:\n%s", v.name, w.name, cut)
+			}
+			if targets := eval[string](b, small); targets != "" {
+				t.Errorf("%s has targets that are too small %s:\n%s", v.name, w.name, targets)
 			}
 		}
 		b.size(320, 800)

@@ -182,7 +182,9 @@ func (s *env) requestsFor(method, path string, headers []string) []wanted {
 	}
 	var all []wanted
 	var list map[string]json.RawMessage
-	r := s.get(strings.TrimSuffix(before, "/")+"?limit=1000", headers...)
+	// The objects are in the lists of their kinds.
+	from := strings.Replace(strings.TrimSuffix(before, "/"), base+"/objects", base+"/machines", 1)
+	r := s.get(from+"?limit=1000", headers...)
 	if err := json.Unmarshal(r.body, &list); err != nil {
 		s.t.Fatalf("read the list of %s: %s %v", path, r.Status, err)
 	}

@@ -40,19 +40,26 @@ func (h *Inventory) ShowConditions(c *fiber.Ctx) error {
 	}
 	out := conditionsJSON{
 		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Status: i.Status, Phase: i.Phase,
-		Ready: i.Readiness.Ready, Reason: i.Readiness.Reason, Message: i.Readiness.Message, Conditions: []advisedConditionJSON{},
-	}
-	for _, condition := range conditionsOf(i.Object) {
-		advised := advisedConditionJSON{conditionJSON: condition}
-		if condition.Status != "True" {
-			advice := cause.Advise(string(inventory.KindCluster), condition.Reason)
-			advised.Owner, advised.Advice = string(advice.Turn), advice.Remedy
-		}
-		out.Conditions = append(out.Conditions, advised)
+		Ready: i.Readiness.Ready, Reason: i.Readiness.Reason, Message: i.Readiness.Message, Conditions: advisedConditions(i),
 	}
 	body, err := json.Marshal(out)
 	if err != nil {
 		return err
 	}
 	return response.Send(c, snapshot.ETag()+"-conditions-"+i.ID, fiber.MIMEApplicationJSON, httpbody.Body{Plain: body})
+}
+
+// advisedConditions returns the conditions of an object in the order of their last transitions, with what to do about those that are
+// not True.
+func advisedConditions(i *inventory.Item) []advisedConditionJSON {
+	all := []advisedConditionJSON{}
+	for _, condition := range conditionsOf(i.Object) {
+		advised := advisedConditionJSON{conditionJSON: condition}
+		if condition.Status != "True" {
+			advice := cause.Advise(string(i.Object.Kind), condition.Reason)
+			advised.Owner, advised.Advice = string(advice.Turn), advice.Remedy
+		}
+		all = append(all, advised)
+	}
+	return all
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/response"
@@ -122,28 +123,57 @@ func spanOf(layer int, i *inventory.Item, now time.Time) spanJSON {
 	return s
 }
 
-// stepsOf returns the conditions of an object as spans. Each begins when the previous condition became true.
+// creation are the conditions of a cluster that are steps of its creation, each of which begins when the one before is done.
+var creation = []string{
+	v1alpha1.ConditionTopologyValid, v1alpha1.ConditionNetworkAvailable, "CredentialsCreated", v1alpha1.ConditionMachinesCreated,
+	v1alpha1.ConditionMachinesRunning, v1alpha1.ConditionConfigApplied, v1alpha1.ConditionBootstrapped, v1alpha1.ConditionNodesReady,
+}
+
+// stepsOf returns the conditions of an object as spans.
 func stepsOf(layer int, i *inventory.Item, now time.Time) []spanJSON {
 	var steps []spanJSON
-	from := i.Created
-	for _, c := range conditionsOf(i.Object) {
-		if c.Type == "Ready" {
+	conditions := conditionsOf(i.Object)
+	for _, c := range conditions {
+		if c.Type == v1alpha1.ConditionReady {
 			continue
 		}
 		s := spanJSON{
 			Layer: layer, Topic: string(i.Topic), ID: i.ID, Name: i.Name, Step: c.Type, Status: inventory.StatusPending,
-			Reason: c.Reason, Message: c.Message, Start: from,
+			Reason: c.Reason, Message: c.Message, Start: stepStart(c, conditions, i.Created),
 		}
 		if c.Status == "True" {
 			s.Status = inventory.StatusRunning
 			s.end(c.Since)
-			from = c.Since
 		} else {
-			s.Seconds = seconds(from, now)
+			s.Seconds = seconds(s.Start, now)
 		}
 		steps = append(steps, s)
 	}
 	return steps
+}
+
+// stepStart returns when a step of an object began:
+//
+//	a step of the creation that is done     when the step before it was done, or at the creation of the object
+//	one that is not done                    the same, or when its condition became what it is, if that is later
+//	a state that is not part of a creation  when its condition became what it is
+//
+// A step that was undone and done again later has no known start in between, so it starts when it was done.
+func stepStart(c conditionJSON, conditions []conditionJSON, created time.Time) time.Time {
+	place := slices.Index(creation, c.Type)
+	if place < 0 {
+		return c.Since
+	}
+	start := created
+	for _, before := range conditions {
+		if n := slices.Index(creation, before.Type); n >= 0 && n < place && before.Status == "True" && before.Since.After(start) {
+			start = before.Since
+		}
+	}
+	if c.Status != "True" && c.Since.After(start) || c.Status == "True" && start.After(c.Since) {
+		return c.Since
+	}
+	return start
 }
 
 func (s *spanJSON) end(at time.Time) {

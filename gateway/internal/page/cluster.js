@@ -1,16 +1,18 @@
 // The page of one cluster: its topology, its timeline, its conditions, and the
 // commands to look further.
 import { copyButton, h, icon, link } from "./dom.js";
-import { age, moment, place, plural } from "./format.js";
+import { age, bytes, place, plural } from "./format.js";
 import { ask, shown } from "./api.js";
+import { conditions, happened } from "./happenings.js";
 import { explain } from "./causes.js";
 import { commands, commandsFor } from "./commands.js";
 import { href, to } from "./router.js";
 import { addressesOf, backupsOf, find, isFresh, machinesOf, networkOf } from "./store.js";
 import { stateOf } from "./tables.js";
 import { topology } from "./topology.js";
+import { sumOf } from "./usage.js";
 import { waterfall } from "./waterfall.js";
-import { eventWords, kindOf, step, verdict, words } from "./words.js";
+import { kindOf, verdict, words } from "./words.js";
 
 const opened = new Set();
 
@@ -26,7 +28,10 @@ export const clusterView = {
       .join("|");
     const detail = `/api/v1/resources/${cluster.id}`;
     const life = `/api/v1/clusters/${cluster.id}/timeline`;
+    const about = `/api/v1/objects/${cluster.id}`;
     const own = ask(detail, stamp);
+    const object = ask(about, stamp);
+    const lived = ask(life, stamp);
     const nodes = new Map((own.data?.statusDetail?.nodes ?? []).map((n) => [n.name, n]));
     return [
       head(
@@ -45,7 +50,7 @@ export const clusterView = {
       section(
         "timeline",
         "Timeline",
-        shown(life, ask(life, stamp), (data) => waterfall(data, query)),
+        shown(life, lived, (data) => waterfall(data, query)),
       ),
       h(
         "div",
@@ -53,13 +58,9 @@ export const clusterView = {
         section(
           "conditions",
           "Conditions",
-          shown(detail, own, (data) => conditions(data.statusDetail.conditions)),
+          shown(about, object, (data) => conditions(data.conditions)),
         ),
-        section(
-          "events",
-          "Events",
-          shown(life, ask(life, stamp), (data) => history(data.events)),
-        ),
+        section("events", "Events", happened([[life, lived], [about, object]])),
       ),
       section("backups", "Backups of etcd", backups(cluster)),
       section("manifests", "Generated manifests", manifests(cluster)),
@@ -154,6 +155,7 @@ function trouble(item, topic) {
 function counts(cluster, machines) {
   const network = networkOf(cluster);
   const running = machines.filter((m) => m.ready).length;
+  const sum = sumOf(cluster);
   const facts = [
     ["Control plane", cluster.controlPlaneReady || "not yet"],
     ["Workers", cluster.workersReady || "none"],
@@ -161,6 +163,9 @@ function counts(cluster, machines) {
     ["Machines running", link(href("machines", [], { cluster: cluster.name, ns: cluster.namespace }), `${running} of ${machines.length}`)],
     ["Network", network ? link(to("networks", network), network.name) : cluster.network || "none"],
     ["Hypervisor nodes", new Set(machines.map((m) => m.host).filter(Boolean)).size],
+    ["CPUs", sum?.cpus],
+    ["Memory", sum && bytes(sum.memory)],
+    ["Storage", sum && bytes(sum.disk)],
   ];
   return dl(facts);
 }
@@ -173,76 +178,6 @@ export const dl = (facts) =>
       .filter(([, value]) => value !== undefined && value !== "" && value !== false)
       .map(([name, value]) => h("div", { key: name }, h("dt", {}, name), h("dd", {}, value))),
   );
-
-export function conditions(list = []) {
-  if (list.length === 0)
-    return h(
-      "p",
-      { class: "empty" },
-      "No conditions yet. If this lasts more than a minute, check that the function for this layer is running.",
-    );
-  const sorted = [...list].sort(
-    (a, b) =>
-      Number(a.type === "Ready") - Number(b.type === "Ready") ||
-      (a.status === b.status ? a.lastTransitionTime.localeCompare(b.lastTransitionTime) : a.status === "True" ? -1 : 1),
-  );
-  return h(
-    "ol",
-    { class: "conditions plain" },
-    sorted.map((c) => {
-      const state = c.status === "True" ? "good" : verdict({ reason: c.reason, ready: false }).state;
-      return h(
-        "li",
-        { key: c.type },
-        icon(state),
-        h(
-          "div",
-          {},
-          h(
-            "p",
-            {},
-            h("strong", {}, step(c.type)),
-            h("span", { class: "quiet" }, { True: ", yes", Unknown: ", not known now" }[c.status] ?? ", not yet"),
-            " ",
-            h("span", { class: "soft small" }, h("time", { datetime: c.lastTransitionTime }, moment(c.lastTransitionTime))),
-          ),
-          c.status !== "True" || c.message
-            ? h("p", { class: "soft small" }, c.status === "True" ? c.message : [words(c.reason), c.message].filter(Boolean).join(": "))
-            : "",
-        ),
-      );
-    }),
-  );
-}
-
-export function history(events) {
-  if (events.length === 0)
-    return h("p", { class: "empty" }, "No events yet. They come when machines run, addresses are configured, and the cluster changes.");
-  return h(
-    "ol",
-    { class: "plain history" },
-    events
-      .slice(-40)
-      .reverse()
-      .map((e) =>
-        h(
-          "li",
-          { key: e.id },
-          h("time", { datetime: e.time }, moment(e.time)),
-          " ",
-          eventWords(e.type),
-          " ",
-          h("span", { class: "soft" }, e.name),
-          phaseChange(e.data),
-        ),
-      ),
-  );
-}
-
-function phaseChange(data) {
-  const change = (data?.changes ?? []).find((c) => /phase$/.test(c.path));
-  return change ? h("span", { class: "soft" }, ` ${change.from ?? "nothing"} → ${change.to ?? "nothing"}`) : "";
-}
 
 function manifests(cluster) {
   const path = `/api/v1/clusters/${cluster.id}/manifests`;

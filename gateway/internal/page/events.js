@@ -3,11 +3,25 @@ import { h, link } from "./dom.js";
 import { count, moment } from "./format.js";
 import { searchForm } from "./grid.js";
 import { href, setQuery } from "./router.js";
-import { feed, known, notify } from "./store.js";
-import { eventWords, words } from "./words.js";
+import { all, derive, feed, known, notify } from "./store.js";
+import { eventTypes, eventWords, words } from "./words.js";
 
-const newest = "/api/v1/events?limit=100";
-const view = { paused: false, frozen: null, open: new Set(), older: [], next: "", loading: false, gaps: -1 };
+const view = { paused: false, frozen: null, open: new Set(), older: [], next: "", loading: "", gaps: -1, path: "", wanted: "", timer: 0 };
+// typing is how long to wait for more text before the history is searched, in milliseconds.
+const typing = 250;
+
+// parameters are the filters of the view, as the API calls them.
+const parameters = { type: "type", ns: "namespace", cluster: "cluster", q: "q" };
+
+// newestOf is the path of the newest events of the history that match a query.
+function newestOf(query) {
+  const asked = new URLSearchParams({ limit: "100" });
+  for (const [name, parameter] of Object.entries(parameters)) {
+    const value = (query.get(name) ?? "").trim();
+    if (value) asked.set(parameter, value);
+  }
+  return `/api/v1/events?${asked}`;
+}
 const mostOlder = 2000;
 const mostShown = 300;
 
@@ -26,36 +40,55 @@ function normal(e) {
   };
 }
 
-function merged() {
+// merged returns the events that match a query: what the history answered for it, and those of the feed.
+function merged(query) {
+  const wanted = (query.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+  const matches = (e) =>
+    (!query.get("type") || e.type === query.get("type")) &&
+    (!query.get("ns") || e.namespace === query.get("ns")) &&
+    (!query.get("cluster") || e.cluster === query.get("cluster")) &&
+    wanted.every((w) => `${e.type} ${eventWords(e.type)} ${e.namespace} ${e.name} ${e.cluster} ${e.dead}`.toLowerCase().includes(w));
   const seen = new Set();
-  return [...feed, ...view.older]
-    .map(normal)
+  const past = view.path === newestOf(query) ? view.older.map(normal) : view.older.map(normal).filter(matches);
+  return [...feed.map(normal).filter(matches), ...past]
     .filter((e) => !seen.has(e.id) && seen.add(e.id))
     .sort((a, b) => (b.time ?? "").localeCompare(a.time ?? ""));
 }
 
-const loadOlder = () => load(view.next);
+const loadOlder = () => load(view.next, false);
 
-// catchUp reads the history again if the feed may have missed something.
-function catchUp() {
-  if (view.gaps === known.gaps || view.loading) return;
-  view.gaps = known.gaps;
-  load(newest);
+// catchUp asks the history if the filters have changed, or if the feed may have missed something.
+function catchUp(query) {
+  const path = newestOf(query);
+  if (path !== view.wanted) {
+    clearTimeout(view.timer);
+    const wait = view.wanted && query.get("q") ? typing : 0;
+    Object.assign(view, { paused: false, frozen: null });
+    view.wanted = path;
+    view.timer = setTimeout(() => load(path, true), wait);
+  } else if (view.gaps !== known.gaps && !view.loading && view.path === path) load(path, true);
 }
 
-async function load(path) {
-  if (!path || view.loading) return;
-  view.loading = true;
+// load asks the history for a page of events. A fresh one takes the place of those before.
+async function load(path, fresh) {
+  if (!path || view.loading === path) return;
+  view.loading = path;
   view.failed = "";
+  const gaps = known.gaps;
   const before = known.gapAt;
   const answer = await fetch(path).catch(() => null);
   const events = answer?.ok ? (await answer.json()).events : [];
-  view.loading = false;
+  // The filters may have changed while the answer was on its way.
+  if (view.loading !== path) return;
+  view.loading = "";
+  view.gaps = gaps;
   if (answer?.ok) {
-    if (path === newest) {
+    if (fresh) {
+      view.path = path;
       view.older = [];
       // The history has these too, and between them what was missed.
-      for (let i = feed.length - 1; i >= 0; i--) if (feed[i].received < before && !feed[i].knativeerrordest) feed.splice(i, 1);
+      if (!/[?&](type|namespace|cluster|q)=/.test(path))
+        for (let i = feed.length - 1; i >= 0; i--) if (feed[i].received < before && !feed[i].knativeerrordest) feed.splice(i, 1);
     }
     view.older = [...view.older, ...events].slice(0, mostOlder);
     view.next = view.older.length < mostOlder ? /<([^>]+)>; rel="next"/.exec(answer.headers.get("Link") ?? "")?.[1] : "";
@@ -63,31 +96,23 @@ async function load(path) {
   notify("answer");
 }
 
+// namespaces are those of the objects that the page knows.
+const namespaces = derive(["networks", "machines", "clusters"], () => new Set(["networks", "machines", "clusters"].flatMap(all).map((i) => i.namespace)));
+
 export const eventsView = {
   title: () => "Events",
   leave() {
-    view.paused = false;
-    view.frozen = null;
+    clearTimeout(view.timer);
+    Object.assign(view, { paused: false, frozen: null, wanted: "" });
   },
   draw({ query }) {
-    catchUp();
-    const now = view.frozen ?? merged();
-    const types = new Map();
-    const spaces = new Map();
-    for (const e of now) {
-      types.set(e.type, (types.get(e.type) ?? 0) + 1);
-      if (e.namespace) spaces.set(e.namespace, (spaces.get(e.namespace) ?? 0) + 1);
-    }
-    const wanted = (query.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-    const found = now.filter(
-      (e) =>
-        (!query.get("type") || e.type === query.get("type")) &&
-        (!query.get("ns") || e.namespace === query.get("ns")) &&
-        (!query.get("cluster") || e.cluster === query.get("cluster")) &&
-        wanted.every((w) => `${e.type} ${eventWords(e.type)} ${e.namespace} ${e.name} ${e.cluster} ${e.dead}`.toLowerCase().includes(w)),
-    );
-    const behind = view.frozen ? merged().length - view.frozen.length : 0;
-    const choose = (name, title, tally, show) =>
+    catchUp(query);
+    const found = view.frozen ?? merged(query);
+    const types = new Set([...Object.keys(eventTypes), ...found.map((e) => e.type), query.get("type")].filter(Boolean));
+    const spaces = new Set([...namespaces(), ...found.map((e) => e.namespace), query.get("ns")].filter(Boolean));
+    const filtered = Object.keys(parameters).some((name) => query.get(name));
+    const behind = view.frozen ? merged(query).length - view.frozen.length : 0;
+    const choose = (name, title, values, show) =>
       h(
         "label",
         { class: "field" },
@@ -96,7 +121,7 @@ export const eventsView = {
           "select",
           { value: query.get(name) ?? "", onchange: (e) => setQuery({ [name]: e.target.value }) },
           h("option", { value: "" }, "all"),
-          [...tally].sort().map(([v, n]) => h("option", { key: v, value: v }, `${show(v)} (${count(n)})`)),
+          [...values].sort().map((v) => h("option", { key: v, value: v }, show(v))),
         ),
       );
     return [
@@ -115,7 +140,7 @@ export const eventsView = {
             "aria-pressed": String(view.paused),
             onclick: () => {
               view.paused = !view.paused;
-              view.frozen = view.paused ? merged() : null;
+              view.frozen = view.paused ? found : null;
               notify("answer");
             },
           },
@@ -127,17 +152,17 @@ export const eventsView = {
           "p",
           { class: "note bad" },
           "The history cannot be read at present. New events still show up here. ",
-          h("button", { type: "button", class: "small", onclick: () => load(view.failed) }, "Try again"),
+          h("button", { type: "button", class: "small", onclick: () => load(view.failed, view.failed === newestOf(query)) }, "Try again"),
         ),
       found.length === 0
         ? h(
             "div",
             { class: "empty" },
-            h("p", { class: "lead" }, now.length === 0 ? (view.loading ? "Loading …" : "No events yet.") : "No event is like that."),
+            h("p", { class: "lead" }, view.loading || view.path !== newestOf(query) ? "Loading …" : filtered ? "No event matches." : "No events yet."),
             h(
               "p",
               {},
-              now.length === 0
+              !filtered
                 ? "They come when machines run or are deleted, addresses are configured, clusters change, and backends come and go."
                 : "Search for less, or choose another kind.",
             ),
@@ -145,7 +170,7 @@ export const eventsView = {
         : h("ol", { class: "event-list plain" }, found.slice(0, mostShown).map(line)),
       found.length > mostShown && h("p", { class: "soft" }, `The newest ${count(mostShown)} are shown. Search to find others.`),
       view.next &&
-        h("button", { type: "button", onclick: loadOlder, disabled: view.loading }, view.loading ? "Loading …" : "Load older events"),
+        h("button", { type: "button", onclick: loadOlder, disabled: Boolean(view.loading) }, view.loading ? "Loading …" : "Load older events"),
     ];
   },
 };

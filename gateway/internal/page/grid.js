@@ -6,9 +6,20 @@ import { h } from "./dom.js";
 import { count } from "./format.js";
 import { setQuery } from "./router.js";
 import { isFresh, notify } from "./store.js";
+import { verdict } from "./words.js";
 
 const rowHeight = 36;
 const spare = 8;
+// printedRows bounds the rows of a printed table.
+const printedRows = 5000;
+
+// On paper nothing can be scrolled: all rows are drawn before the page is printed.
+let printing = false;
+for (const [name, value] of [["beforeprint", true], ["afterprint", false]])
+  addEventListener(name, () => {
+    printing = value;
+    dispatchEvent(new Event("redraw-now"));
+  });
 
 // places has, by grid, where it is scrolled to and which row the keys are at.
 const places = new Map();
@@ -35,7 +46,16 @@ export function select(rows, columns, facets, query) {
   let found = rows;
   if (wanted.length) found = found.filter((item) => wanted.every((word) => haystack(item, columns).includes(word)));
   for (const f of set) found = found.filter((item) => String(f.value(item) ?? "") === query.get(f.key));
-  return sorted(found, columns, query.get("sort") ?? "");
+  if (query.get("ready") === "no") found = found.filter((item) => !item.ready);
+  return query.get("sort") ? sorted(found, columns, query.get("sort")) : byTrouble(sorted(found, columns, ""));
+}
+
+// trouble orders rows by what is worst, for those who have not chosen an order.
+const trouble = { bad: 0, act: 1, wait: 2, idle: 3, good: 4 };
+
+function byTrouble(rows) {
+  const keyed = rows.map((item) => [trouble[verdict(item).state], item]);
+  return keyed.sort((a, b) => a[0] - b[0]).map((k) => k[1]);
 }
 
 function sorted(rows, columns, sort) {
@@ -57,10 +77,11 @@ export function grid({ id, caption, columns, rows, query, hrefOf, empty }) {
   const wide = innerWidth / parseFloat(getComputedStyle(document.documentElement).fontSize);
   const shown = columns.filter((c) => !c.least || wide >= c.least);
   place.active = Math.min(place.active, Math.max(0, rows.length - 1));
-  const first = Math.max(0, Math.min(Math.floor(place.top / rowHeight) - spare, rows.length - 1));
-  const last = Math.min(rows.length, Math.ceil((place.top + place.height) / rowHeight) + spare);
+  const start = Math.max(0, Math.min(Math.floor(place.top / rowHeight) - spare, rows.length - 1));
+  const end = Math.min(rows.length, Math.ceil((place.top + place.height) / rowHeight) + spare);
+  const [first, last] = printing ? [0, Math.min(rows.length, printedRows)] : [start, end];
   if (rows.length === 0) return h("div", { class: "empty" }, empty);
-  const sort = query.get("sort") || columns[0].key;
+  const sort = query.get("sort") ?? "";
   return h(
     "div",
     {
@@ -98,7 +119,7 @@ export function grid({ id, caption, columns, rows, query, hrefOf, empty }) {
         {},
         room("above", first, shown.length),
         rows.slice(first, last).map((item, n) => row(item, first + n, place, shown, hrefOf)),
-        room("below", rows.length - last, shown.length),
+        room("below", printing ? 0 : rows.length - last, shown.length),
       ),
     ),
   );
@@ -216,17 +237,28 @@ export function searchForm(label, placeholder, query, ...others) {
 
 // filters are the search field, the facets, and what they leave.
 export function filters({ label, rows, found, facets, query, onexport }) {
-  const active = query.get("q") || facets.some((f) => query.get(f.key));
+  const active = query.get("q") || query.get("ready") || facets.some((f) => query.get(f.key));
+  const unready = rows.filter((item) => !item.ready).length;
   return searchForm(
     label,
     "name, address, host, reason …",
     query,
     facets.map((f) => h("label", { class: "field", key: f.key }, h("span", {}, f.title), options(f, rows, query))),
+    h(
+      "button",
+      {
+        type: "button",
+        key: "unready",
+        "aria-pressed": String(query.get("ready") === "no"),
+        onclick: () => setQuery({ ready: query.get("ready") ? "" : "no" }),
+      },
+      `Not ready (${count(unready)})`,
+    ),
     h("p", { class: "found" }, found === rows.length ? count(found) : `${count(found)} of ${count(rows.length)}`),
     active &&
       h(
         "button",
-        { type: "button", key: "clear", onclick: () => setQuery(Object.fromEntries([["q", ""], ...facets.map((f) => [f.key, ""])])) },
+        { type: "button", key: "clear", onclick: () => setQuery(Object.fromEntries([["q", ""], ["ready", ""], ...facets.map((f) => [f.key, ""])])) },
         "Clear",
       ),
     onexport && h("button", { type: "button", key: "csv", onclick: onexport }, "Export CSV"),

@@ -6,6 +6,7 @@ import { searchForm } from "./grid.js";
 import { href, setQuery, to } from "./router.js";
 import { all, derive, isFresh, machinesOn, vmsOn } from "./store.js";
 import { bar, stateOf } from "./tables.js";
+import { onNoNode, usage } from "./usage.js";
 
 // perCore is how many virtual CPUs a core may carry. Memory is not shared out twice.
 export const perCore = 3;
@@ -126,14 +127,17 @@ function card(host) {
   );
 }
 
+// chip is a machine on its node, with its cluster.
 function chip(m) {
   const machine =
     m.topic === "machines" ? m : all("machines").find((x) => x.namespace === m.namespace && (x.vm === m.name || x.name === m.machine));
-  const text = `${m.name}, ${m.phase}, ${m.cpus} CPUs, ${bytes(m.memoryBytes)}`;
+  const cluster = (machine ?? m).cluster;
+  const text = [`${m.namespace}/${m.name}`, cluster && `cluster ${cluster}`, m.phase, `${m.cpus} CPUs`, bytes(m.memoryBytes)].filter(Boolean).join(", ");
   const state = m.ready ? "good" : m.status === "failed" ? "bad" : "wait";
+  const content = [m.name, cluster && h("span", { class: "soft" }, ` ${cluster}`)];
   return machine
-    ? link(to("machines", machine), m.name, { class: `chip ${state}`, title: text })
-    : h("span", { class: `chip ${state}`, title: text }, m.name);
+    ? link(to("machines", machine), content, { class: `chip ${state}`, title: text })
+    : h("span", { class: `chip ${state}`, title: text }, content);
 }
 
 export const hostsView = {
@@ -163,12 +167,14 @@ export const hostsView = {
           ),
           providers(),
         ),
+        onNoNode("", query.get("sums") === "all"),
+        usage(query),
       ];
     return [
       h("h1", { tabindex: "-1" }, "Hypervisors ", h("small", {}, count(hosts.length))),
       searchForm(
         "Hypervisors",
-        "node or machine",
+        "node, machine or cluster",
         query,
         h(
           "label",
@@ -184,10 +190,11 @@ export const hostsView = {
         ),
       ),
       providers(),
+      onNoNode(wanted, query.get("sums") === "all"),
       groups.map(([name, members]) => {
         const c = capacity().find((x) => x.name === name);
         const shown = members
-          .filter((x) => !wanted || x.name.toLowerCase().includes(wanted) || running(x).some((m) => m.name.includes(wanted)))
+          .filter((x) => !wanted || x.name.toLowerCase().includes(wanted) || running(x).some((m) => `${m.name} ${m.cluster ?? ""}`.toLowerCase().includes(wanted)))
           .sort(sorts[order] ?? sorts.load);
         return h(
           "section",
@@ -214,6 +221,7 @@ export const hostsView = {
             : h("ul", { class: "cards" }, shown.map(card)),
         );
       }),
+      usage(query),
     ];
   },
 };

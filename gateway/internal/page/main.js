@@ -11,6 +11,7 @@ import { lettersView } from "./letters.js";
 import { addressView, backupView, machineView, networkView, providerView } from "./objects.js";
 import { overview } from "./overview.js";
 import { pipeline } from "./pipeline.js";
+import { openPalette, paletteIsOpen } from "./palette.js";
 import { problems } from "./problems.js";
 import { href, parse } from "./router.js";
 import { all, forget, known, listen, news, notify } from "./store.js";
@@ -27,6 +28,7 @@ const pages = [
   { view: "hosts", title: "Hypervisors", key: "h", tally: () => all("hosts").length },
   { view: "events", title: "Events", key: "e" },
 ];
+const searched = () => [...pages, { view: "dead-letters", title: "Dead letters" }];
 const lists = { overview, pipeline, events: eventsView, hosts: hostsView, "dead-letters": lettersView };
 for (const view of ["clusters", "backups", "machines", "networks", "addresses"]) lists[view] = table(view);
 const singles = {
@@ -137,6 +139,8 @@ function drawFrame(route) {
         ["system", "light", "dark"].map((t) => h("option", { key: t, value: t }, t)),
       ),
     ),
+    connection.state !== "login" &&
+      h("button", { type: "button", id: "find", onclick: () => openPalette(searched()), "aria-haspopup": "dialog", "aria-label": "Search everything" }, "Search"),
     h("button", { type: "button", onclick: showKeys, "aria-haspopup": "dialog", "aria-label": "Keys" }, "?"),
     connection.session?.name?.startsWith("key/") &&
       h("button", { type: "button", onclick: logout, title: connection.session.name }, "Log out"),
@@ -260,7 +264,8 @@ function showKeys() {
       "dl",
       { class: "facts keys" },
       [
-        ["/", "search"],
+        ["/", "search everything"],
+        ["f", "search in the view"],
         ["j k or arrows", "move between rows"],
         ["Enter", "open"],
         ...pages.map((p) => [`g ${p.key}`, p.title]),
@@ -280,7 +285,7 @@ function showKeys() {
 
 let prefix = 0;
 addEventListener("keydown", (e) => {
-  if (e.ctrlKey || e.metaKey || e.altKey || !keysOn() || dialog.open) return;
+  if (e.ctrlKey || e.metaKey || e.altKey || !keysOn() || dialog.open || paletteIsOpen()) return;
   if (e.target.matches?.("input, select, textarea")) {
     if (e.key === "Escape") e.target.blur();
     return;
@@ -288,7 +293,8 @@ addEventListener("keydown", (e) => {
   const page = Date.now() - prefix < 1500 && pages.find((p) => p.key === e.key);
   prefix = e.key === "g" ? Date.now() : 0;
   if (page) location.hash = href(page.view);
-  else if (e.key === "/") document.getElementById("search")?.focus();
+  else if (e.key === "/") openPalette(searched());
+  else if (e.key === "f") document.getElementById("search")?.focus();
   else if (e.key === "?") showKeys();
   else if ((e.key === "j" || e.key === "ArrowDown") && !e.target.closest?.(".grid")) {
     const first = main.querySelector('.grid tbody a[tabindex="0"]');
@@ -311,6 +317,7 @@ function schedule() {
 listen(schedule);
 addEventListener("hashchange", schedule);
 addEventListener("redraw", schedule);
+addEventListener("redraw-now", draw);
 addEventListener("resize", schedule);
 setInterval(() => {
   forget();

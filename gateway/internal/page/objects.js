@@ -3,7 +3,8 @@ import { h, link } from "./dom.js";
 import { bytes, moment, plural } from "./format.js";
 import { ask, shown } from "./api.js";
 import { addressMap, addressPlan, rangeTable } from "./addressmap.js";
-import { conditions, dl, head, history, missing, section } from "./cluster.js";
+import { dl, head, missing, section } from "./cluster.js";
+import { conditions, eventsOf, happened, objectOf } from "./happenings.js";
 import { commands, commandsFor } from "./commands.js";
 import { hostOf } from "./hosts.js";
 import { href, to } from "./router.js";
@@ -13,12 +14,14 @@ import { layers, verdict } from "./words.js";
 
 const stampOf = (item) => `${item.phase}${item.ready}${item.since}${item.reason}${item.lastUpdated}`;
 
-function eventsOf(item) {
-  const path = `/api/v1/events?uid=${item.id}&limit=40`;
-  return section(
-    "events",
-    "Events",
-    shown(path, ask(path, stampOf(item)), ({ events }) => history([...events].reverse())),
+// story describes the conditions of an object, and the events about it and about what else belongs to it.
+function story(item, ...others) {
+  const object = objectOf(item);
+  return h(
+    "div",
+    { class: "two", key: "story" },
+    section("conditions", "Conditions", shown(...object, (data) => conditions(data.conditions))),
+    section("events", "Events", happened([eventsOf(item), object, ...others.filter(Boolean).map(objectOf)])),
   );
 }
 
@@ -29,7 +32,8 @@ export const machineView = {
   draw({ args: [namespace, name] }) {
     const m = find("machines", namespace, name);
     if (!m) return missing("machines", "machine", namespace, name);
-    const path = detailOf(m);
+    const answer = ask(detailOf(m), stampOf(m));
+    const vm = m.vm && find("vms", m.namespace, m.vm);
     const host = m.host && hostOf(m);
     const network = networkOf(m);
     return [
@@ -46,16 +50,7 @@ export const machineView = {
         ["Disk", bytes(m.diskBytes)],
         ["Power", m.powerState],
       ]),
-      h(
-        "div",
-        { class: "two" },
-        section(
-          "conditions",
-          "Conditions",
-          shown(path, ask(path, stampOf(m)), (data) => conditions(data.statusDetail.conditions)),
-        ),
-        eventsOf(m),
-      ),
+      story(m, vm),
       section(
         "commands",
         "Commands",
@@ -116,16 +111,8 @@ export const networkView = {
         shown(path, answer, (data) => maps(n, data.spec)),
         h("p", {}, link(href("addresses", [], { network: n.name, ns: n.namespace }), "All its addresses as a table")),
       ),
-      h(
-        "div",
-        { class: "two" },
-        section(
-          "conditions",
-          "Conditions",
-          shown(path, answer, (data) => conditions(data.statusDetail.conditions)),
-        ),
-        section("users", "Used by", users(n)),
-      ),
+      section("users", "Used by", users(n)),
+      story(n),
       section(
         "commands",
         "Commands",
@@ -172,6 +159,7 @@ export const addressView = {
   draw({ args: [namespace, name] }) {
     const a = find("allocations", namespace, name);
     if (!a) return missing("addresses", "address", namespace, name);
+    const configuration = find("addresses", namespace, a.holder);
     const machine =
       find("machines", namespace, a.holder) ??
       all("addresses")
@@ -183,11 +171,13 @@ export const addressView = {
         ["Address", a.address || "none yet"],
         ["Asked for", a.requestedAddress],
         ["Network", link(href("networks", [namespace, a.network]), a.network)],
-        ["Held by", a.holder || "none: it is reserved"],
+        ["Held by", a.holder || (a.cluster ? "" : "none: it is reserved")],
+        ["Virtual address of", a.cluster && !a.holder && link(href("clusters", [namespace, a.cluster]), a.cluster)],
         ["Machine", machine && link(to("machines", machine), machine.name)],
         ["Interface", a.interface],
         ["Expires", a.expiresAt && moment(a.expiresAt)],
       ]),
+      a.method === "static" ? story(a) : configuration && story(configuration),
       section(
         "commands",
         "Commands",
@@ -211,6 +201,7 @@ export const providerView = {
         ["CPUs", p.cpus],
         ["Memory", p.memoryBytes && `${bytes(p.memoryBytes)} (${bytes(p.memoryFreeBytes ?? 0)} free)`],
       ]),
+      story(p),
       section("commands", "Commands", commands(commandsFor("providers", p))),
     ];
   },
@@ -230,7 +221,7 @@ export const backupView = {
         ["Snapshots", `${b.snapshots} of at most ${b.retention}`],
         ["Size of the newest", b.size],
       ]),
-      eventsOf(b),
+      story(b),
       section("commands", "Commands", commands(commandsFor("backups", b))),
     ];
   },

@@ -175,7 +175,7 @@ function tile(view, title, n, what) {
   return h(
     "li",
     { key: view },
-    link(href(view), [
+    link(href(view, [], { ready: under ? "no" : "" }), [
       h("span", { class: "label" }, title),
       h("strong", {}, count(n.ready)),
       h("span", { class: "soft" }, ` of ${count(n.total)} ${what}`),

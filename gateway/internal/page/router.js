@@ -44,7 +44,7 @@ const viewOf = {
 // to is the address of an item's own page.
 export function to(topic, item) {
   if (topic === "hosts") return href("hosts", [], { q: item.name });
-  if (topic === "vms") return href("machines", [], { q: item.machine || item.name });
+  if (topic === "vms") return href("hosts", [], { q: item.name });
   if (topic === "operators" || topic === "backends" || topic === "dependencies") return href("overview");
   if (topic === "functions") return href("pipeline");
   if (topic === "orphans") return item.provider ? href("providers", [item.provider]) : href("overview");

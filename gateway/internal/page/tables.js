@@ -226,9 +226,6 @@ export const bar = (parts, shape = "") =>
     parts.map(([part, kind], n) => h("span", { key: n, class: kind, style: { width: `${Math.min(100, part)}%` } })),
   );
 
-// attention orders by what is worst, for those who have not chosen an order.
-export const byTrouble = { bad: 0, act: 1, wait: 2, idle: 3, good: 4 };
-
 export function table(view) {
   const t = tables[view];
   const topic = t.topic ?? view;

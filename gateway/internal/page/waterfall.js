@@ -133,7 +133,7 @@ function line(r, n, at, before) {
   const left = at(r.start);
   const right = r.end ? at(r.end) : 100;
   const state = r.end ? "good" : r.status === "failed" ? "bad" : "wait";
-  const title = r.many ? `${plural(r.many, nounOf[r.topic])}` : r.step ? step(r.step) : r.name;
+  const title = r.many ? `${plural(r.many, nounOf[r.topic])}` : r.step ? step(r.step, r.end ? "True" : "False") : r.name;
   const early = r.end && Date.parse(r.end) > 0 && right <= 0;
   const took = r.many ? `≤ ${span(r.longest)}` : r.end ? span(r.seconds) : `${span(r.seconds)} …`;
   const firstOfLayer = before?.layer !== r.layer;

@@ -124,28 +124,47 @@ export function verdict(item) {
   return { state, who: turn, waits: turn === "no action", todo: todo ?? "See the message for details." };
 }
 
+// steps are the types of conditions in words: what True and what False says.
 const steps = {
-  TopologyValid: "The request is valid",
-  NetworkAvailable: "The network is ready",
-  CredentialsCreated: "Keys and certificates are created",
-  MachinesCreated: "Machines are requested",
-  MachinesRunning: "Machines run",
-  ConfigApplied: "Nodes have their configuration",
-  Bootstrapped: "The control plane is started",
-  NodesReady: "Every node is ready",
-  Ready: "In service",
-  HighlyAvailable: "Survives the loss of a node",
-  Upgrade: "Upgrade",
-  NetworkReady: "Has its address",
-  StorageReady: "Has its disks",
-  MachineConfigRemoved: "Node has its keys, and the hypervisor does not",
-  VirtualMachineReady: "The virtual machine runs",
-  Redundant: "Both DHCP servers have the reservation",
-  Provisioned: "The segment is provisioned",
+  TopologyValid: ["The request is valid", "The request is not valid"],
+  Approved: ["The work order is approved", "The work order is not approved"],
+  NetworkAvailable: ["The network is ready", "The network is not ready"],
+  CredentialsCreated: ["Keys and certificates are created", "Keys and certificates are not created"],
+  MachinesCreated: ["Machines are requested", "Not all machines are requested"],
+  MachinesRunning: ["Machines run", "Not all machines run"],
+  ConfigApplied: ["Nodes have their configuration", "Not all nodes have their configuration"],
+  Bootstrapped: ["The control plane is started", "The control plane is not started"],
+  NodesReady: ["Every node is ready", "Not every node is ready"],
+  EtcdHealthy: ["Every member of etcd is healthy", "Not every member of etcd is healthy"],
+  ConfigCurrent: ["Nodes run their present configuration", "Nodes run an older configuration"],
+  VersionsCurrent: ["Nodes run the versions of the spec", "Nodes run other versions than the spec"],
+  MachinesCurrent: ["Machines are as the spec describes them", "Machines are to be replaced"],
+  MachinesHealthy: ["Machines are healthy", "Not all machines are healthy"],
+  AuthoritiesRotated: ["The authorities are rotated", "The authorities are not rotated"],
+  Ready: ["Ready", "Not ready"],
+  NetworkReady: ["It has its address", "It has no address"],
+  StorageReady: ["It has its disks", "It does not have its disks"],
+  MachineConfigRemoved: ["The node has its keys, and the hypervisor does not", "The hypervisor has the keys of the node"],
+  VirtualMachineReady: ["The virtual machine runs", "The virtual machine does not run"],
+  Redundant: ["Both DHCP servers have the reservation", "Not both DHCP servers have the reservation"],
+  RestartRequired: ["A restart is needed", "No restart is needed"],
+  OrphansFound: ["The hypervisor has orphans", "The hypervisor has no orphans"],
+  PrivilegesGranted: ["All privileges are granted", "Privileges are missing"],
+  SpoofProtection: ["Machines send from their own addresses only", "Machines can send from other addresses"],
+  Forced: ["The deletion was forced", "The deletion was not forced"],
 };
 
-// step is a condition's type in words.
-export const step = (type) => steps[type] ?? type.replace(/([a-z])([A-Z])/g, (_, a, b) => `${a} ${b.toLowerCase()}`);
+// badWhenTrue are the types of conditions that are True when something needs attention.
+export const badWhenTrue = ["RestartRequired", "OrphansFound", "Forced"];
+
+const spaced = (text) => text.replace(/([a-z])([A-Z])/g, (_, a, b) => `${a} ${b.toLowerCase()}`);
+
+// step is a condition in words, by its status.
+export function step(type, status = "True") {
+  const [yes, no] = steps[type] ?? [spaced(type), `Not true: ${spaced(type)}`];
+  if (status === "Unknown") return `Not known: ${yes}`;
+  return status === "True" ? yes : no;
+}
 
 // words is a reason as words.
 export const words = (reason) => (reason ?? "").replace(/([a-z0-9])([A-Z])/g, (_, a, b) => `${a} ${b.toLowerCase()}`);

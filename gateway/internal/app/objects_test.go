@@ -1,0 +1,94 @@
+package app
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/fakeapi"
+)
+
+// putEvent records a Kubernetes Event about an object, some time ago.
+func putEvent(t *testing.T, api *fakeapi.Server, namespace, name, uid, kind, reason, message string, ago time.Duration) {
+	t.Helper()
+	at := metav1.NewTime(time.Now().Add(-ago).Truncate(time.Second))
+	e := &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}, ObjectMeta: meta(namespace, name)}
+	e.InvolvedObject.UID = types.UID(uid)
+	e.Type, e.Reason, e.Message, e.Count, e.FirstTimestamp, e.LastTimestamp = kind, reason, message, 3, at, at
+	e.Source.Component = "create-vm"
+	api.Put(t, "events", e)
+}
+
+// aProvider is a hypervisor whose credentials are missing, with Events of its own and of another object.
+func aProvider(t *testing.T, api *fakeapi.Server) {
+	t.Helper()
+	api.Serve("events")
+	p := &v1alpha1.MachineProvider{TypeMeta: vitistack("v1alpha1", "MachineProvider"), ObjectMeta: meta("", "pve")}
+	p.Spec.Type, p.Status.Phase = v1alpha1.ProviderProxmox, v1alpha1.ProviderFailed
+	p.Status.Conditions = append(readyFor(time.Hour, "CredentialsMissing", "Secret pve does not exist: create it"),
+		metav1.Condition{Type: "OrphansFound", Status: metav1.ConditionFalse, Reason: "NoOrphans", LastTransitionTime: metav1.NewTime(time.Now())})
+	api.Put(t, "machineproviders", p)
+	putEvent(t, api, "default", "older", "uid-pve", "Normal", "Healthy", "the hypervisor answers", time.Hour)
+	putEvent(t, api, "default", "newer", "uid-pve", "Warning", "CredentialsMissing", "Secret pve does not exist: create it", time.Minute)
+	putEvent(t, api, "default", "foreign", "uid-other", "Normal", "Foreign", "of another object", time.Minute)
+}
+
+// TestObject reads the conditions and the Kubernetes Events of an object of any kind.
+func TestObject(t *testing.T) {
+	t.Parallel()
+	s := startCold(t, func(api *fakeapi.Server) { aProvider(t, api) })
+	s.waitReady()
+	got := s.get("/api/v1/objects/uid-pve").object(t)
+	if got["kind"] != "MachineProvider" || got["name"] != "pve" || got["partial"] != nil {
+		t.Errorf("the object is %v", got)
+	}
+	conditions := got["conditions"].([]any)
+	if first := conditions[0].(map[string]any); first["owner"] != "platform team" || first["advice"] == "" {
+		t.Errorf("the condition is %v", first)
+	}
+	events := got["events"].([]any)
+	if len(events) != 2 || events[0].(map[string]any)["reason"] != "CredentialsMissing" || events[0].(map[string]any)["count"] != 3.0 || events[0].(map[string]any)["source"] != "create-vm" {
+		t.Errorf("the Events are %v", events)
+	}
+	if r := s.get("/api/v1/objects/uid-none"); r.StatusCode != http.StatusNotFound {
+		t.Errorf("an object that does not exist: %s %s", r.Status, r.body)
+	}
+	s.api.FailResource("events", http.StatusForbidden)
+	s.api.Put(t, "machines", aMachine("team-a", "web", "Running"))
+	eventually(t, "the machine", func() bool { return s.get("/api/v1/machines/uid-web").StatusCode == http.StatusOK })
+	if got := s.get("/api/v1/objects/uid-web").object(t); got["partial"] == nil || got["events"] == nil {
+		t.Errorf("an object whose Events the gateway may not read: %v", got)
+	}
+}
+
+// TestPageObject shows the conditions of a hypervisor in words that fit their status, and the Kubernetes Events about it.
+func TestPageObject(t *testing.T) {
+	t.Parallel()
+	s := startCold(t, func(api *fakeapi.Server) { aProvider(t, api) })
+	s.waitReady()
+	b := browse(t, s.url, 1200, 900)
+	b.open("#/providers/pve")
+	b.wait("the Events", `document.querySelectorAll(".history li").length === 2`)
+	if got := b.text(".history li"); !strings.Contains(got, "Credentials missing create-vm, 3 times since") || !strings.Contains(got, "Secret pve does not exist") {
+		t.Errorf("the newest event is %q", got)
+	}
+	for _, want := range []string{"Not ready", "Credentials missing: Secret pve does not exist", "(platform team)", "The hypervisor has no orphans"} {
+		if got := b.text(".conditions"); !strings.Contains(got, want) {
+			t.Errorf("the conditions lack %q:\n%s", want, got)
+		}
+	}
+	if icons := eval[string](b, `[...document.querySelectorAll(".conditions li")].map((x) => x.querySelector("strong").innerText + ":" + x.querySelector(".icon").classList[1]).join()`); icons != "The hypervisor has no orphans:good,Not ready:act" {
+		t.Errorf("the conditions are %s", icons)
+	}
+	if got := eval[string](b, `import("/page/words.js").then(({ step }) => [step("Ready", "False"), step("NodesReady", "Unknown"), step("SomeNewThing", "False")].join("; "))`); got != "Not ready; Not known: Every node is ready; Not true: Some new thing" {
+		t.Errorf("conditions in words: %s", got)
+	}
+	b.accessible("provider")
+	b.clean()
+}
