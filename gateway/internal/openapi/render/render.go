@@ -23,7 +23,7 @@ func HTML(document []byte) ([]byte, error) {
 	if err := yaml.Unmarshal(document, &api); err != nil {
 		return nil, fmt.Errorf("read the API's description: %w", err)
 	}
-	parsed, err := template.New("docs").Parse(page)
+	parsed, err := template.New("docs").Funcs(template.FuncMap{"prose": prose}).Parse(page)
 	if err != nil {
 		return nil, fmt.Errorf("read the page of the API's description: %w", err)
 	}
@@ -220,6 +220,28 @@ func (s schema) describe() string {
 		}
 	}
 	return strings.TrimSpace(strings.Join(values, ", ") + ". " + s.Description)
+}
+
+// run is a part of a text that is code, or is not.
+type run struct {
+	Text string
+	Code bool
+}
+
+// prose returns the runs of a text of the description: what is in backticks is code. A text with an odd number of backticks is one
+// run.
+func prose(text string) []run {
+	parts := strings.Split(text, "`")
+	if len(parts)%2 == 0 {
+		return []run{{Text: text}}
+	}
+	var runs []run
+	for i, part := range parts {
+		if part != "" {
+			runs = append(runs, run{Text: part, Code: i%2 == 1})
+		}
+	}
+	return runs
 }
 
 func paragraphs(text string) []string {
