@@ -190,7 +190,6 @@ export const hostsView = {
         ),
       ),
       providers(),
-      onNoNode(wanted, query.get("sums") === "all"),
       groups.map(([name, members]) => {
         const c = capacity().find((x) => x.name === name);
         const shown = members
@@ -221,6 +220,7 @@ export const hostsView = {
             : h("ul", { class: "cards" }, shown.map(card)),
         );
       }),
+      onNoNode(wanted, query.get("sums") === "all"),
       usage(query),
     ];
   },

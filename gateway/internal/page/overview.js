@@ -4,6 +4,7 @@ import { age, count, percent, place, plural } from "./format.js";
 import { href, setQuery, to } from "./router.js";
 import { all, brokenOf, isFresh } from "./store.js";
 import { capacity, mayFail } from "./hosts.js";
+import { guide, isNeeded } from "./guide.js";
 import { problems } from "./problems.js";
 import { bar } from "./tables.js";
 import { kindOf, layers, nounOf, words } from "./words.js";
@@ -21,7 +22,7 @@ export const overview = {
       h(
         "div",
         { class: "overview" },
-        h("div", { class: "main-column" }, headline(found), attention(found, query.get("all"))),
+        h("div", { class: "main-column" }, headline(found), attention(found, query.get("all")), isNeeded() && guide()),
         h("div", { class: "side-column" }, tiles(), health(), nodes()),
       ),
     ];
@@ -59,7 +60,7 @@ function attention(found, everything) {
           "p",
           { class: "empty" },
           all("networks").length + all("clusters").length + all("machines").length === 0
-            ? "Nothing has been declared yet. Begin with a network: kubectl apply -f apis/examples/tour-network.yaml"
+            ? "Nothing has been declared yet. The first steps below lead to a cluster."
             : "Nothing. Objects that fail, wait for an action, or take too long are listed here.",
         )
       : h("ul", { class: "attention" }, shown.map(problem)),
