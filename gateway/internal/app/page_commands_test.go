@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/fakeapi"
@@ -50,6 +51,7 @@ func TestPageCommands(t *testing.T) {
 		}
 	}
 	c.Spec.Paused, c.Status.Version, c.Spec.Topology.Version = true, "1.36.6", "1.36"
+	c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", Time: new(metav1.Now())}}
 	s.api.Put(t, "kubernetesclusters", c)
 	b.wait("the cluster that is paused", `document.querySelector(".commands")?.innerText.includes('{"spec":{"paused":false}}')`)
 	for title := range shown() {

@@ -63,7 +63,7 @@ func TestPageFirstSteps(t *testing.T) {
 	write("gateway", "10.20.30.20")
 	write("vlan", "7")
 	write("namespace", "shop")
-	b.wait("the network", `[...document.querySelectorAll(".guide pre")].some((p) => p.textContent.includes("kind: NetworkNamespace"))`)
+	b.wait("the network", `[...document.querySelectorAll(".guide pre")].some((p) => p.textContent.includes("namespace: shop") && p.textContent.includes("vlanId: 7"))`)
 	found := b.documents()
 	n := strictly[v1alpha2.NetworkNamespace](t, found["NetworkNamespace"])
 	pool := strictly[v1alpha1.NetworkPool](t, found["NetworkPool"])

@@ -25,6 +25,7 @@ export const clusterView = {
     const machines = machinesOf().get(`${namespace}/${name}`) ?? [];
     const stamp = [cluster, ...machines, ...machines.flatMap((m) => addressesOf().get(`${m.namespace}/${m.name}`) ?? [])]
       .map((i) => `${i.id}${i.phase}${i.ready}${i.since}${i.reason}`)
+      .concat(cluster.lastUpdated)
       .join("|");
     const detail = `/api/v1/resources/${cluster.id}`;
     const life = `/api/v1/clusters/${cluster.id}/timeline`;
