@@ -70,7 +70,7 @@ func TestPageFirstSteps(t *testing.T) {
 	c := strictly[v1alpha1.KubernetesCluster](t, found["KubernetesCluster"])
 	strictly[v1alpha1.MachineProvider](t, found["MachineProvider"])
 	static := n.Spec.IPAllocation.Static
-	if n.Namespace != "shop" || string(static.IPv4RangeStart) != "10.20.30.10" || string(static.IPv4RangeEnd) != "10.20.30.254" || len(static.ExcludedAddresses) != 1 || string(static.ExcludedAddresses[0]) != "10.20.30.20" {
+	if n.Namespace != "shop" || string(static.IPv4RangeStart) != "10.20.30.10" || string(static.IPv4RangeEnd) != "10.20.30.254" || len(static.ExcludedAddresses) != 1 || static.ExcludedAddresses[0] != "10.20.30.20" {
 		t.Errorf("the network is\n%s", found["NetworkNamespace"])
 	}
 	if pool.Spec.AllowedNamespaces == nil || len(pool.Spec.AllowedNamespaces.List) != 1 || c.Spec.NetworkNamespaceName != n.Name || c.Namespace != "shop" {
