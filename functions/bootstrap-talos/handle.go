@@ -11,9 +11,9 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
+	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/reconcile"

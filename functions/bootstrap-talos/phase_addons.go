@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
 	"github.com/vitistack/stack/functions/internal/reconcile"

@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/apis"
+	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 )
 
 // TestRequestIsDocumented compares the event with the documentation for ticketing systems.

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )

@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
-	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/reconcile"
@@ -161,10 +161,10 @@ func allocatedAddress(a *v1alpha2.IPAllocation) (netip.Addr, error) {
 	case v1alpha2.IPAllocationAllocated:
 		return netip.ParseAddr(a.Status.Address)
 	case v1alpha2.IPAllocationError:
-		return netip.Addr{}, reconcile.UserError{Reason: "VirtualAddressFailed", Message: fmt.Sprintf("IPAllocation %q: %s; the address is written in spec.controlPlaneEndpoint.address", a.Name, cmp.Or(reconcile.Cause(a.Status.Conditions), a.Status.Message))}
+		return netip.Addr{}, reconcile.UserError{Reason: "VirtualAddressFailed", Message: fmt.Sprintf("IPAllocation %q: %s; the address is written in spec.controlPlaneEndpoint.address", a.Name, cmp.Or(v1alpha1.WhyNotReady(a.Status.Conditions), a.Status.Message))}
 	default:
 		message := fmt.Sprintf("waits for an address from IPAllocation %q", a.Name)
-		if cause := reconcile.Cause(a.Status.Conditions); cause != "" {
+		if cause := v1alpha1.WhyNotReady(a.Status.Conditions); cause != "" {
 			message += ": " + cause
 		}
 		return netip.Addr{}, reconcile.WaitError{Reason: "WaitingForVirtualAddress", Message: message, Requeue: true}

@@ -12,7 +12,6 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // ownInterface is the interface of a machine that says nothing about networks.
@@ -64,7 +63,7 @@ func interfaceFromStatus(nc *v1alpha1.NetworkConfiguration, n v1alpha1.MachineNe
 	i := slices.IndexFunc(nc.Status.NetworkInterfaces, func(s v1alpha1.InterfaceStatus) bool { return s.Name == name })
 	if i < 0 || !nc.Status.NetworkInterfaces[i].IPAllocated || nc.Status.NetworkInterfaces[i].MACAddress.Normalized() != mac {
 		why = fmt.Sprintf("waits for an address from NetworkConfiguration %s", nc.Name)
-		if cause := reconcile.Cause(nc.Status.Conditions); cause != "" && nc.Status.ObservedGeneration == nc.Generation {
+		if cause := v1alpha1.WhyNotReady(nc.Status.Conditions); cause != "" && nc.Status.ObservedGeneration == nc.Generation {
 			why = fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, cause)
 		}
 		return hypervisor.NIC{}, why, nc.Status.Phase == v1alpha1.NetworkConfigurationError

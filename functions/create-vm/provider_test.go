@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/vitistack/stack/apis/machine/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
@@ -34,36 +35,6 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
-
-func TestDefaultProvider(t *testing.T) {
-	t.Parallel()
-	provider := func(name string, marked bool) v1alpha1.MachineProvider {
-		return v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineProviderSpec{Default: marked}}
-	}
-	cases := map[string]struct {
-		reason string
-		items  []v1alpha1.MachineProvider
-		want   string
-		why    string
-		says   string
-	}{
-		"None":     {reason: "a machine needs a MachineProvider", why: "NoMachineProvider", says: "create one"},
-		"Only":     {reason: "the only one is selected", items: []v1alpha1.MachineProvider{provider("a", false)}, want: "a"},
-		"Marked":   {reason: "the default is selected", items: []v1alpha1.MachineProvider{provider("a", false), provider("b", true)}, want: "b"},
-		"Unmarked": {reason: "without a default there is no choice", items: []v1alpha1.MachineProvider{provider("b", false), provider("a", false)}, why: "MachineProviderAmbiguous", says: "name one of a, b in spec.providerRef"},
-		"Both":     {reason: "two defaults are no choice", items: []v1alpha1.MachineProvider{provider("a", true), provider("b", true)}, why: "MachineProviderAmbiguous", says: "unmark all but one"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p, err := chooseDefault(tc.items)
-			f, _ := asUserError(err)
-			if f.Reason != tc.why || !strings.Contains(f.Message, tc.says) || (err == nil && p.Name != tc.want) {
-				t.Errorf("%s: got %v, %v", tc.reason, p, err)
-			}
-		})
-	}
-}
 
 // TestAllowedNamespaces names providers that are reserved for other namespaces.
 func TestAllowedNamespaces(t *testing.T) {
@@ -81,7 +52,9 @@ func TestAllowedNamespaces(t *testing.T) {
 	if err := client.Merge(t.Context(), ns, map[string]any{"metadata": map[string]any{"labels": map[string]any{"team": namespace}}}); err != nil {
 		t.Fatal(err)
 	}
-	f := &function{kube: client}
+	choose := func(ref *v1alpha1.ProviderReference, items ...v1alpha1.MachineProvider) (*v1alpha1.MachineProvider, error) {
+		return plan.ChooseProvider(ref, namespace, items, client.LabelsOf(t.Context(), namespace))
+	}
 	for name, tc := range map[string]struct {
 		reason  string
 		allowed *v1alpha1.AllowedNamespaces
@@ -98,15 +71,15 @@ func TestAllowedNamespaces(t *testing.T) {
 	} {
 		p := v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "pve"}, Spec: v1alpha1.MachineProviderSpec{AllowedNamespaces: tc.allowed}}
 		open := v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "open"}}
-		err := f.checkAllowed(t.Context(), &p, namespace)
+		_, err := choose(&v1alpha1.ProviderReference{Name: "pve"}, p)
 		if flt, _ := asUserError(err); (flt.Reason == "MachineProviderNotAllowed") != tc.refused || (err != nil) != tc.refused {
 			t.Errorf("%s: %s: %v", name, tc.reason, err)
 		}
-		_, alone := f.defaultProvider(t.Context(), namespace, []v1alpha1.MachineProvider{p})
+		_, alone := choose(nil, p)
 		if (alone != nil) != tc.refused {
 			t.Errorf("%s: as the only provider: %v", name, alone)
 		}
-		chosen, err := f.defaultProvider(t.Context(), namespace, []v1alpha1.MachineProvider{p, open})
+		chosen, err := choose(nil, p, open)
 		if tc.refused && (err != nil || chosen.Name != "open") {
 			t.Errorf("%s: beside one that is for every namespace: %v, %v", name, chosen, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/machine/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/outbound"
@@ -139,7 +140,7 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 
 // resolveMachine returns the size and the MachineProvider of a Machine. It changes nothing.
 func (f *function) resolveMachine(ctx context.Context, m *v1alpha1.Machine) (hypervisor.Size, *v1alpha1.MachineProvider, error) {
-	s, err := resolveSize(m.Spec)
+	s, err := plan.ResolveSize(m.Spec)
 	if err == nil && m.Status.VMName == "" { // afterwards nothing is fetched, and os cannot be changed
 		err = checkImageHost(m.Spec.OS, f.images)
 	}

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/apis"
+	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 )
 
 func TestNewMachine(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/apis/cluster/plan"
 )
 
 // ReadEtcd asks control planes, given by name and address, for their view of etcd. It omits

@@ -12,8 +12,8 @@ import (
 	machineconfig "github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 )
 
 // Keys are the keys of a cluster. During a rotation there are two sets, which differ only in the

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/vitistack/stack/apis/cluster/plan"
 	vitistack "github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 

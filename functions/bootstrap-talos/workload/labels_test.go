@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 )
 
 func TestLabelPatch(t *testing.T) {

@@ -3,8 +3,7 @@ package hypervisor
 import (
 	"net/netip"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
+	"github.com/vitistack/stack/apis/machine/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
@@ -23,23 +22,13 @@ type Desired struct {
 }
 
 // Size is a machine's processors, memory and disks.
-type Size struct {
-	Cores, Threads, Sockets int32
-	Memory                  resource.Quantity
-	Disks                   []Disk
-}
+type Size = plan.Size
 
 // Disk is a disk of a machine.
-type Disk struct {
-	Name         string
-	Size         resource.Quantity
-	StorageClass string
-	AccessMode   v1alpha1.DiskAccessMode
-	VolumeMode   v1alpha1.DiskVolumeMode
-}
+type Disk = plan.Disk
 
 // DefaultClass as storage class means the default of the MachineProvider, or else of the hypervisor.
-const DefaultClass = "default"
+const DefaultClass = plan.DefaultClass
 
 // NIC is a network interface of a machine with its addresses from layer 2.
 type NIC struct {

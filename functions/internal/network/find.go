@@ -4,28 +4,18 @@ package network
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/network/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// Unresolved says why the network of an object cannot be determined. Reason is the reason of
-// a condition, and Message says what to write.
-type Unresolved struct{ Reason, Message string }
-
-func (u Unresolved) Error() string { return u.Reason + ": " + u.Message }
-
-// Reasons that the creation of a network resolves.
-const (
-	reasonNotFound = "NetworkNamespaceNotFound"
-	reasonNone     = "NoNetworkNamespace"
-)
+// Unresolved says why the network of an object cannot be determined.
+type Unresolved = plan.Unresolved
 
 // Find returns the NetworkNamespace with a name, or with an empty name the only one of the
 // namespace. It returns Unresolved if there is none, or more than one to choose from.
@@ -34,8 +24,7 @@ func Find(ctx context.Context, c *kube.Client, namespace, name string) (*v1alpha
 		nn := &v1alpha2.NetworkNamespace{}
 		err := c.Get(ctx, namespace, name, nn)
 		if kube.NotFound(err) {
-			return nil, Unresolved{reasonNotFound, fmt.Sprintf(
-				"there is no NetworkNamespace %s in namespace %s: create it, or name another in networkNamespaceName", name, namespace)}
+			return plan.Choose(namespace, name, nil)
 		}
 		return nn, err
 	}
@@ -43,7 +32,7 @@ func Find(ctx context.Context, c *kube.Client, namespace, name string) (*v1alpha
 	if err := c.List(ctx, namespace, "", list); err != nil {
 		return nil, err
 	}
-	return only(namespace, list.Items)
+	return plan.Choose(namespace, "", list.Items)
 }
 
 // NameFor returns the name of the NetworkNamespace that a NetworkConfiguration is in. One
@@ -85,22 +74,5 @@ func CheckVLAN(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace)
 // for it.
 func IsMissing(conditions []metav1.Condition) bool {
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.Status == metav1.ConditionFalse && (ready.Reason == reasonNotFound || ready.Reason == reasonNone)
-}
-
-func only(namespace string, items []v1alpha2.NetworkNamespace) (*v1alpha2.NetworkNamespace, error) {
-	switch len(items) {
-	case 0:
-		return nil, Unresolved{reasonNone, fmt.Sprintf(
-			"there is no NetworkNamespace in namespace %s: create one", namespace)}
-	case 1:
-		return &items[0], nil
-	}
-	names := make([]string, 0, len(items))
-	for _, nn := range items {
-		names = append(names, nn.Name)
-	}
-	slices.Sort(names)
-	return nil, Unresolved{"NetworkNamespaceAmbiguous", fmt.Sprintf(
-		"namespace %s has several NetworkNamespaces: write one of %s into networkNamespaceName", namespace, strings.Join(names, ", "))}
+	return ready != nil && ready.Status == metav1.ConditionFalse && (ready.Reason == plan.ReasonNotFound || ready.Reason == plan.ReasonNone)
 }

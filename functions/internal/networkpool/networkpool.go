@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/allowed"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
@@ -42,11 +43,11 @@ func Of(ctx context.Context, c *kube.Client, namespace string, optional bool) (P
 func Select(all []v1alpha1.NetworkPool, namespace string, namespaceLabels func() (map[string]string, error), optional bool) (Pools, error) {
 	p := Pools{namespace: namespace, optional: optional}
 	for _, pool := range all {
-		allowed, err := kube.Allows(pool.Spec.AllowedNamespaces, namespace, namespaceLabels)
-		if err != nil && !errors.As(err, new(kube.InvalidSelector)) {
+		included, err := allowed.Includes(pool.Spec.AllowedNamespaces, namespace, namespaceLabels)
+		if err != nil && !errors.As(err, new(allowed.InvalidSelector)) {
 			return Pools{}, err
 		}
-		if allowed {
+		if included {
 			p.items = append(p.items, pool)
 		}
 	}

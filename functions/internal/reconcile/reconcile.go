@@ -8,20 +8,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/usererror"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// UserError is a problem that stays until a user or the platform team changes something.
-// Redelivering the event does not help.
-type UserError struct {
-	// Reason is one word in CamelCase, for a condition.
-	Reason string
-	// Message says what is wrong and what to change.
-	Message string
-}
-
-func (e UserError) Error() string { return e.Reason + ": " + e.Message }
+// UserError is the error of package usererror, under the name that the functions use.
+type UserError = usererror.Error
 
 // AsUserError returns the first UserError that err wraps.
 func AsUserError(err error) (UserError, bool) {

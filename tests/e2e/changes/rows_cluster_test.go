@@ -102,8 +102,8 @@ func clusterRows() []row {
 	for _, group := range []string{"topology.controlplane", "topology.workers[]"} {
 		rows = append(rows,
 			row{field: group + ".healthCheck.enabled", on: one, to: "true", outcome: applied, effect: "machines are replaced, or not, whose nodes are unhealthy; MachinesHealthy says which", proof: "functions/bootstrap-talos TestUnhealthyMachineIsReplaced"},
-			row{field: group + ".healthCheck.unhealthyTimeout", on: one, to: "1h", outcome: applied, effect: "a machine is replaced after this time", proof: "functions/bootstrap-talos/plan TestSelectUnhealthy"},
-			row{field: group + ".healthCheck.maxUnhealthy", on: one, to: "1", outcome: applied, effect: "no machine is replaced while more are unhealthy", proof: "functions/bootstrap-talos/plan TestSelectUnhealthy"})
+			row{field: group + ".healthCheck.unhealthyTimeout", on: one, to: "1h", outcome: applied, effect: "a machine is replaced after this time", proof: "apis/cluster/plan TestSelectUnhealthy"},
+			row{field: group + ".healthCheck.maxUnhealthy", on: one, to: "1", outcome: applied, effect: "no machine is replaced while more are unhealthy", proof: "apis/cluster/plan TestSelectUnhealthy"})
 	}
 	for _, field := range []string{"clusterId", "clusterUid", "datacenter", "environment", "project", "region", "workorder", "workspace", "zone"} {
 		rows = append(rows, row{field: "data." + field, on: one, to: "new-" + strings.ToLower(field), outcome: applied, effect: reports, check: func(w *world) string {

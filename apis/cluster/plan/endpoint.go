@@ -5,9 +5,9 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/vitistack/stack/apis/usererror"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // EndpointNode is a control plane that may be the endpoint.
@@ -61,7 +61,7 @@ func CheckOverlap(n *v1alpha1.ClusterNetworking, nn *v1alpha2.NetworkNamespace) 
 			own, ownErr := netip.ParsePrefix(inside[field])
 			machines, err := netip.ParsePrefix(text)
 			if ownErr == nil && err == nil && own.Overlaps(machines) {
-				return reconcile.UserError{Reason: "NetworkOverlap", Message: fmt.Sprintf(
+				return usererror.Error{Reason: "NetworkOverlap", Message: fmt.Sprintf(
 					"%s %s overlaps %s of NetworkNamespace %q, which the machines are in: write another prefix into spec.networking.%s", field, own, machines, nn.Name, field)}
 			}
 		}

@@ -6,8 +6,8 @@ package plan
 import (
 	"fmt"
 
+	"github.com/vitistack/stack/apis/usererror"
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // WithAcceptedSpec returns a copy of the cluster with its last valid spec, or nil if there never
@@ -53,7 +53,7 @@ func Make(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine,
 		return Plan{}, err
 	}
 	if t.ControlPlane.Replicas < 1 || t.ControlPlane.Replicas%2 == 0 {
-		return Plan{}, reconcile.UserError{Reason: "InvalidTopology", Message: fmt.Sprintf("%d control planes cannot keep a majority: write 1, 3, 5 or 7 into topology.controlplane.replicas", t.ControlPlane.Replicas)}
+		return Plan{}, usererror.Error{Reason: "InvalidTopology", Message: fmt.Sprintf("%d control planes cannot keep a majority: write 1, 3, 5 or 7 into topology.controlplane.replicas", t.ControlPlane.Replicas)}
 	}
 	p.addGroup(kc, machines, Group{v1alpha1.ControlPlanePool, v1alpha1.RoleControlPlane, int(t.ControlPlane.Replicas), p.Kubernetes, t.ControlPlane.MachineProperties, limitsOf(nil)})
 	for _, pool := range t.Workers {
@@ -88,19 +88,19 @@ func (p Plan) checkMachines() error {
 	const maxHost = 63
 	for _, g := range p.Groups {
 		if _, err := v1alpha1.FindMachineTemplate(g.Properties.Template); err != nil {
-			return reconcile.UserError{Reason: "TemplateNotFound", Message: fmt.Sprintf("pool %s: %s", g.Pool, err)}
+			return usererror.Error{Reason: "TemplateNotFound", Message: fmt.Sprintf("pool %s: %s", g.Pool, err)}
 		}
 		if err := checkLabels(g.Properties.Labels); err != nil {
-			return reconcile.UserError{Reason: "InvalidTopology", Message: fmt.Sprintf("pool %s: %s", g.Pool, err)}
+			return usererror.Error{Reason: "InvalidTopology", Message: fmt.Sprintf("pool %s: %s", g.Pool, err)}
 		}
 	}
 	seen := map[string]bool{}
 	for _, m := range p.Members {
 		if len(m.Name) > maxHost {
-			return reconcile.UserError{Reason: "InvalidTopology", Message: fmt.Sprintf("machine name %s has more than %d characters: shorten the name of the cluster or of pool %s", m.Name, maxHost, m.Pool)}
+			return usererror.Error{Reason: "InvalidTopology", Message: fmt.Sprintf("machine name %s has more than %d characters: shorten the name of the cluster or of pool %s", m.Name, maxHost, m.Pool)}
 		}
 		if seen[m.Name] {
-			return reconcile.UserError{Reason: "InvalidTopology", Message: fmt.Sprintf("two machines would be called %s: rename pool %s", m.Name, m.Pool)}
+			return usererror.Error{Reason: "InvalidTopology", Message: fmt.Sprintf("two machines would be called %s: rename pool %s", m.Name, m.Pool)}
 		}
 		seen[m.Name] = true
 	}

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/apis"
+	"github.com/vitistack/stack/apis/usererror"
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // example returns the cluster of the documentation's first example.
@@ -74,7 +74,7 @@ func TestMake(t *testing.T) {
 				tc.change(kc)
 			}
 			p, err := Make(kc, nil, DefaultTalosVersion)
-			var f reconcile.UserError
+			var f usererror.Error
 			if errors.As(err, &f); f.Reason != tc.why {
 				t.Fatalf("%s: got %v, want %q", tc.reason, err, tc.why)
 			}

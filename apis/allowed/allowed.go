@@ -1,12 +1,10 @@
-package kube
+// Package allowed decides which namespaces may use an object that the platform team shares.
+package allowed
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -20,10 +18,10 @@ func (e InvalidSelector) Error() string {
 	return fmt.Sprintf("spec.allowedNamespaces.selector: %s", e.Err)
 }
 
-// Allows reports whether allowed includes a namespace: absent includes all. It calls
+// Includes reports whether allowed includes a namespace: absent includes all. It calls
 // namespaceLabels only where the name alone does not decide. It returns InvalidSelector for
 // a selector that cannot be read, which includes no namespace.
-func Allows(allowed *v1alpha1.AllowedNamespaces, namespace string, namespaceLabels func() (map[string]string, error)) (bool, error) {
+func Includes(allowed *v1alpha1.AllowedNamespaces, namespace string, namespaceLabels func() (map[string]string, error)) (bool, error) {
 	if allowed == nil || slices.Contains(allowed.List, namespace) {
 		return true, nil
 	}
@@ -36,13 +34,4 @@ func Allows(allowed *v1alpha1.AllowedNamespaces, namespace string, namespaceLabe
 	}
 	set, err := namespaceLabels()
 	return err == nil && selector.Matches(labels.Set(set)), err
-}
-
-// LabelsOf returns a function that reads the labels of a namespace at its first call.
-func (c *Client) LabelsOf(ctx context.Context, namespace string) func() (map[string]string, error) {
-	return sync.OnceValues(func() (map[string]string, error) {
-		ns := &corev1.Namespace{}
-		err := c.Get(ctx, "", namespace, ns)
-		return ns.Labels, err
-	})
 }

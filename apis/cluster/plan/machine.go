@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // IsInstalled reports whether the node of a Machine has been seen with its configuration.
@@ -118,7 +117,7 @@ func MayHaveJoinedEtcd(m *v1alpha1.Machine) bool {
 // WhyNotReady returns the reason and the message of the condition Ready of a Machine after ": ",
 // or an empty string for a Machine that is Ready.
 func WhyNotReady(m *v1alpha1.Machine) string {
-	if cause := reconcile.Cause(m.Status.Conditions); cause != "" {
+	if cause := v1alpha1.WhyNotReady(m.Status.Conditions); cause != "" {
 		return ": " + cause
 	}
 	return ""

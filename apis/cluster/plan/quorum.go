@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/apis/usererror"
 )
 
 // EtcdMember is an entry of etcd's member list.
@@ -132,11 +132,11 @@ func (e QuorumState) Check() error {
 	case e.HasLeader || left+len(e.Empty) == 0:
 		return nil
 	case left == 0:
-		return reconcile.UserError{Reason: ReasonEtcdLost, Message: "no control plane has the data of etcd any more: restore a snapshot as functions/etcd-backup/README.md says, or delete the cluster and create it again"}
+		return usererror.Error{Reason: ReasonEtcdLost, Message: "no control plane has the data of etcd any more: restore a snapshot as functions/etcd-backup/README.md says, or delete the cluster and create it again"}
 	case len(e.Leaderless) == 0 || left > e.Wanted/2:
 		return nil
 	default:
-		return reconcile.UserError{Reason: ReasonEtcdUnavailable, Message: fmt.Sprintf(
+		return usererror.Error{Reason: ReasonEtcdUnavailable, Message: fmt.Sprintf(
 			"%d of %d members of etcd left (%s), which is no majority: restore its data as functions/etcd-backup/README.md says under \"When a minority is left\", or delete the cluster and create it again",
 			left, e.Wanted, strings.Join(slices.Sorted(slices.Values(append(e.Leaderless, e.Silent...))), ", "))}
 	}
@@ -144,7 +144,7 @@ func (e QuorumState) Check() error {
 
 // IsQuorumLost reports whether an error is one of Check.
 func IsQuorumLost(err error) bool {
-	var problem reconcile.UserError
+	var problem usererror.Error
 	return errors.As(err, &problem) && (problem.Reason == ReasonEtcdLost || problem.Reason == ReasonEtcdUnavailable)
 }
 

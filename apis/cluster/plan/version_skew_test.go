@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/vitistack/stack/apis/usererror"
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 func TestCheckSkew(t *testing.T) {
@@ -36,7 +36,7 @@ func TestCheckSkew(t *testing.T) {
 			kc := &v1alpha1.KubernetesCluster{}
 			kc.Status.Version, kc.Status.TalosVersion = tc.runs, tc.talos
 			p := Plan{Versions: Versions{Kubernetes: tc.wanted, Talos: tc.wantedTalos}, Members: []Member{{Name: "w-0", Pool: "w", Version: tc.kubelet}}}
-			var f reconcile.UserError
+			var f usererror.Error
 			if err := p.checkSkew(kc); !errors.As(err, &f) && err != nil || f.Reason != tc.why {
 				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.why)
 			}

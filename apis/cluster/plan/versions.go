@@ -7,8 +7,8 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 
+	"github.com/vitistack/stack/apis/usererror"
 	"github.com/vitistack/stack/apis/versions"
-	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // DefaultTalosVersion is the Talos version of clusters that name none, unless TALOS_VERSION
@@ -27,7 +27,7 @@ type Versions struct {
 func toUserError(err error) error {
 	var impossible versions.Error
 	if errors.As(err, &impossible) {
-		return reconcile.UserError{Reason: impossible.Reason, Message: impossible.Message}
+		return usererror.Error{Reason: impossible.Reason, Message: impossible.Message}
 	}
 	return err
 }

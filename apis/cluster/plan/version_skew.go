@@ -6,9 +6,9 @@ import (
 
 	"github.com/blang/semver/v4"
 
+	"github.com/vitistack/stack/apis/usererror"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/versions"
-	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // maxKubeletSkew is how many minor versions a kubelet may be behind the API server
@@ -33,9 +33,9 @@ func (p Plan) checkSkew(kc *v1alpha1.KubernetesCluster) error {
 		kubelet := parseVersion(m.Version)
 		switch {
 		case kubelet.GT(control):
-			return reconcile.UserError{Reason: "VersionSkew", Message: fmt.Sprintf("pool %s would run Kubernetes %s, which is newer than %s of the control plane: change the pool's version, or upgrade the control plane", m.Pool, kubelet, control)}
+			return usererror.Error{Reason: "VersionSkew", Message: fmt.Sprintf("pool %s would run Kubernetes %s, which is newer than %s of the control plane: change the pool's version, or upgrade the control plane", m.Pool, kubelet, control)}
 		case control.Minor-kubelet.Minor > maxKubeletSkew:
-			return reconcile.UserError{Reason: "VersionSkew", Message: fmt.Sprintf("pool %s would run Kubernetes %s, which is more than %d minor versions older than %s of the control plane: upgrade the pool first", m.Pool, kubelet, maxKubeletSkew, control)}
+			return usererror.Error{Reason: "VersionSkew", Message: fmt.Sprintf("pool %s would run Kubernetes %s, which is more than %d minor versions older than %s of the control plane: upgrade the pool first", m.Pool, kubelet, maxKubeletSkew, control)}
 		}
 	}
 	running := versions.Pair{Talos: kc.Status.TalosVersion, Kubernetes: kc.Status.Version}

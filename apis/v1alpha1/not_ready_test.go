@@ -1,4 +1,4 @@
-package reconcile
+package v1alpha1
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestCause(t *testing.T) {
+func TestWhyNotReady(t *testing.T) {
 	t.Parallel()
 	condition := func(kind string, status metav1.ConditionStatus) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: status, Reason: "PoolExhausted", Message: "no address is free"}
@@ -22,7 +22,7 @@ func TestCause(t *testing.T) {
 		"Other":   {"Ready summarizes the other conditions", []metav1.Condition{condition("NetworkReady", metav1.ConditionFalse)}, ""},
 		"None":    {"the object has no conditions yet", nil, ""},
 	} {
-		if got := Cause(tc.conditions); got != tc.want {
+		if got := WhyNotReady(tc.conditions); got != tc.want {
 			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, got, tc.want)
 		}
 	}

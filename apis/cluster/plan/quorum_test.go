@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/apis/usererror"
 )
 
 func TestRemovalObjection(t *testing.T) {
@@ -93,7 +93,7 @@ func TestQuorumState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var got reconcile.UserError
+			var got usererror.Error
 			if _ = errors.As(tc.e.Check(), &got); got.Reason != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got.Reason, tc.want)
 			}
