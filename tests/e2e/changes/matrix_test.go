@@ -12,21 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vitistack/stack/apis/changes"
 	"github.com/vitistack/stack/tests/stand/engine"
-)
-
-// outcome is what a change of a field of an object leads to. There is no other.
-type outcome string
-
-const (
-	// applied changes what the field is about, while everything keeps running.
-	applied outcome = "applied"
-	// restart is applied at the next start of the machine, or by replacing machines. A condition says so.
-	restart outcome = "at restart"
-	// refused is a change that the API server refuses, with a message that says what to write.
-	refused outcome = "refused"
-	// initial is refused, because the field has an effect at the creation only.
-	initial outcome = "initial only"
 )
 
 // row is what a change of one field does.
@@ -37,11 +24,10 @@ type row struct {
 	// at is the field that is changed, where that is not of the first item of each list.
 	at string
 	// to is the new value, as YAML. with has further fields that change together with it.
-	to      string
-	with    map[string]string
-	outcome outcome
-	// effect says what happens and why, for docs/changes.md. For a refusal it is a part of the message.
-	effect string
+	to   string
+	with map[string]string
+	// Effect is what package changes says of the field and the object.
+	changes.Effect
 	// check returns an empty string once the backend is as the change wants it, and otherwise what it has.
 	check func(w *world) string
 	// proof is a test, as package and name, of a change whose effect takes a fault or more time than
@@ -51,12 +37,20 @@ type row struct {
 
 var update = flag.Bool("update", false, "write docs/changes.md")
 
-// allRows returns the rows of each kind.
+// allRows returns the rows of each kind, with their effects.
 func allRows() map[string][]row {
-	return map[string][]row{
+	all := map[string][]row{
 		"NetworkNamespace": networkRows(), "NetworkConfiguration": configurationRows(), "IPAllocation": allocationRows(), "NetworkPool": poolRows(),
 		"Machine": machineRows(), "MachineProvider": providerRows(), "KubernetesCluster": clusterRows(), "EtcdBackup": backupRows(),
 	}
+	for kind, rows := range all {
+		for i := range rows {
+			if e, known := changes.Find(kind, rows[i].field, rows[i].on); known && e.On == rows[i].on {
+				rows[i].Effect = e
+			}
+		}
+	}
+	return all
 }
 
 // TestEveryFieldHasARow fails for a new field until its row says what a change of it does.
@@ -71,6 +65,11 @@ func TestEveryFieldHasARow(t *testing.T) {
 		}
 	}
 	for kind, rows := range allRows() {
+		for _, e := range changes.Of(kind) {
+			if !slices.ContainsFunc(rows, func(r row) bool { return r.Effect == e }) {
+				t.Errorf("%s spec.%s of %s has an effect in apis/changes that no row proves: add the row, or remove the effect", kind, e.Field, e.On)
+			}
+		}
 		for _, r := range rows {
 			if !known[kind+" "+r.field] {
 				t.Errorf("%s has no field spec.%s: remove its row", kind, r.field)
@@ -83,12 +82,12 @@ func TestEveryFieldHasARow(t *testing.T) {
 // checkRow checks that a row proves its outcome.
 func checkRow(t *testing.T, kind string, r row) {
 	t.Helper()
-	isRefusal := r.outcome == refused || r.outcome == initial
+	isRefusal := r.Outcome.IsRefusal()
 	switch {
-	case r.effect == "":
-		t.Errorf("%s spec.%s: the row gives no reason", kind, r.field)
+	case r.Text == "":
+		t.Errorf("%s spec.%s of %s: apis/changes does not say what happens", kind, r.field, r.on)
 	case isRefusal == (r.check != nil || r.proof != ""), r.check != nil && r.proof != "":
-		t.Errorf("%s spec.%s (%s): a refusal needs no check, and any other outcome needs a check or a proof", kind, r.field, r.outcome)
+		t.Errorf("%s spec.%s (%s): a refusal needs no check, and any other outcome needs a check or a proof", kind, r.field, r.Outcome)
 	case r.proof != "" && !hasTest(t, r.proof):
 		t.Errorf("%s spec.%s: there is no test %s", kind, r.field, r.proof)
 	}
@@ -119,8 +118,8 @@ A change of a field of a spec has one of four outcomes:
 | refused | the API server refuses the change, and its message says what to write instead |
 | initial only | the field has an effect when the object is created; the API server refuses a later change |
 
-This page is generated from the tables of [tests/e2e/changes](../tests/e2e/changes), which make each of these changes to an object that is Ready
-and compare what the backends have afterwards. After a change of a table, run ` + "`go generate ./tests/e2e/changes`" + `.
+This page is generated from [apis/changes](../apis/changes). The tests in [tests/e2e/changes](../tests/e2e/changes) make each of these changes to an
+object that is Ready and compare what the backends have afterwards. After a change of a table, run ` + "`go generate ./tests/e2e/changes`" + `.
 `
 
 // TestPageIsCurrent compares docs/changes.md with the rows.
@@ -142,25 +141,25 @@ func TestPageIsCurrent(t *testing.T) {
 func page(t *testing.T) []byte {
 	t.Helper()
 	out := bytes.NewBufferString(pageHead)
-	counts, kind := map[string]map[outcome]int{}, ""
+	counts, kind := map[string]map[changes.Outcome]int{}, ""
 	body := &bytes.Buffer{}
 	for _, l := range readLeaves(t) {
 		if l.kind != kind {
 			kind = l.kind
-			counts[kind] = map[outcome]int{}
+			counts[kind] = map[changes.Outcome]int{}
 			_, _ = fmt.Fprintf(body, "\n## %s\n\n| field of spec | of | outcome | what happens |\n|---|---|---|---|\n", kind)
 		}
 		for i, r := range rowsOf(l) {
 			if i == 0 {
-				counts[kind][r.outcome]++
+				counts[kind][r.Outcome]++
 			}
-			_, _ = fmt.Fprintf(body, "| `%s` | %s | %s | %s |\n", r.field, strings.ReplaceAll(r.on, "-", " "), r.outcome, r.effect)
+			_, _ = fmt.Fprintf(body, "| `%s` | %s | %s | %s |\n", r.field, r.on, r.Outcome, r.Text)
 		}
 	}
 	_, _ = fmt.Fprint(out, "\n## Fields by outcome\n\n| kind | applied | at restart | refused | initial only |\n|---|---|---|---|---|\n")
-	for _, kind := range kinds() {
+	for _, kind := range changes.Kinds {
 		c := counts[kind]
-		_, _ = fmt.Fprintf(out, "| [%s](#%s) | %d | %d | %d | %d |\n", kind, strings.ToLower(kind), c[applied], c[restart], c[refused], c[initial])
+		_, _ = fmt.Fprintf(out, "| [%s](#%s) | %d | %d | %d | %d |\n", kind, strings.ToLower(kind), c[changes.Applied], c[changes.AtRestart], c[changes.Refused], c[changes.InitialOnly])
 	}
 	_, _ = out.Write(body.Bytes())
 	return out.Bytes()
@@ -173,12 +172,4 @@ func rowsOf(l leaf) (rows []row) {
 		}
 	}
 	return rows
-}
-
-func kinds() (all []string) {
-	for kind := range allRows() {
-		all = append(all, kind)
-	}
-	slices.Sort(all)
-	return all
 }

@@ -30,28 +30,28 @@ func option(name, key, part string) func(*world) string {
 
 func machineRows() []row {
 	rows := []row{
-		{field: "resources.cpu.cores", on: "KubeVirt", to: "3", outcome: restart, effect: "the guest has the cores after its next start", check: instance("on-kubevirt", "spec.domain.cpu.cores", 3)},
-		{field: "resources.cpu.threads", on: "KubeVirt", to: "2", outcome: restart, effect: "the guest has the threads after its next start", check: instance("on-kubevirt", "spec.domain.cpu.threads", 2)},
-		{field: "resources.cpu.sockets", on: "KubeVirt", to: "2", outcome: restart, effect: "the guest has the sockets after its next start; together with cores and threads as they are, KubeVirt plugs them in", check: instance("on-kubevirt", "spec.domain.cpu.sockets", 2)},
-		{field: "resources.memory.size", on: "KubeVirt", to: "6Gi", outcome: applied, effect: "KubeVirt plugs the memory in where it can, and otherwise the guest has it after its next start", check: instance("on-kubevirt", "spec.domain.memory.guest", "6Gi")},
-		{field: "resources.cpu.cores", on: "Proxmox VE", to: "3", outcome: restart, effect: "the guest has the cores after its next start", check: option("on-proxmox", "cores", "6")},
-		{field: "resources.cpu.threads", on: "Proxmox VE", to: "2", outcome: restart, effect: "counts as cores, which the guest has after its next start", check: option("on-proxmox", "cores", "6")},
-		{field: "resources.cpu.sockets", on: "Proxmox VE", to: "2", outcome: restart, effect: "the guest has the sockets after its next start", check: option("on-proxmox", "sockets", "2")},
-		{field: "resources.memory.size", on: "Proxmox VE", to: "6Gi", outcome: restart, effect: "the guest has the memory after its next start, or at once if its template has hotplug of memory", check: option("on-proxmox", "memory", "6144")},
-		{field: "template", on: "KubeVirt", to: "medium", outcome: applied, effect: "the disk root grows; what resources does not override changes as a field of resources", check: claimSize("on-kubevirt-root", "40Gi")},
-		{field: "template", on: "Proxmox VE", to: "medium", outcome: applied, effect: "the disk root grows; what resources does not override changes as a field of resources", check: option("on-proxmox", "scsi0", "size=40G")},
-		{field: "disks[].name", on: "KubeVirt", at: "disks[1].name", to: "data", with: map[string]string{"disks[1].size": "3Gi"}, outcome: applied, effect: "a new name is a new disk, which is plugged in; a disk cannot be removed", check: claimSize("on-kubevirt-data", "3Gi")},
-		{field: "disks[].name", on: "Proxmox VE", at: "disks[1].name", to: "data", with: map[string]string{"disks[1].size": "3Gi"}, outcome: applied, effect: "a new name is a new disk, which is plugged in; a disk cannot be removed", check: option("on-proxmox", "scsi2", "size=3G")},
-		{field: "disks[].size", on: "KubeVirt", to: "5Gi", outcome: applied, effect: "the disk grows; a smaller size is refused", check: claimSize("on-kubevirt-scratch", "5Gi")},
-		{field: "disks[].size", on: "Proxmox VE", to: "5Gi", outcome: applied, effect: "the disk grows; a smaller size is refused", check: option("on-proxmox", "scsi1", "size=5G")},
-		{field: "protected", on: "KubeVirt", to: "true", outcome: applied, effect: "a deletion is refused", check: deletionRefused("KubeVirt")},
-		{field: "protected", on: "Proxmox VE", to: "true", outcome: applied, effect: "a deletion is refused, also at Proxmox VE", check: option("on-proxmox", "protection", "1")},
-		{field: "powerState", on: "KubeVirt", to: "Stopped", outcome: applied, effect: "the guest is shut down, or started", proof: "functions/create-vm TestContract"},
-		{field: "powerState", on: "Proxmox VE", to: "Stopped", outcome: applied, effect: "the guest is shut down, or started", proof: "functions/create-vm TestContract"},
+		{field: "resources.cpu.cores", on: "KubeVirt", to: "3", check: instance("on-kubevirt", "spec.domain.cpu.cores", 3)},
+		{field: "resources.cpu.threads", on: "KubeVirt", to: "2", check: instance("on-kubevirt", "spec.domain.cpu.threads", 2)},
+		{field: "resources.cpu.sockets", on: "KubeVirt", to: "2", check: instance("on-kubevirt", "spec.domain.cpu.sockets", 2)},
+		{field: "resources.memory.size", on: "KubeVirt", to: "6Gi", check: instance("on-kubevirt", "spec.domain.memory.guest", "6Gi")},
+		{field: "resources.cpu.cores", on: "Proxmox VE", to: "3", check: option("on-proxmox", "cores", "6")},
+		{field: "resources.cpu.threads", on: "Proxmox VE", to: "2", check: option("on-proxmox", "cores", "6")},
+		{field: "resources.cpu.sockets", on: "Proxmox VE", to: "2", check: option("on-proxmox", "sockets", "2")},
+		{field: "resources.memory.size", on: "Proxmox VE", to: "6Gi", check: option("on-proxmox", "memory", "6144")},
+		{field: "template", on: "KubeVirt", to: "medium", check: claimSize("on-kubevirt-root", "40Gi")},
+		{field: "template", on: "Proxmox VE", to: "medium", check: option("on-proxmox", "scsi0", "size=40G")},
+		{field: "disks[].name", on: "KubeVirt", at: "disks[1].name", to: "data", with: map[string]string{"disks[1].size": "3Gi"}, check: claimSize("on-kubevirt-data", "3Gi")},
+		{field: "disks[].name", on: "Proxmox VE", at: "disks[1].name", to: "data", with: map[string]string{"disks[1].size": "3Gi"}, check: option("on-proxmox", "scsi2", "size=3G")},
+		{field: "disks[].size", on: "KubeVirt", to: "5Gi", check: claimSize("on-kubevirt-scratch", "5Gi")},
+		{field: "disks[].size", on: "Proxmox VE", to: "5Gi", check: option("on-proxmox", "scsi1", "size=5G")},
+		{field: "protected", on: "KubeVirt", to: "true", check: deletionRefused("KubeVirt")},
+		{field: "protected", on: "Proxmox VE", to: "true", check: option("on-proxmox", "protection", "1")},
+		{field: "powerState", on: "KubeVirt", to: "Stopped", proof: "functions/create-vm TestContract"},
+		{field: "powerState", on: "Proxmox VE", to: "Stopped", proof: "functions/create-vm TestContract"},
 	}
 	for _, on := range []string{"KubeVirt", "Proxmox VE"} {
 		s := subjects[on]
-		rows = append(rows, row{field: "restartToken", on: on, to: "null", outcome: applied, effect: "the guest restarts once for each new value", check: func(w *world) string {
+		rows = append(rows, row{field: "restartToken", on: on, to: "null", check: func(w *world) string {
 			return is(w.field(s, "status.restartToken"), restartToken)
 		}})
 		rows = append(rows, fixedMachineRows(on)...)
@@ -69,37 +69,37 @@ func claimSize(name, want string) func(*world) string {
 // fixedMachineRows are the fields that a virtual machine keeps from its creation.
 func fixedMachineRows(on string) (rows []row) {
 	for _, r := range []row{
-		{field: "bootOrder", to: "[network]", effect: "bootOrder cannot be changed any more"},
-		{field: "cloudInit.networkData", to: "'version: 2'", effect: "cloudInit cannot be changed any more"},
-		{field: "cloudInit.userData", to: "'#cloud-config'", effect: "cloudInit cannot be changed any more"},
-		{field: "cloudInit.secretRef.name", to: "other", effect: "cloudInit cannot be changed any more"},
-		{field: "cloudInit.secretRef.key", to: "other", with: map[string]string{"cloudInit.secretRef.name": "other"}, effect: "cloudInit cannot be changed any more"},
-		{field: "domain.features.acpi", to: "false", effect: "domain cannot be changed any more"},
-		{field: "domain.features.apic", to: "false", effect: "domain cannot be changed any more"},
-		{field: "domain.features.hyperv", to: "true", effect: "domain cannot be changed any more"},
-		{field: "domain.firmware.bootloader.efi", to: "true", effect: "domain cannot be changed any more"},
-		{field: "domain.firmware.bootloader.secureBoot", to: "true", with: map[string]string{"domain.firmware.bootloader.efi": "true"}, effect: "domain cannot be changed any more"},
-		{field: "domain.machine.type", to: "pc-i440fx", effect: "domain cannot be changed any more"},
-		{field: "networkNamespaceName", to: "other", effect: "networkNamespaceName cannot be changed any more"},
-		{field: "nodeName", to: "other", effect: "nodeName cannot be changed any more"},
-		{field: "os.architecture", to: "arm64", effect: "os cannot be changed any more"},
-		{field: "os.distribution", to: "debian", effect: "os cannot be changed any more"},
-		{field: "os.family", to: "linux", effect: "os cannot be changed any more"},
-		{field: "os.imageID", to: "'https://images.example.com/x.qcow2'", effect: "os cannot be changed any more"},
-		{field: "os.isoUri", to: "'https://images.example.com/x.iso'", effect: "os cannot be changed any more"},
-		{field: "os.version", to: "'13'", effect: "os cannot be changed any more"},
-		{field: "providerRef.name", to: "other", effect: "providerRef cannot be changed any more"},
-		{field: "networks[].macAddress", to: "'02:00:00:00:00:77'", with: newInterface, effect: "networks cannot be changed any more"},
-		{field: "networks[].model", to: "e1000", with: newInterface, effect: "networks cannot be changed any more"},
-		{field: "networks[].name", to: "eth9", with: newInterface, effect: "networks cannot be changed any more"},
-		{field: "networks[].networkName", to: "other", with: newInterface, effect: "networks cannot be changed any more"},
+		{field: "bootOrder", to: "[network]"},
+		{field: "cloudInit.networkData", to: "'version: 2'"},
+		{field: "cloudInit.userData", to: "'#cloud-config'"},
+		{field: "cloudInit.secretRef.name", to: "other"},
+		{field: "cloudInit.secretRef.key", to: "other", with: map[string]string{"cloudInit.secretRef.name": "other"}},
+		{field: "domain.features.acpi", to: "false"},
+		{field: "domain.features.apic", to: "false"},
+		{field: "domain.features.hyperv", to: "true"},
+		{field: "domain.firmware.bootloader.efi", to: "true"},
+		{field: "domain.firmware.bootloader.secureBoot", to: "true", with: map[string]string{"domain.firmware.bootloader.efi": "true"}},
+		{field: "domain.machine.type", to: "pc-i440fx"},
+		{field: "networkNamespaceName", to: "other"},
+		{field: "nodeName", to: "other"},
+		{field: "os.architecture", to: "arm64"},
+		{field: "os.distribution", to: "debian"},
+		{field: "os.family", to: "linux"},
+		{field: "os.imageID", to: "'https://images.example.com/x.qcow2'"},
+		{field: "os.isoUri", to: "'https://images.example.com/x.iso'"},
+		{field: "os.version", to: "'13'"},
+		{field: "providerRef.name", to: "other"},
+		{field: "networks[].macAddress", to: "'02:00:00:00:00:77'", with: newInterface},
+		{field: "networks[].model", to: "e1000", with: newInterface},
+		{field: "networks[].name", to: "eth9", with: newInterface},
+		{field: "networks[].networkName", to: "other", with: newInterface},
 	} {
-		r.on, r.outcome = on, initial
+		r.on = on
 		rows = append(rows, r)
 	}
 	for _, field := range []string{"accessMode", "storageClass", "volumeMode"} {
 		value := map[string]string{"accessMode": "ReadWriteMany", "storageClass": "fast", "volumeMode": "Block"}[field]
-		rows = append(rows, row{field: "disks[]." + field, on: on, to: value, outcome: initial, effect: "storageClass, accessMode and volumeMode of a disk cannot be changed"})
+		rows = append(rows, row{field: "disks[]." + field, on: on, to: value})
 	}
 	return rows
 }
@@ -147,46 +147,41 @@ func admittedMachine(gate string) func(*world) string {
 }
 
 func providerRows() []row {
-	const (
-		created = "for machines that are created afterwards; a machine that exists keeps its own"
-		people  = "for people: shown with the object, and read by nothing else"
-		answers = "the next call uses it, and the condition Ready says whether the hypervisor answers"
-	)
 	rows := []row{
-		{field: "type", on: "type kubevirt", to: "proxmox", outcome: refused, effect: "type cannot be changed: create another MachineProvider"},
-		{field: "default", on: "type kubevirt", to: "false", outcome: applied, effect: "machines without providerRef that are created afterwards choose another", proof: "functions/create-vm TestDefaultProvider"},
-		{field: "shared", on: "type kubevirt", to: "true", outcome: applied, effect: "orphans are not reported any more", check: func(w *world) string {
+		{field: "type", on: "type kubevirt", to: "proxmox"},
+		{field: "default", on: "type kubevirt", to: "false", proof: "apis/machine/plan TestDefaultProvider"},
+		{field: "shared", on: "type kubevirt", to: "true", check: func(w *world) string {
 			return is(w.field(subjects["type kubevirt"], "status.observedGeneration"), w.field(subjects["type kubevirt"], "metadata.generation"))
 		}},
-		{field: "defaults.bridge", on: "type kubevirt", to: "br7", outcome: applied, effect: created, check: later("kubevirt", "br7")},
-		{field: "defaults.bridge", on: "type proxmox", to: "vmbr7", outcome: applied, effect: created, proof: "tests/e2e/changes TestChanges"},
-		{field: "defaults.nodeName", on: "type kubevirt", to: "hypervisor-2", outcome: applied, effect: created, check: later("kubevirt", "hypervisor-2")},
-		{field: "defaults.storageClass", on: "type kubevirt", to: "standard", outcome: applied, effect: created, check: later("kubevirt", `"storageClassName":"standard"`)},
-		{field: "defaults.storageClass", on: "type proxmox", to: "ceph", outcome: applied, effect: created, proof: "functions/create-vm TestProxmoxClones"},
-		{field: "kubevirt.cpuModel", on: "type kubevirt", to: "Cascadelake-Server", outcome: applied, effect: created, check: later("kubevirt", "Cascadelake-Server")},
-		{field: "proxmox.cpuType", on: "type proxmox", to: "host", outcome: applied, effect: created, check: later("proxmox", `"cpu":"host`)},
-		{field: "proxmox.vmidStart", on: "type proxmox", to: "700000", outcome: applied, effect: created, check: later("proxmox", `"vmid":"70000`)},
-		{field: "proxmox.vmidEnd", on: "type proxmox", to: "700003", outcome: applied, effect: created, check: later("proxmox", `"vmid":"70000`)},
-		{field: "proxmox.pool", on: "type proxmox", to: "tenants", outcome: applied, effect: created, proof: "functions/create-vm TestProxmoxMachines"},
-		{field: "proxmox.linkedClone", on: "type proxmox", to: "true", outcome: applied, effect: created, proof: "functions/create-vm TestProxmoxClones"},
-		{field: "proxmox.allowedSnippets", on: "type proxmox", to: "['local:snippets/base.yaml']", outcome: applied, effect: created, proof: "functions/create-vm/hypervisor/proxmox TestSnippetsOfOthers"},
-		{field: "endpoint.url", on: "type proxmox", to: "'https://pve2.example.com:8006'", outcome: applied, effect: answers, proof: "functions/create-vm TestProxmoxProviderStatus"},
-		{field: "endpoint.caBundle", on: "type proxmox", to: "none", outcome: applied, effect: answers, proof: "functions/create-vm TestProxmoxProviderStatus"},
-		{field: "endpoint.insecureSkipVerify", on: "type proxmox", to: "true", outcome: applied, effect: answers, proof: "functions/create-vm TestProxmoxProviderStatus"},
-		{field: "endpoint.timeoutSeconds", on: "type proxmox", to: "5", outcome: applied, effect: "a call that takes longer fails, and is tried again", proof: "functions/create-vm TestHealthIsMeasured"},
-		{field: "credentialsRef.name", on: "type proxmox", to: "other", outcome: applied, effect: answers, proof: "functions/create-vm TestProxmoxCredentials"},
-		{field: "credentialsRef.namespace", on: "type proxmox", to: "other", outcome: applied, effect: answers, proof: "functions/create-vm TestProxmoxCredentials"},
+		{field: "defaults.bridge", on: "type kubevirt", to: "br7", check: later("kubevirt", "br7")},
+		{field: "defaults.bridge", on: "type proxmox", to: "vmbr7", proof: "tests/e2e/changes TestChanges"},
+		{field: "defaults.nodeName", on: "type kubevirt", to: "hypervisor-2", check: later("kubevirt", "hypervisor-2")},
+		{field: "defaults.storageClass", on: "type kubevirt", to: "standard", check: later("kubevirt", `"storageClassName":"standard"`)},
+		{field: "defaults.storageClass", on: "type proxmox", to: "ceph", proof: "functions/create-vm TestProxmoxClones"},
+		{field: "kubevirt.cpuModel", on: "type kubevirt", to: "Cascadelake-Server", check: later("kubevirt", "Cascadelake-Server")},
+		{field: "proxmox.cpuType", on: "type proxmox", to: "host", check: later("proxmox", `"cpu":"host`)},
+		{field: "proxmox.vmidStart", on: "type proxmox", to: "700000", check: later("proxmox", `"vmid":"70000`)},
+		{field: "proxmox.vmidEnd", on: "type proxmox", to: "700003", check: later("proxmox", `"vmid":"70000`)},
+		{field: "proxmox.pool", on: "type proxmox", to: "tenants", proof: "functions/create-vm TestProxmoxMachines"},
+		{field: "proxmox.linkedClone", on: "type proxmox", to: "true", proof: "functions/create-vm TestProxmoxClones"},
+		{field: "proxmox.allowedSnippets", on: "type proxmox", to: "['local:snippets/base.yaml']", proof: "functions/create-vm/hypervisor/proxmox TestSnippetsOfOthers"},
+		{field: "endpoint.url", on: "type proxmox", to: "'https://pve2.example.com:8006'", proof: "functions/create-vm TestProxmoxProviderStatus"},
+		{field: "endpoint.caBundle", on: "type proxmox", to: "none", proof: "functions/create-vm TestProxmoxProviderStatus"},
+		{field: "endpoint.insecureSkipVerify", on: "type proxmox", to: "true", proof: "functions/create-vm TestProxmoxProviderStatus"},
+		{field: "endpoint.timeoutSeconds", on: "type proxmox", to: "5", proof: "functions/create-vm TestHealthIsMeasured"},
+		{field: "credentialsRef.name", on: "type proxmox", to: "other", proof: "functions/create-vm TestProxmoxCredentials"},
+		{field: "credentialsRef.namespace", on: "type proxmox", to: "other", proof: "functions/create-vm TestProxmoxCredentials"},
 	}
 	for field, value := range map[string]string{"displayName": "blue", "region": "blue"} {
-		rows = append(rows, row{field: field, on: "type kubevirt", to: value, outcome: applied, effect: people, check: stored("type kubevirt", field, value)})
+		rows = append(rows, row{field: field, on: "type kubevirt", to: value, check: stored("type kubevirt", field, value)})
 	}
-	rows = append(rows, row{field: "zones", on: "type kubevirt", to: "[blue]", outcome: applied, effect: people, check: stored("type kubevirt", "zones", "[blue]")})
+	rows = append(rows, row{field: "zones", on: "type kubevirt", to: "[blue]", check: stored("type kubevirt", "zones", "[blue]")})
 	for field, to := range map[string][2]string{
 		"list": {"list", "[gate-list]"}, "selector.matchLabels": {"labels", "{vitistack.io/gate: labels}"},
 		"selector.matchExpressions[].key": {"key", "vitistack.io/gate"}, "selector.matchExpressions[].operator": {"operator", "Exists"},
 		"selector.matchExpressions[].values": {"values", "[values]"},
 	} {
-		rows = append(rows, row{field: "allowedNamespaces." + field, on: "provider by " + to[0], to: to[1], outcome: applied, effect: "machines that waited for it are created; machines that exist stay", check: admittedMachine(to[0])})
+		rows = append(rows, row{field: "allowedNamespaces." + field, on: "provider by " + to[0], to: to[1], check: admittedMachine(to[0])})
 	}
 	return rows
 }

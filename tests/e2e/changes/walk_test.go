@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/changes"
 )
 
 // TestChanges makes every change of the tables to objects that are settled.
@@ -26,7 +28,7 @@ func TestChanges(t *testing.T) {
 func (w *world) checkRefusals(t *testing.T) {
 	for kind, rows := range allRows() {
 		for _, r := range rows {
-			if r.outcome != refused && r.outcome != initial {
+			if !r.Outcome.IsRefusal() {
 				continue
 			}
 			s, known := subjects[r.on]
@@ -35,8 +37,8 @@ func (w *world) checkRefusals(t *testing.T) {
 				continue
 			}
 			err := w.try(s, r.fields(), metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), r.effect) {
-				t.Errorf("%s spec.%s of %s: want %s refused with %q, got %v", kind, r.field, r.on, r.to, r.effect, err)
+			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), r.Text) {
+				t.Errorf("%s spec.%s of %s: want %s refused with %q, got %v", kind, r.field, r.on, r.to, r.Text, err)
 			}
 		}
 	}
@@ -54,22 +56,22 @@ func (r row) fields() map[string]string {
 // checkEffects makes the other changes, those of one object at the same time, and waits for what they
 // have to lead to. What needs a restart does not show before it.
 func (w *world) checkEffects(t *testing.T) {
-	changes, waiting := map[string]map[string]string{}, map[string][]row{}
+	changed, waiting := map[string]map[string]string{}, map[string][]row{}
 	for _, rows := range allRows() {
 		for _, r := range rows {
 			if r.check == nil {
 				continue
 			}
-			if changes[r.on] == nil {
-				changes[r.on] = map[string]string{}
+			if changed[r.on] == nil {
+				changed[r.on] = map[string]string{}
 			}
 			for path, value := range r.fields() {
-				changes[r.on][path] = value
+				changed[r.on][path] = value
 			}
 			waiting[r.on] = append(waiting[r.on], r)
 		}
 	}
-	for on, fields := range changes {
+	for on, fields := range changed {
 		if err := w.try(subjects[on], fields, metav1.UpdateOptions{}); err != nil {
 			t.Errorf("%s: the changes of the table are refused: %v", on, err)
 			delete(waiting, on)
@@ -114,7 +116,7 @@ const restartToken = "changes"
 // restartIfNeeded waits for the condition that says which changes need a restart, checks that these have
 // no effect yet, and restarts the machine.
 func (w *world) restartIfNeeded(t *testing.T, on string, rows []row) {
-	if !slices.ContainsFunc(rows, func(r row) bool { return r.outcome == restart }) {
+	if !slices.ContainsFunc(rows, func(r row) bool { return r.Outcome == changes.AtRestart }) {
 		return
 	}
 	w.until(on+" says that it needs a restart", func() string {
@@ -122,7 +124,7 @@ func (w *world) restartIfNeeded(t *testing.T, on string, rows []row) {
 		return is(status, "True")
 	})
 	for _, r := range rows {
-		if r.outcome == restart && r.check(w) == "" {
+		if r.Outcome == changes.AtRestart && r.check(w) == "" {
 			t.Errorf("%s: spec.%s has its effect without the restart that the table names", on, r.field)
 		}
 	}
