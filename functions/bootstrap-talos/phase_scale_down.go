@@ -15,9 +15,6 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// maxConcurrentRemovals is the number of workers of a pool that are removed at the same time.
-const maxConcurrentRemovals = 10
-
 // scaleDown does the next step for every machine in removal, and cleans up after deleted
 // machines. It returns a WaitError while a machine is being removed. The removal
 // of a protected machine does not begin, or stops where it is, and Ready reports that.
@@ -49,7 +46,7 @@ func (f *function) scaleDown(ctx context.Context, c *cluster) error {
 // crash continues with the same machine. A control plane is recorded in the cluster's status
 // first, where one of two concurrent deliveries gets a conflict.
 func (f *function) chooseNodesToRemove(ctx context.Context, c *cluster) error {
-	for _, g := range c.allGroups() {
+	for _, g := range c.plan.AllGroups(c.observed.machines) {
 		present := plan.PoolMachines(c.observed.machines, g.Pool, plan.NamePrefix(c.Name, g.Pool), c.isWorking)
 		working := 0
 		for _, s := range present {
@@ -57,8 +54,7 @@ func (f *function) chooseNodesToRemove(ctx context.Context, c *cluster) error {
 				working++
 			}
 		}
-		limit := plan.Pick(g.Pool == v1alpha1.ControlPlanePool, 1, maxConcurrentRemovals)
-		leaving, protected := plan.SelectMachinesToRemove(g.Replicas, limit, working, g.Rollout.MaxUnavailable, present)
+		leaving, protected := plan.SelectMachinesToRemove(g.Replicas, plan.RemovalLimit(g.Pool), working, g.Rollout.MaxUnavailable, present)
 		for _, name := range protected {
 			c.noteUserError(v1alpha1.ConditionReady, protectedError(c.observed.machines[name]))
 		}
@@ -78,18 +74,6 @@ func (f *function) forgetRemoved(_ context.Context, c *cluster) error {
 		c.Status.Removing = ""
 	}
 	return nil
-}
-
-// allGroups returns the groups of the plan, and those of Machines whose pool is not in the spec.
-func (c *cluster) allGroups() []plan.Group {
-	groups := slices.Clone(c.plan.Groups)
-	for _, m := range c.observed.machines {
-		pool := plan.PoolOf(m)
-		if !slices.ContainsFunc(groups, func(g plan.Group) bool { return g.Pool == pool }) {
-			groups = append(groups, plan.Group{Pool: pool, Role: v1alpha1.RoleWorker})
-		}
-	}
-	return groups
 }
 
 // recordRemoval annotates a Machine that is to be removed. A Machine that never became a node is

@@ -233,22 +233,13 @@ func (f *function) nextUpgrades(ctx context.Context, c *cluster, nodes []plan.Up
 	if c.isUpgradePaused() || plan.FailedNode(s) != nil {
 		return nil
 	}
-	next := c.plan.NextNodesToUpgrade(s.Kind, nodes, s.Nodes, c.concurrency())
+	next := c.plan.NextNodesToUpgrade(s.Kind, nodes, s.Nodes, plan.UpgradeConcurrency(c.KubernetesCluster))
 	if len(next) > 0 {
 		if c.report.upgradeBlocker = f.upgradeBlocker(ctx, c, nodes); c.report.upgradeBlocker != "" {
 			return nil
 		}
 	}
 	return next
-}
-
-// concurrency returns how many nodes of each pool may be upgraded at the same time.
-func (c *cluster) concurrency() map[string]int {
-	out := map[string]int{}
-	for _, p := range c.Spec.Topology.Workers {
-		out[p.Name] = int(p.UpgradeConcurrency)
-	}
-	return out
 }
 
 // upgradeBlocker returns why no other node may be taken out of service now. It is empty if every

@@ -3,7 +3,18 @@ package plan
 import (
 	"cmp"
 	"slices"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
+
+// maxConcurrentRemovals is the number of workers of a pool that are removed at the same time.
+const maxConcurrentRemovals = 10
+
+// RemovalLimit returns how many machines of a pool are removed at the same time. Control planes leave
+// etcd one after the other.
+func RemovalLimit(pool string) int {
+	return Pick(pool == v1alpha1.ControlPlanePool, 1, maxConcurrentRemovals)
+}
 
 // SelectMachinesToRemove decides which machines of a pool are removed next. Marked machines come first,
 // then, while the pool has more machines than wanted, unhealthy ones and then the newest. limit

@@ -1,0 +1,231 @@
+// Package preview says what the stack would do if a manifest was applied: what it refuses, what it waits
+// for, which fields change, and what happens to machines. It decides by the checks of the functions
+// themselves, writes nothing, and has no client, clock or log.
+package preview
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/vitistack/stack/apis/usererror"
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+)
+
+// Document is one object of a manifest.
+type Document struct {
+	// Index is the position in the manifest, from 1.
+	Index  int
+	Object *unstructured.Unstructured
+	// Before is the object that exists, or nil for a new one, and After the object as it would be stored.
+	Before, After *unstructured.Unstructured
+	// Refusals are the errors that the API server has, or that its schema gives.
+	Refusals []Finding
+	// Checked is whether the API server has checked the change. Otherwise, package changes says which
+	// changes it refuses.
+	Checked bool
+	// Note says what limits the comparison, or is empty.
+	Note string
+}
+
+// World is what exists, in all namespaces that the documents name.
+type World struct {
+	Networks  []v1alpha2.NetworkNamespace
+	Providers []v1alpha1.MachineProvider
+	Machines  []v1alpha1.Machine
+	// NamespaceLabels returns the labels of a namespace, or an error if they cannot be read.
+	NamespaceLabels func(namespace string) (map[string]string, error)
+	// DefaultTalos is the Talos version of clusters that name none.
+	DefaultTalos string
+}
+
+// Preview is what applying a manifest would do.
+type Preview struct {
+	// Valid reports whether there are no errors, and Changed whether anything would change.
+	Valid   bool `json:"valid"`
+	Changed bool `json:"changed"`
+	// Errors are what the API server or a function refuses, and Warnings what an object would wait for.
+	Errors    []Finding `json:"errors"`
+	Warnings  []Finding `json:"warnings"`
+	Documents []Result  `json:"documents"`
+}
+
+// Finding is an error or a warning about one document.
+type Finding struct {
+	Document int    `json:"document"`
+	Kind     string `json:"kind"`
+	Name     string `json:"name"`
+	// Pointer is the JSON pointer of the field, or empty.
+	Pointer string `json:"pointer"`
+	// Reason is the reason of the condition that the object would have, or empty.
+	Reason string `json:"reason,omitempty"`
+	Detail string `json:"detail"`
+}
+
+// Action is what happens to an object.
+type Action string
+
+// Actions on an object.
+const (
+	ActionCreate Action = "create"
+	ActionChange Action = "change"
+	ActionNone   Action = "none"
+)
+
+// Result is what applying one document would do.
+type Result struct {
+	Document  int    `json:"document"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Action    Action `json:"action"`
+	// Changes are the fields that change, and Steps what happens to machines, in this order.
+	Changes []Change `json:"changes"`
+	Steps   []Step   `json:"steps"`
+	Note    string   `json:"note,omitempty"`
+}
+
+// Step is something that happens to machines.
+type Step struct {
+	Action string `json:"action"`
+	// Machines are in the order in which it happens to them, and AtOnce how many at the same time.
+	Machines []string `json:"machines"`
+	AtOnce   int      `json:"atOnce"`
+	Detail   string   `json:"detail"`
+}
+
+// maker collects a preview. demand is what the documents so far take of networks and MachineProviders.
+type maker struct {
+	*Preview
+	world  World
+	demand demand
+	// of is the document that is looked at, with its result.
+	of     Document
+	result Result
+}
+
+// Make returns what applying documents in their order would do. Networks and MachineProviders that they
+// create count as existing for the others.
+func Make(documents []Document, world World) *Preview {
+	m := &maker{Preview: &Preview{Errors: []Finding{}, Warnings: []Finding{}, Documents: []Result{}}, world: world, demand: newDemand()}
+	for _, d := range documents {
+		m.world.add(d)
+	}
+	for _, d := range documents {
+		m.document(d)
+	}
+	m.Valid = len(m.Errors) == 0
+	return m.Preview
+}
+
+// add adds a network or MachineProvider that a document creates.
+func (w *World) add(d Document) {
+	if d.Before != nil {
+		return
+	}
+	switch d.Object.GetKind() {
+	case "NetworkNamespace":
+		nn := v1alpha2.NetworkNamespace{}
+		if decode(d.Object, &nn) == nil {
+			w.Networks = append(slices.Clone(w.Networks), nn)
+		}
+	case "MachineProvider":
+		p := v1alpha1.MachineProvider{}
+		if decode(d.Object, &p) == nil {
+			w.Providers = append(slices.Clone(w.Providers), p)
+		}
+	}
+}
+
+func (m *maker) document(d Document) {
+	o := d.Object
+	m.of = d
+	m.result = Result{Document: d.Index, Kind: o.GetKind(), Name: o.GetName(), Namespace: o.GetNamespace(), Action: ActionCreate, Changes: []Change{}, Steps: []Step{}, Note: d.Note}
+	for _, f := range d.Refusals {
+		m.refuse(f.Pointer, f.Reason, f.Detail)
+	}
+	if d.Before != nil {
+		m.result.Changes = m.changes()
+		m.result.Action = ActionChange
+		if len(m.result.Changes) == 0 {
+			m.result.Action = ActionNone
+		}
+	}
+	if m.result.Action != ActionNone {
+		m.Changed = true
+		m.consequences()
+	}
+	m.Documents = append(m.Documents, m.result)
+}
+
+// consequences adds what the functions say of the object, and what happens to machines.
+func (m *maker) consequences() {
+	after := cmp.Or(m.of.After, m.of.Object)
+	switch m.result.Kind {
+	case "KubernetesCluster":
+		kc := &v1alpha1.KubernetesCluster{}
+		if m.decode(after, kc) {
+			m.cluster(kc)
+		}
+	case "Machine":
+		machine := &v1alpha1.Machine{}
+		if m.decode(after, machine) {
+			m.machine(machine)
+		}
+	case "NetworkConfiguration":
+		nc := &v1alpha1.NetworkConfiguration{}
+		if m.decode(after, nc) && m.of.Before == nil {
+			m.network(nc.Spec.NetworkNamespaceName, len(nc.Spec.NetworkInterfaces))
+		}
+	case "IPAllocation":
+		a := &v1alpha2.IPAllocation{}
+		if m.decode(after, a) && m.of.Before == nil {
+			m.network(a.Spec.NetworkNamespaceName, 1)
+		}
+	}
+}
+
+// decode decodes an object into its type. It reports false for one that does not fit, which is refused.
+func (m *maker) decode(o *unstructured.Unstructured, into any) bool {
+	err := decode(o, into)
+	if err != nil && len(m.of.Refusals) == 0 {
+		m.refuse("", "", err.Error())
+	}
+	return err == nil
+}
+
+func decode(o *unstructured.Unstructured, into any) error {
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)
+}
+
+// refuse adds an error about the document.
+func (m *maker) refuse(pointer, reason, detail string) {
+	m.Errors = append(m.Errors, m.finding(pointer, reason, detail))
+}
+
+// warn adds a warning about the document, unless it has the same already.
+func (m *maker) warn(pointer, reason, format string, args ...any) {
+	if f := m.finding(pointer, reason, fmt.Sprintf(format, args...)); !slices.ContainsFunc(m.Warnings, func(w Finding) bool {
+		return w.Document == f.Document && w.Detail == f.Detail
+	}) {
+		m.Warnings = append(m.Warnings, f)
+	}
+}
+
+func (m *maker) finding(pointer, reason, detail string) Finding {
+	return Finding{Document: m.result.Document, Kind: m.result.Kind, Name: m.result.Name, Pointer: pointer, Reason: reason, Detail: detail}
+}
+
+// reasonOf splits an error of a decision into the reason and the message of a condition.
+func reasonOf(err error) (reason, message string) {
+	var problem usererror.Error
+	if errors.As(err, &problem) {
+		return problem.Reason, problem.Message
+	}
+	return "", err.Error()
+}

@@ -1,0 +1,238 @@
+package preview
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+)
+
+const (
+	clusterHead = "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: shop}\n"
+	machineHead = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: web}\n"
+	networkHead = "apiVersion: vitistack.io/v1alpha2\nkind: NetworkNamespace\nmetadata: {name: lab}\n"
+)
+
+// worldOf returns a world with a MachineProvider of one host and a network with 3 free addresses.
+func worldOf(t *testing.T) World {
+	t.Helper()
+	w := World{DefaultTalos: "1.13.9", NamespaceLabels: func(string) (map[string]string, error) { return nil, nil }}
+	read := func(text string, into any) {
+		if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, nn := v1alpha1.MachineProvider{}, v1alpha2.NetworkNamespace{}
+	read(`metadata: {name: pve}
+spec: {type: proxmox}
+status: {capacity: {cpu: "4", memory: 16Gi, memoryAvailable: 8Gi}, nodes: [{name: pve1, ready: true, cpu: "4", memory: 16Gi}], conditions: [{type: Ready, status: "True", reason: Ready, message: "", lastTransitionTime: null}]}`, &p)
+	read(`metadata: {name: site, namespace: a}
+status: {ipAllocationSummary: {allocatedCount: 1, availableCount: 3, totalCount: 4}, ipv4Prefix: 10.0.0.0/24, conditions: [{type: Ready, status: "True", reason: Ready, message: "", lastTransitionTime: null}]}`, &nn)
+	w.Providers, w.Networks = []v1alpha1.MachineProvider{p}, []v1alpha2.NetworkNamespace{nn}
+	return w
+}
+
+func parsed(t *testing.T, manifest string) []Document {
+	t.Helper()
+	documents, err := Parse([]byte(manifest), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return documents
+}
+
+// lines returns findings as text: document, kind/name, pointer, reason and detail.
+func lines(findings []Finding) string {
+	var all []string
+	for _, f := range findings {
+		all = append(all, strings.Join(strings.Fields(fmt.Sprintf("%d %s/%s %s %s %s", f.Document, f.Kind, f.Name, f.Pointer, f.Reason, f.Detail)), " "))
+	}
+	return strings.Join(all, "\n")
+}
+
+func TestNewObjects(t *testing.T) {
+	t.Parallel()
+	topology := func(rest string) string {
+		return clusterHead + "spec: {topology: {version: \"1.33\", controlplane: {replicas: 1, template: small}" + rest + "}}\n"
+	}
+	for name, tc := range map[string]struct {
+		reason, manifest, errors, warnings string
+		without                            func(*World)
+	}{
+		"Fine":      {reason: "nothing is in the way", manifest: topology("")},
+		"Version":   {reason: "no Talos runs it", manifest: strings.Replace(topology(""), "1.33", "1.99", 1), errors: "1 KubernetesCluster/shop /spec/topology/version KubernetesVersionUnknown no release of Kubernetes 1.99 is known: write a version from 1.31 to 1.36"},
+		"Template":  {reason: "there is no such size", manifest: strings.Replace(topology(""), "small", "huge", 1), errors: `1 KubernetesCluster/shop /spec/topology/controlplane/template TemplateNotFound pool cp: template "huge" does not exist: write small, medium or large`},
+		"Size":      {reason: "the same for a Machine", manifest: machineHead + "spec: {template: huge}", errors: "1 Machine/web /spec/template TemplateNotFound"},
+		"Even":      {reason: "two control planes have no majority without one", manifest: strings.Replace(topology(""), "replicas: 1", "replicas: 2", 1), errors: "1 KubernetesCluster/shop /spec/topology/controlplane/replicas InvalidTopology 2 control planes cannot keep a majority"},
+		"Pools":     {reason: "machines need names of their own", manifest: topology(", workers: [{name: w, replicas: 1}, {name: w, replicas: 1}]"), errors: "1 KubernetesCluster/shop /spec/topology/workers/1/name InvalidTopology two machines would be called shop-w-0"},
+		"Network":   {reason: "the network may be created later", manifest: machineHead + "spec: {template: small, networkNamespaceName: other}", warnings: "1 Machine/web /spec/networkNamespaceName NetworkNamespaceNotFound there is no NetworkNamespace other in namespace a: create it"},
+		"NoNetwork": {reason: "a namespace without network", manifest: machineHead + "spec: {template: small}", without: func(w *World) { w.Networks = nil }, warnings: "1 Machine/web /spec/networkNamespaceName NoNetworkNamespace"},
+		"Full":      {reason: "the pool has 3 addresses left", manifest: topology(", workers: [{name: w, replicas: 3, template: small}]"), warnings: "1 KubernetesCluster/shop /spec/networkNamespaceName PoolExhausted NetworkNamespace site has 3 free addresses, and 4 are needed"},
+		"Together":  {reason: "all documents count", manifest: topology(", workers: [{name: w, replicas: 2, template: small}]") + "---\n" + machineHead + "spec: {template: small}", warnings: "2 Machine/web /spec/networkNamespaceName PoolExhausted NetworkNamespace site has 3 free addresses, and 4 are needed"},
+		"Provider":  {reason: "the MachineProvider does not exist", manifest: machineHead + "spec: {template: small, providerRef: {name: esx}}", warnings: "1 Machine/web /spec/providerRef/name MachineProviderNotFound MachineProvider esx does not exist"},
+		"NotAllowed": {reason: "the MachineProvider is for another namespace", manifest: machineHead + "spec: {template: small}", without: func(w *World) {
+			w.Providers[0].Spec.AllowedNamespaces = &v1alpha1.AllowedNamespaces{List: []string{"b"}}
+		}, warnings: "1 Machine/web /spec/providerRef/name MachineProviderNotAllowed"},
+		"Memory":      {reason: "the hosts have 8Gi left together", manifest: topology(", workers: [{name: w, replicas: 1, template: large}]"), warnings: "1 KubernetesCluster/shop /spec/topology/workers/0/providerRef/name NoCapacity MachineProvider pve has 8Gi of memory left, and the new machines need 10Gi"},
+		"Host":        {reason: "no host is large enough", manifest: machineHead + "spec: {template: small, resources: {cpu: {cores: 9}}}", warnings: "1 Machine/web /spec/providerRef/name NoCapacity no host of MachineProvider pve has 9 CPUs"},
+		"Overlap":     {reason: "nodes could not reach each other", manifest: strings.Replace(topology(""), "{topology", "{networking: {podCIDR: 10.0.0.0/16}, topology", 1), errors: "1 KubernetesCluster/shop /spec/networking NetworkOverlap podCIDR 10.0.0.0/16 overlaps 10.0.0.0/24"},
+		"SameFile":    {reason: "a network of the same file exists by then", manifest: networkHead + "spec: {}\n---\n" + machineHead + "spec: {template: small, networkNamespaceName: lab}", warnings: "2 Machine/web /spec/networkNamespaceName NetworkNamespace lab is not Ready: it is new"},
+		"Second":      {reason: "an error names its document", manifest: topology("") + "---\n" + machineHead + "spec: {template: huge}", errors: "2 Machine/web /spec/template TemplateNotFound"},
+		"EmptyBefore": {reason: "an empty document counts", manifest: "# nothing\n---\n" + machineHead + "spec: {template: huge}", errors: "2 Machine/web /spec/template TemplateNotFound"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := worldOf(t)
+			if tc.without != nil {
+				tc.without(&w)
+			}
+			p := Make(parsed(t, tc.manifest), w)
+			if got := lines(p.Errors); !strings.HasPrefix(got, tc.errors) || (tc.errors == "") != (got == "") || p.Valid != (got == "") {
+				t.Errorf("%s: errors:\ngot  %s\nwant %s", tc.reason, got, tc.errors)
+			}
+			if got := lines(p.Warnings); !strings.HasPrefix(got, tc.warnings) || (tc.warnings == "") != (got == "") {
+				t.Errorf("%s: warnings:\ngot  %s\nwant %s", tc.reason, got, tc.warnings)
+			}
+		})
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ reason, manifest, want string }{
+		"Kind":   {"it is of another project", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n", "document 1: v1 Secret is no kind of the stack"},
+		"Second": {"the error names the document", machineHead + "---\n{", "document 2: "},
+		"NoName": {"it cannot be compared", "apiVersion: vitistack.io/v1alpha1\nkind: Machine\n", "write metadata.name"},
+		"Empty":  {"nothing would happen", "# nothing\n", "write at least one object"},
+		"Twice":  {"one of the two would be ignored", machineHead + "spec: {template: a}\nspec: {template: b}\n", "document 1: "},
+		"Many":   {"it would take long", strings.Repeat(machineHead+"---\n", maxDocuments+1), "more than 100 objects"},
+	} {
+		if _, err := Parse([]byte(tc.manifest), "a"); !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %s: got %v, want %q", name, tc.reason, err, tc.want)
+		}
+	}
+}
+
+// changed returns documents for a change of the spec of one object.
+func changed(t *testing.T, head, before, after string) []Document {
+	t.Helper()
+	d := parsed(t, head+"spec: "+after)
+	d[0].Before, d[0].After = parsed(t, head+before)[0].Object, d[0].Object
+	return d
+}
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	machine := "spec: {template: small, cloudInit: {userData: secret}}\nstatus: {provider: pve}"
+	for name, tc := range map[string]struct {
+		reason, head, before, after, want, errors string
+	}{
+		"None":      {reason: "the same again", head: machineHead, before: machine, after: "{template: small, cloudInit: {userData: secret}}"},
+		"Restart":   {reason: "the hypervisor decides about memory", head: machineHead, before: machine, after: "{template: small, cloudInit: {userData: secret}, resources: {memory: {size: 6Gi}}}", want: "resources.memory.size <nil> 6Gi at restart"},
+		"Hidden":    {reason: "user data may hold passwords", head: machineHead, before: machine, after: "{template: small, cloudInit: {userData: other}}", want: "cloudInit.userData (not shown) (not shown) initial only", errors: "1 Machine/web /spec/cloudInit/userData spec.cloudInit.userData: cloudInit cannot be changed any more"},
+		"Removed":   {reason: "a field that the manifest leaves out", head: machineHead, before: "spec: {template: small, protected: true}", after: "{template: small}", want: "protected true <nil> applied"},
+		"Item":      {reason: "items of a list are compared by their names", head: clusterHead, before: "spec: {topology: {workers: [{name: a, replicas: 1}, {name: b, replicas: 1}]}}", after: "{topology: {workers: [{name: b, replicas: 2}, {name: a, replicas: 1}]}}", want: "topology.workers[b].replicas 1 2 applied"},
+		"NewItem":   {reason: "an item is added as a whole", head: clusterHead, before: "spec: {topology: {workers: [{name: a, replicas: 1}]}}", after: "{topology: {workers: [{name: a, replicas: 1}, {name: b}]}}", want: "topology.workers[b] <nil> map[name:b] applied"},
+		"Map":       {reason: "labels are one field", head: clusterHead, before: "spec: {topology: {controlplane: {labels: {a: b}}}}", after: "{topology: {controlplane: {labels: {a: c}}}}", want: "topology.controlplane.labels map[a:b] map[a:c] applied"},
+		"Immutable": {reason: "a field that counts at the creation only", head: clusterHead, before: "spec: {networkNamespaceName: a}", after: "{networkNamespaceName: b}", want: "networkNamespaceName a b initial only", errors: "1 KubernetesCluster/shop /spec/networkNamespaceName spec.networkNamespaceName: networkNamespaceName cannot be changed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := Make(changed(t, tc.head, tc.before, tc.after), worldOf(t))
+			var got []string
+			for _, c := range p.Documents[0].Changes {
+				got = append(got, fmt.Sprintf("%s %v %v %s", c.Field, c.From, c.To, c.Outcome))
+			}
+			if strings.Join(got, "; ") != tc.want || p.Changed != (tc.want != "") {
+				t.Errorf("%s:\ngot  %s, changed %t\nwant %s", tc.reason, strings.Join(got, "; "), p.Changed, tc.want)
+			}
+			if all := lines(p.Errors); !strings.HasPrefix(all, tc.errors) {
+				t.Errorf("%s: errors %s, want %s", tc.reason, all, tc.errors)
+			}
+		})
+	}
+}
+
+// TestChangesOfMachines changes a cluster of a control plane and two workers.
+func TestChangesOfMachines(t *testing.T) {
+	t.Parallel()
+	spec := `{topology: {version: "1.33", controlplane: {replicas: 1, template: small}, workers: [{name: w, replicas: 2, template: small, drainTimeout: 5m}]}}`
+	status := "spec: " + spec + "\nstatus: {version: 1.33.13, talosVersion: 1.13.9}"
+	for name, tc := range map[string]struct{ reason, from, to, want, warning, refused string }{
+		"Grow":    {reason: "a worker is created", from: "replicas: 2", to: "replicas: 3", want: "create shop-w-2 1: machines of pool w are created"},
+		"Shrink":  {reason: "a worker is drained", from: "replicas: 2", to: "replicas: 1", want: "remove shop-w-1 1: nodes of pool w are drained for at most 5m0s, and their machines deleted"},
+		"Version": {reason: "the control plane comes first", from: "1.33", to: "1.34", want: "upgrade shop-cp-0 1: the API servers are upgraded to Kubernetes 1.34.13; upgrade shop-cp-0 1: the kubelets of the control plane are upgraded to Kubernetes 1.34.13; upgrade shop-w-0 shop-w-1 1: the kubelets of pool w are upgraded to Kubernetes 1.34.13"},
+		"Skip":    {reason: "a minor version cannot be left out", from: "1.33", to: "1.35", refused: "1 KubernetesCluster/shop /spec/topology/version KubernetesUpgradePath"},
+		"Replace": {reason: "one machine more for a while has to fit", from: "replicas: 2, template: small", to: "replicas: 2, template: large", want: "replace shop-w-0 shop-w-1 1: machines of pool w are replaced: a new machine joins, and the node of the former one is drained for at most 5m0s"},
+		"NoRoom":  {reason: "the network has 3 free addresses", from: "replicas: 2", to: "replicas: 6", want: "create shop-w-2 shop-w-3 shop-w-4 shop-w-5 4: machines of pool w are created", warning: "PoolExhausted NetworkNamespace site has 3 free addresses, and 4 are needed"},
+		"Labels":  {reason: "labels change no machine", from: "drainTimeout: 5m", to: "labels: {a: b}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := worldOf(t)
+			for i, name := range []string{"shop-cp-0", "shop-w-0", "shop-w-1"} {
+				m := v1alpha1.Machine{}
+				m.Name, m.Namespace, m.Spec.Template = name, "a", "small"
+				m.Labels = map[string]string{v1alpha1.LabelClusterName: "shop", v1alpha1.LabelMachineTemplate: "small", v1alpha1.LabelClusterRole: v1alpha1.RoleWorker, v1alpha1.LabelWorkerGroup: "w"}
+				if i == 0 {
+					m.Labels[v1alpha1.LabelClusterRole] = v1alpha1.RoleControlPlane
+				}
+				w.Machines = append(w.Machines, m)
+			}
+			d := changed(t, clusterHead, status, strings.Replace(spec, tc.from, tc.to, 1))
+			d[0].After.Object["status"] = d[0].Before.Object["status"]
+			p := Make(d, w)
+			var got []string
+			for _, s := range p.Documents[0].Steps {
+				got = append(got, fmt.Sprintf("%s %s %d: %s", s.Action, strings.Join(s.Machines, " "), s.AtOnce, s.Detail))
+			}
+			if strings.Join(got, "; ") != tc.want {
+				t.Errorf("%s:\ngot  %s\nwant %s", tc.reason, strings.Join(got, "; "), tc.want)
+			}
+			if warned := lines(p.Warnings); !strings.Contains(warned, tc.warning) || (warned == "") != (tc.warning == "") {
+				t.Errorf("%s: warnings %s, want %s", tc.reason, warned, tc.warning)
+			}
+			if refused := lines(p.Errors); !strings.HasPrefix(refused, tc.refused) || (refused == "") != (tc.refused == "") {
+				t.Errorf("%s: errors %s, want %s", tc.reason, refused, tc.refused)
+			}
+		})
+	}
+}
+
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	const last = `metadata: {annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"template":"small","protected":true}}'}}` + "\n"
+	for name, tc := range map[string]struct {
+		reason, before, manifest, want string
+		noted                          bool
+	}{
+		"Removed":  {"kubectl apply removes what the last manifest had", last + "spec: {template: small, protected: true, restartToken: a}", "spec: {template: small}", "{restartToken: a, template: small}", false},
+		"Kept":     {"a field of others stays", last + "spec: {template: small, protected: true, restartToken: a}", "spec: {template: large, protected: true}", "{protected: true, restartToken: a, template: large}", false},
+		"NotKnown": {"nothing says who wrote a field", "metadata: {}\nspec: {template: small, protected: true}", "spec: {template: small}", "{protected: true, template: small}", true},
+	} {
+		read := func(text string) *unstructured.Unstructured {
+			o := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte("apiVersion: vitistack.io/v1alpha1\nkind: Machine\n"+text), &o.Object); err != nil {
+				t.Fatal(err)
+			}
+			return o
+		}
+		after, note, err := Merge(read(tc.before), read(tc.manifest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want any
+		if err := yaml.Unmarshal([]byte(tc.want), &want); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(after.Object["spec"]); got != fmt.Sprint(want) || (note != "") != tc.noted {
+			t.Errorf("%s: %s: got %s, note %q, want %v", name, tc.reason, got, note, want)
+		}
+	}
+}
