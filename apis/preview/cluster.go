@@ -13,6 +13,9 @@ import (
 
 // cluster adds what bootstrap-talos says of a cluster, and what happens to its machines.
 func (m *maker) cluster(kc *v1alpha1.KubernetesCluster) {
+	if !m.checkReplicas(kc) {
+		return
+	}
 	machines := m.machinesOf(kc)
 	running := m.runningVersions(kc, machines)
 	p, err := clusterplan.Make(kc, machines, m.world.DefaultTalos)
@@ -47,6 +50,24 @@ func (m *maker) cluster(kc *v1alpha1.KubernetesCluster) {
 		reason, message := reasonOf(err)
 		m.refuse("/spec/networking", reason, message)
 	}
+}
+
+// checkReplicas refuses numbers of machines that the API server refuses, and reports false for them. They bound
+// what is computed for a cluster.
+func (m *maker) checkReplicas(kc *v1alpha1.KubernetesCluster) bool {
+	const most, mostPlanes = 500, 7
+	t := kc.Spec.Topology
+	if n := t.ControlPlane.Replicas; n < 1 || n > mostPlanes {
+		m.refuse("/spec/topology/controlplane/replicas", "", "write 1, 3, 5 or 7")
+		return false
+	}
+	for i, pool := range t.Workers {
+		if pool.Replicas < 0 || pool.Replicas > most {
+			m.refuse("/spec/topology/workers/"+strconv.Itoa(i)+"/replicas", "", "write a number from 0 to 500")
+			return false
+		}
+	}
+	return true
 }
 
 // machinesOf returns the Machines of an existing cluster, by name.

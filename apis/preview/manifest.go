@@ -25,7 +25,7 @@ import (
 var ErrUnreadable = errors.New("the manifest cannot be read")
 
 // maxDocuments bounds the documents of a manifest.
-const maxDocuments = 100
+const maxDocuments = 50
 
 // clusterScoped are the kinds whose objects are in no namespace.
 var clusterScoped = []string{"MachineProvider", "NetworkPool"}

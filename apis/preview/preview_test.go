@@ -111,7 +111,7 @@ func TestUnreadable(t *testing.T) {
 		"NoName": {"it cannot be compared", "apiVersion: vitistack.io/v1alpha1\nkind: Machine\n", "write metadata.name"},
 		"Empty":  {"nothing would happen", "# nothing\n", "write at least one object"},
 		"Twice":  {"one of the two would be ignored", machineHead + "spec: {template: a}\nspec: {template: b}\n", "document 1: "},
-		"Many":   {"it would take long", strings.Repeat(machineHead+"---\n", maxDocuments+1), "more than 100 objects"},
+		"Many":   {"it would take long", strings.Repeat(machineHead+"---\n", maxDocuments+1), "more than 50 objects"},
 	} {
 		if _, err := Parse([]byte(tc.manifest), "a"); !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %s: got %v, want %q", name, tc.reason, err, tc.want)

@@ -444,7 +444,11 @@ spec:
     controlplane: {replicas: 1}
     workers: [{name: w, replicas: 2}]
 `
-	out := s.do(http.MethodPost, "/api/v1/preview", cluster, "Content-Type", "application/yaml").object(t)
+	response := s.do(http.MethodPost, "/api/v1/preview", cluster, "Content-Type", "application/yaml")
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("preview: %s %s", response.Status, response.body)
+	}
+	out := response.object(t)
 	if out["valid"] != true || len(out["warnings"].([]any)) != 1 {
 		t.Errorf("preview: valid %v, errors %v, warnings %v", out["valid"], out["errors"], out["warnings"])
 	}
@@ -471,6 +475,8 @@ spec:
 		"Type":     {reason: "a word for a number", body: strings.Replace(cluster, "replicas: 1", "replicas: one", 1), pointer: "/spec/topology/controlplane/replicas", status: 200},
 		"Pools":    {reason: "two pools of one name", body: strings.Replace(cluster, "replicas: 2}", "replicas: 2}, {name: w, replicas: 1}", 1), pointer: "/spec/topology/workers/1/name", status: 200},
 		"Unknown":  {reason: "a field that does not exist", body: strings.Replace(cluster, "version:", "vresion: x\n    version:", 1), pointer: "", status: 200},
+		"Version":  {reason: "a version that no Talos runs", body: strings.Replace(cluster, "1.33", "1.99", 1), pointer: "/spec/topology/version", status: 200},
+		"Second":   {reason: "every document is checked", body: cluster + "---\napiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: m, namespace: team-a}\nspec: {template: huge}\n", pointer: "/spec/template", status: 200},
 		"Kind":     {reason: "another kind", body: "apiVersion: v1\nkind: Secret\n", status: 422},
 		"NoYAML":   {reason: "no YAML", body: "{", status: 422},
 		"Bomb":     {reason: "a document that unfolds without end", body: "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n", status: 422},

@@ -112,12 +112,13 @@ func writeRoute(method, path string, handler fiber.Handler) httpserver.Route {
 // callerRoutes serve the stream, previews, sessions, and events of external systems.
 func (a *app) callerRoutes(inv *handlers.Inventory) []httpserver.Route {
 	streams := &handlers.Stream{Inventory: inv, Hub: a.hub, ClientAddress: a.server.ClientAddress}
+	preview := &handlers.Preview{Inventory: inv, API: a.kubernetes, Timeout: a.config.APITimeout}
 	bodies := httpserver.NewBodies(a.config.Server.MaxBodies)
 	read := auth.Requirement{Scope: auth.ScopeRead}
 	return []httpserver.Route{
 		{Method: http.MethodGet, Path: "/events/stream", Handler: streams.Serve, Access: read, RateLimited: true, OwnBucket: true, Parameters: true},
 		{Method: http.MethodGet, Path: base + "/stream", Handler: streams.Serve, Access: read, RateLimited: true, OwnBucket: true, Parameters: true},
-		{Method: http.MethodPost, Path: base + "/preview", Handler: inv.Preview, Access: auth.Requirement{Scope: auth.ScopeRead, ByNamespace: true}, RateLimited: true, Bodies: bodies, Parameters: true},
+		{Method: http.MethodPost, Path: base + "/preview", Handler: preview.Show, Access: auth.Requirement{Scope: auth.ScopeRead, ByNamespace: true}, RateLimited: true, Bodies: bodies, Parameters: true},
 		{Method: http.MethodPost, Path: base + "/events", Handler: a.external.Receive, RateLimited: true, Bodies: bodies, CheckHead: a.external.CheckHead},
 		{Method: http.MethodGet, Path: base + "/session", Handler: a.auth.ShowSession, RateLimited: true, OwnBucket: true},
 		{Method: http.MethodPost, Path: base + "/session", Handler: a.auth.BeginSession, RateLimited: true, Bodies: bodies},

@@ -5,8 +5,18 @@ import (
 	"testing"
 	"time"
 
+	shared "github.com/vitistack/stack/apis/preview"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
+
+// made returns the preview of a manifest.
+func made(manifest string, now *inventory.Snapshot) (*Preview, error) {
+	documents, err := shared.Parse([]byte(manifest), "default")
+	if err != nil {
+		return nil, err
+	}
+	return Make(documents, now, false)
+}
 
 // TestMaliciousManifests previews manifests that expand to large documents or are deeply nested.
 func TestMaliciousManifests(t *testing.T) {
@@ -23,8 +33,8 @@ func TestMaliciousManifests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			begun := time.Now()
-			if made, err := Make([]byte(text), "default", nothing); err == nil {
-				t.Errorf("made %+v", made)
+			if p, err := made(text, nothing); err == nil {
+				t.Errorf("made %+v", p)
 			}
 			if took := time.Since(begun); took > 30*time.Second {
 				t.Errorf("it took %s", took)
@@ -43,7 +53,7 @@ func FuzzMake(f *testing.F) {
 	}
 	nothing, _ := inventory.NewStore("e").Commit(time.Now())
 	f.Fuzz(func(t *testing.T, manifest []byte) {
-		if made, err := Make(manifest, "default", nothing); err == nil && made == nil {
+		if p, err := made(string(manifest), nothing); err == nil && p == nil {
 			t.Errorf("%q became nothing", manifest)
 		}
 	})
