@@ -15,7 +15,7 @@ import (
 )
 
 func lookCommands(p *program) []*cobra.Command {
-	return []*cobra.Command{newStatus(p), newWhy(p), newTree(p), newSupportBundle(p)}
+	return []*cobra.Command{newStatus(p), newWhy(p), newTree(p), newPlan(p), newSupportBundle(p)}
 }
 
 // status is the command status: what needs attention.

@@ -30,13 +30,16 @@ type program struct {
 // errFailed ends a command whose message has been written already.
 var errFailed = errors.New("failed")
 
-// Run runs a command and returns the exit code: 0, or 1 after an error, which it has written.
+// Run runs a command and returns the exit code: 0, 2 if a plan has changes, or 1 after an error, which it has written.
 func Run(ctx context.Context, args []string, streams Streams) int {
 	root := newRoot(streams)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
+	}
+	if errors.Is(err, errChanges) {
+		return 2
 	}
 	if !errors.Is(err, errFailed) {
 		_, _ = fmt.Fprintln(streams.Err, "Error:", err)

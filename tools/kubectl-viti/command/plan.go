@@ -1,0 +1,170 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/vitistack/stack/apis/preview"
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/apis/versions"
+	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
+	"github.com/vitistack/stack/tools/kubectl-viti/text"
+)
+
+// errChanges ends the command plan if an apply would change something.
+var errChanges = errors.New("there are changes")
+
+// planning is the command plan.
+type planning struct {
+	*program
+	files  []string
+	talos  string
+	format string
+}
+
+func newPlan(p *program) *cobra.Command {
+	l := &planning{program: p}
+	cmd := &cobra.Command{
+		Use: "plan -f FILE", GroupID: "look", Args: noArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Short: "Show what applying a manifest would do, and change nothing",
+		Long: `Show what kubectl apply -f FILE would do: which fields change and what each change leads to, which machines are
+created, drained, upgraded, replaced or restarted and in which order, what is refused, and whether hosts and addresses
+suffice. The API server checks the manifest by a dry run, and the other checks are those of the functions.
+
+Fields of the last applied manifest that FILE leaves out are removed, as kubectl apply does. An object of server-side
+apply is compared by its field manager.
+
+The exit code is 0 if nothing would change, 2 if something would, and 1 if something is refused or the command fails.`,
+		Example: examples("kubectl viti plan -f shop.yaml", "kubectl viti plan -f network.yaml -f shop.yaml -o json"),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return l.run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	f.StringArrayVarP(&l.files, "filename", "f", nil, "manifest, or - for the standard input. May be repeated")
+	f.StringVar(&l.talos, "default-talos", versions.DefaultTalos, "Talos version of new clusters that name none, if the installation has another one")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+	addOutput(cmd, &l.format)
+	return cmd
+}
+
+func (l *planning) run(ctx context.Context) error {
+	manifest, err := l.read()
+	if err != nil {
+		return err
+	}
+	c, err := l.connect()
+	if err != nil {
+		return err
+	}
+	documents, err := preview.Parse(manifest, c.Namespace)
+	if err != nil {
+		return err
+	}
+	for i := range documents {
+		if err := c.DryRun(ctx, &documents[i]); err != nil {
+			return err
+		}
+	}
+	world, err := l.world(ctx, c, documents)
+	if err != nil {
+		return err
+	}
+	plan := preview.Make(documents, world)
+	if l.format == "" {
+		err = text.Plan(l.Out, plan)
+	} else {
+		err = text.Encode(l.Out, l.format, plan, text.Changed(plan)...)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !plan.Valid:
+		return errFailed
+	case plan.Changed:
+		return errChanges
+	}
+	return nil
+}
+
+// read returns the manifests of all files as one.
+func (l *planning) read() ([]byte, error) {
+	if len(l.files) == 0 {
+		return nil, errors.New("name the manifest: kubectl viti plan -f FILE, or -f - for the standard input")
+	}
+	var all [][]byte
+	for _, name := range l.files {
+		var content []byte
+		var err error
+		if name == "-" {
+			content, err = io.ReadAll(l.In)
+		} else {
+			content, err = os.ReadFile(name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the manifest: %w", err)
+		}
+		all = append(all, content)
+	}
+	return bytes.Join(all, []byte("\n---\n")), nil
+}
+
+// world returns what the user may read of the namespaces of documents. What is missing is noted.
+func (l *planning) world(ctx context.Context, c *cluster.Connection, documents []preview.Document) (preview.World, error) {
+	w := preview.World{DefaultTalos: l.talos, NamespaceLabels: func(namespace string) (map[string]string, error) {
+		ns, err := c.Resource(cluster.Kind{Resource: "namespaces", Version: "v1"}.GVR()).Get(ctx, namespace, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("the labels of the namespace decide which MachineProvider it may use, and cannot be read: %w", err)
+		}
+		return ns.GetLabels(), nil
+	}}
+	objects, err := c.Load(ctx, "", cluster.MustFindKind("machineprovider"))
+	if err != nil {
+		return w, err
+	}
+	l.note(objects.Note())
+	seen := map[string]bool{"": true}
+	for _, d := range documents {
+		namespace := d.Object.GetNamespace()
+		if seen[namespace] {
+			continue
+		}
+		seen[namespace] = true
+		more, err := c.Load(ctx, namespace, cluster.MustFindKind("networknamespace"), cluster.MustFindKind("machine"))
+		if err != nil {
+			return w, err
+		}
+		l.note(more.Note())
+		objects.All = append(objects.All, more.All...)
+	}
+	for i := range objects.All {
+		if err := addTo(&w, &objects.All[i]); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+// addTo adds an object to a world.
+func addTo(w *preview.World, u *unstructured.Unstructured) error {
+	into := runtime.DefaultUnstructuredConverter.FromUnstructured
+	switch u.GetKind() {
+	case "MachineProvider":
+		w.Providers = append(w.Providers, v1alpha1.MachineProvider{})
+		return into(u.Object, &w.Providers[len(w.Providers)-1])
+	case "NetworkNamespace":
+		w.Networks = append(w.Networks, v1alpha2.NetworkNamespace{})
+		return into(u.Object, &w.Networks[len(w.Networks)-1])
+	default:
+		w.Machines = append(w.Machines, v1alpha1.Machine{})
+		return into(u.Object, &w.Machines[len(w.Machines)-1])
+	}
+}

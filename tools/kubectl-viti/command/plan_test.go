@@ -1,0 +1,91 @@
+package command_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/apis/preview"
+	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
+)
+
+// web is a machine as kubectl apply has created it, on a MachineProvider of its own namespace's name.
+const web = `apiVersion: vitistack.io/v1alpha1
+kind: Machine
+metadata: {name: web}
+spec: {template: small, protected: true, networkNamespaceName: net}
+`
+
+// TestPlan plans changes of objects that kubectl apply, server-side apply and a program have written.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.create(stuck)
+	applied := func(name, annotation string) {
+		e.create(strings.Replace(web, "{name: web}", "{name: "+name+", annotations: {"+annotation+"}}", 1))
+	}
+	applied("web", `kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"template":"small","protected":true,"networkNamespaceName":"net"}}'`)
+	applied("other", "note: x")
+	served := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(strings.Replace(web, "web", "served", 1)), &served.Object); err != nil {
+		t.Fatal(err)
+	}
+	raw, _ := json.Marshal(served.Object)
+	if _, err := e.In(cluster.MustFindKind("machine"), e.namespace).Patch(t.Context(), "served", types.ApplyPatchType, raw, metav1.PatchOptions{FieldManager: "flux"}); err != nil {
+		t.Fatal(err)
+	}
+	without := strings.Replace(web, " protected: true,", "", 1)
+	shop := "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: shop}\nspec: {data: {}, topology: {version: \"1.33\", controlplane: {replicas: 1, version: \"1.33\"}, workers: [{name: w, replicas: 3, version: \"1.33\"}]}}\n"
+	for name, tc := range map[string]struct {
+		because, manifest string
+		want              []string
+		code              int
+	}{
+		"Same":      {"nothing would change", web, []string{"stays as it is", "Nothing would change."}, 0},
+		"Removed":   {"kubectl apply removes the field", without, []string{"protected: true -> (absent) (applied)"}, 2},
+		"Kept":      {"nothing says that the manifest had the field", strings.Replace(without, "web", "other", 1), []string{"Nothing would change.", "Note: the object has not been created by kubectl apply"}, 0},
+		"Served":    {"the field manager gives the field up", strings.Replace(without, "web", "served", 1), []string{"protected: true -> (absent) (applied)", "field manager flux"}, 2},
+		"New":       {"the API server checks it, and the functions do", strings.Replace(web, "web", "new", 1), []string{"is created", "Waits /spec/providerRef/name (NoMachineProvider)"}, 2},
+		"Grow":      {"a worker is created for each replica", shop, []string{"topology.workers[w].replicas: 1 -> 3 (applied)", "create shop-w-0, shop-w-1, shop-w-2"}, 2},
+		"Both":      {"each document is planned", web + "---\n" + shop, []string{"Machine " + e.namespace + "/web: stays as it is", "KubernetesCluster " + e.namespace + "/shop: is changed"}, 2},
+		"Refused":   {"the API server refuses it", strings.Replace(web, "{name: web}\nspec: {template: small", "{name: new}\nspec: {template: small, disks: [{name: Root}]", 1), []string{"Refused /spec/disks/0/name"}, 1},
+		"Template":  {"create-vm would refuse it", strings.Replace(strings.Replace(web, "web", "new", 1), "small", "huge", 1), []string{"Refused /spec/template (TemplateNotFound)"}, 1},
+		"Version":   {"bootstrap-talos would refuse it", strings.Replace(shop, `version: "1.33", controlplane: {replicas: 1, version: "1.33"}`, `version: "1.33", controlplane: {replicas: 1, version: "1.99"}`, 1), []string{"Refused /spec/topology/version (KubernetesVersionUnknown)"}, 1},
+		"Unwritten": {"a field that does not exist", strings.Replace(web, "template:", "tmplate:", 1), []string{"Refused", "tmplate"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "m.yaml")
+			if err := os.WriteFile(file, []byte(tc.manifest), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, errs, code := e.run("plan", "-f", file)
+			if code != tc.code {
+				t.Errorf("%s: the code is %d, want %d: %s%s", tc.because, code, tc.code, out, errs)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("%s: %q is missing in\n%s%s", tc.because, want, out, errs)
+				}
+			}
+			out, errs, _ = e.run("plan", "-f", file, "-o", "json")
+			var p preview.Preview
+			if err := json.Unmarshal([]byte(out), &p); err != nil || p.Valid != (tc.code != 1) {
+				t.Errorf("%s: as JSON: %v, valid %t: %s%s", tc.because, err, p.Valid, out, errs)
+			}
+		})
+	}
+	if protected := e.get("machine", "web", "spec", "protected"); protected != true {
+		t.Errorf("a plan has changed the object: protected is %v", protected)
+	}
+	e.refuses([]refusal{
+		{"it plans nothing", []string{"plan"}, "kubectl viti plan -f FILE"},
+		{"the file does not exist", []string{"plan", "-f", "nowhere.yaml"}, "nowhere.yaml"},
+	})
+}
