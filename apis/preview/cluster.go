@@ -55,15 +55,24 @@ func (m *maker) cluster(kc *v1alpha1.KubernetesCluster) {
 // checkReplicas refuses numbers of machines that the API server refuses, and reports false for them. They bound
 // what is computed for a cluster.
 func (m *maker) checkReplicas(kc *v1alpha1.KubernetesCluster) bool {
-	const most, mostPlanes = 500, 7
+	const most, mostPlanes, mostPools = 500, 7, 32
 	t := kc.Spec.Topology
 	if n := t.ControlPlane.Replicas; n < 1 || n > mostPlanes {
 		m.refuse("/spec/topology/controlplane/replicas", "", "write 1, 3, 5 or 7")
 		return false
 	}
+	if len(t.Workers) > mostPools {
+		m.refuse("/spec/topology/workers", "", "a cluster has at most 32 pools: write fewer")
+		return false
+	}
 	for i, pool := range t.Workers {
+		at := "/spec/topology/workers/" + strconv.Itoa(i)
 		if pool.Replicas < 0 || pool.Replicas > most {
-			m.refuse("/spec/topology/workers/"+strconv.Itoa(i)+"/replicas", "", "write a number from 0 to 500")
+			m.refuse(at+"/replicas", "", "write a number from 0 to 500")
+			return false
+		}
+		if a := pool.Autoscaling; a != nil && (a.MinReplicas < 0 || a.MinReplicas > most || a.MaxReplicas > most) {
+			m.refuse(at+"/autoscaling", "", "write numbers from 0 to 500")
 			return false
 		}
 	}

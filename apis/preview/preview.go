@@ -158,10 +158,7 @@ func (m *maker) document(d Document) {
 	}
 	if m.result.Action != ActionNone {
 		m.Changed = true
-		// The bounds of the schema hold for everything that is computed from the spec.
-		if len(d.Refusals) == 0 {
-			m.consequences()
-		}
+		m.consequences()
 	}
 	m.Documents = append(m.Documents, m.result)
 }
@@ -196,7 +193,7 @@ func (m *maker) consequences() {
 // decode decodes an object into its type. It reports false for one that does not fit, which is refused.
 func (m *maker) decode(o *unstructured.Unstructured, into any) bool {
 	err := decode(o, into)
-	if err != nil {
+	if err != nil && len(m.of.Refusals) == 0 {
 		m.refuse("", "", err.Error())
 	}
 	return err == nil
