@@ -137,6 +137,9 @@ function key(e) {
     state.at = Math.max(0, Math.min(last, state.at + step));
     draw();
     document.getElementById(`palette-${state.at}`)?.scrollIntoView({ block: "nearest" });
+  } else if (e.key === "Escape") {
+    // A search field takes the key to empty itself.
+    dialog.close();
   } else if (e.key === "Enter" && state.found[state.at]) go(state.found[state.at]);
   else return;
   e.preventDefault();
