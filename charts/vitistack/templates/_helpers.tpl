@@ -136,7 +136,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- $mounts = append $mounts (dict "name" "tls" "mountPath" "/etc/vitistack/tls" "readOnly" true) -}}
   {{- range list "startupProbe" "readinessProbe" "livenessProbe" }}{{ $_ = set (index $c .).httpGet "scheme" "HTTPS" }}{{ end -}}
 {{- end -}}
-{{- $env = merge $env (dict "HEARTBEAT_SCHEDULE" $v.heartbeat.schedule "RESYNC_SCHEDULE" $v.functions.resync.schedule) -}}
+{{- $schedules := dict "HEARTBEAT_SCHEDULE" (($v.heartbeat).schedule | default "*/10 * * * * *") "RESYNC_SCHEDULE" $v.functions.resync.schedule -}}
+{{- range $c.env }}{{ if hasKey $schedules .name }}{{ $_ := set . "value" (get $schedules .name) }}{{ end }}{{ end -}}
 {{- $given := merge (dict) $v.gateway.env $env -}}
 {{- $list := list -}}
 {{- range $c.env }}{{ if not (hasKey $given .name) }}{{ $list = append $list . }}{{ end }}{{ end -}}
@@ -246,7 +247,7 @@ list: [create-vm, bootstrap-talos, etcd-backup]
   {{- range $o.rules }}{{ if not (or (has "secrets" .resources) (has "configmaps" .resources)) }}{{ $rules = append $rules . }}{{ end }}{{ end -}}
   {{- $_ = set $o "rules" $rules -}}
 {{- else if eq $o.kind "PingSource" -}}
-  {{- $_ = set $o.spec "schedule" (ternary $v.heartbeat.schedule $v.functions.resync.schedule (eq $o.metadata.name "heartbeat")) -}}
+  {{- $_ = set $o.spec "schedule" (ternary (($v.heartbeat).schedule | default $o.spec.schedule) $v.functions.resync.schedule (eq $o.metadata.name "heartbeat")) -}}
 {{- else if eq $o.kind "Broker" -}}
   {{- include "vitistack.delivery" (dict "root" .root "object" $o "folder" $folder) -}}
   {{- $delivery := deepCopy $o.spec.delivery -}}
