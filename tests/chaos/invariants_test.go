@@ -299,7 +299,7 @@ func (w *env) checkIdle() {
 		time.Sleep(4 * time.Second)
 		writes := ""
 		for _, r := range w.e.Requests(since) {
-			if r.Writes() && r.Function() != "" && !strings.HasPrefix(r.ObjectRef.Name, "heartbeat-") {
+			if r.Writes() && r.Function() != "" && !r.Heartbeat() {
 				writes += fmt.Sprintf("%s %s %s %s; ", r.Function(), r.Verb, r.ObjectRef.Resource, r.ObjectRef.Name)
 			}
 		}

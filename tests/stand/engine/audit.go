@@ -36,6 +36,12 @@ func (r Request) Writes() bool {
 	}
 }
 
+// Heartbeat reports whether the gateway renews a Lease of the heartbeats, which it also does while
+// nothing else happens.
+func (r Request) Heartbeat() bool {
+	return r.Verb == "patch" && r.Function() == "gateway" && r.ObjectRef.Resource == "leases" && strings.HasPrefix(r.ObjectRef.Name, "heartbeat-")
+}
+
 // Function returns the name of the function that sent the request, or an empty string.
 func (r Request) Function() string {
 	name, ok := strings.CutPrefix(r.User.Username, "system:serviceaccount:vitistack-system:")
