@@ -73,7 +73,8 @@ func (r *report) idle(b *strings.Builder) {
 	b.WriteString("## Idle\n\nWith a Running cluster, without changes.\n\n")
 	r.list(b,
 		[4]string{"requests to the API server a minute", "Idle", "requests/min", ""},
-		[4]string{"writes among them", "Idle", "writes/min", ""})
+		[4]string{"writes among them", "Idle", "writes/min", ""},
+		[4]string{"renewals of the Leases of heartbeats among them", "Idle", "heartbeats/min", ""})
 }
 
 func (r *report) gateway(b *strings.Builder) {
