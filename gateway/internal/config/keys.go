@@ -89,7 +89,7 @@ func (c *Config) stream() []Key {
 	return []Key{
 		integer(&s.MaxClients, "stream.maxClients", "", 10000, 1, 1_000_000, "Clients of the event stream at once."),
 		integer(&s.MaxClientsPerAddress, "stream.maxClientsPerAddress", "", 20, 1, 1_000_000, "Clients of the event stream at once from one address."),
-		duration(&s.Heartbeat, "stream.heartbeat", "", "15s", time.Second, "Interval of heartbeats on a stream without changes."),
+		duration(&s.Heartbeat, "stream.heartbeat", "", "4s", time.Second, "Interval of heartbeats on a stream without changes."),
 		duration(&s.Window, "stream.window", "", "200ms", time.Millisecond, "Time for which changes are collected into one frame after the first change."),
 	}
 }

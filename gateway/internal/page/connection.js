@@ -3,17 +3,21 @@
 import { clear, handlers, known, notify, topics } from "./store.js";
 import { span } from "./format.js";
 
-// silence is the number of missed heartbeats after which the connection counts as dead.
-const silence = 2.5;
+// silence is the number of intervals of heartbeats without a message after which the connection counts as dead.
+const silence = 2;
 const longestWait = 15_000;
+// patience is how long an attempt may take, in milliseconds.
+const patience = 8_000;
 // hiddenFor is how long a hidden page keeps its connection: a browser has few.
 const hiddenFor = 60_000;
 
 export const connection = {
   // state is one of connecting, live, reconnecting, closed and login.
   state: "connecting",
-  // lastMessageAt is when the last message of the gateway arrived, retryAt when the next attempt starts.
+  // lastMessageAt is when the last message of the gateway arrived, attemptAt when the present attempt started, and retryAt when the next
+  // one starts.
   lastMessageAt: 0,
+  attemptAt: 0,
   retryAt: 0,
   // why says in words what is wrong.
   why: "",
@@ -24,7 +28,7 @@ export const connection = {
 
 let source = null;
 let lastID = "";
-let heartbeat = 15;
+let heartbeat = 4;
 let failures = 0;
 let timer = 0;
 
@@ -42,6 +46,7 @@ export function connect() {
   if (lastID) query.set("lastEventId", lastID);
   const opened = new EventSource(`/api/v1/stream?${query}`);
   source = opened;
+  connection.attemptAt = Date.now();
   for (const name of Object.keys(handlers)) {
     opened.addEventListener(name, (e) => {
       if (opened === source) receive(name, e);
@@ -76,10 +81,13 @@ function lost(why = "") {
   if (!why) explain();
 }
 
+// ask sends a request that fails if the gateway does not answer in time.
+const ask = (path) => fetch(path, { signal: AbortSignal.timeout(patience) });
+
 // explain finds out why there is no connection.
 async function explain() {
   try {
-    const answer = await fetch("/api/v1/session");
+    const answer = await ask("/api/v1/session");
     const session = await answer.json();
     if (connection.state !== "reconnecting") return;
     if (!answer.ok) {
@@ -91,7 +99,7 @@ async function explain() {
       return;
     }
     connection.session = session;
-    const ready = await (await fetch("/ready")).json();
+    const ready = await (await ask("/ready")).json();
     if (connection.state !== "reconnecting") return;
     if (ready.status === "starting") become("reconnecting", starting(ready.waiting));
     else if (failures > 2)
@@ -109,6 +117,7 @@ function again(wait, why) {
   become("reconnecting", why);
 }
 
+const silent = "The gateway accepts the connection, and does not answer. Read its log, and restart it if it hangs.";
 const starting = (waiting) =>
   `The gateway is starting${waiting?.length ? `, and reads ${waiting.join(", ")} from the Kubernetes API` : ""}.`;
 
@@ -135,10 +144,12 @@ export function summary() {
   }
 }
 
-// watchConnection detects a silent connection, and does nothing while the page is hidden.
+// watchConnection detects a silent connection and an attempt that nobody answers, and does nothing while the page is hidden.
 export function watchConnection() {
   setInterval(() => {
-    if (connection.state === "live" && dataAge() > heartbeat * silence) lost("The gateway has fallen silent.");
+    if (connection.state === "live") {
+      if (dataAge() > heartbeat * silence) lost("The gateway has fallen silent.");
+    } else if (source && Date.now() - connection.attemptAt > patience) lost(silent);
     if (connection.state !== "live") notify("connection");
   }, 1000);
   let hidden = 0;
@@ -160,7 +171,7 @@ function rest() {
 // begin finds out whether a key is needed, and connects.
 export async function begin() {
   try {
-    const answer = await fetch("/api/v1/session");
+    const answer = await ask("/api/v1/session");
     if (answer.ok) connection.session = await answer.json();
     notify("connection");
     if (connection.session?.required && !connection.session.name) {
