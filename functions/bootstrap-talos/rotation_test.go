@@ -176,7 +176,7 @@ func (s *env) countFailures(call func(context.Context) error) (enough func() (wo
 			select {
 			case <-stop:
 				return
-			case <-time.After(20 * time.Millisecond):
+			case <-time.After(100 * time.Millisecond):
 			}
 			if err := call(s.Context()); err != nil && status.Code(err) != codes.DeadlineExceeded && !errors.Is(err, context.DeadlineExceeded) {
 				last, worst = err, max(worst, time.Since(since))
