@@ -101,7 +101,9 @@ func TestBackupMetrics(t *testing.T) {
 func TestBackups(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	s.api.Put(t, "kubernetesclusters", aCluster("team-a", "shop", "Running"))
+	shop := aCluster("team-a", "shop", "Running")
+	shop.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Running", LastTransitionTime: born}}
+	s.api.Put(t, "kubernetesclusters", shop)
 	b := &v1alpha1.EtcdBackup{TypeMeta: metav1.TypeMeta{APIVersion: "vitistack.io/v1alpha1", Kind: "EtcdBackup"}, ObjectMeta: meta("team-a", "nightly")}
 	b.Spec.ClusterName, b.Spec.Schedule, b.Spec.Retention, b.Spec.StorageLocation.Type = "shop", "@daily", 7, v1alpha1.BackupS3
 	b.Status.Phase, b.Status.LastBackupTime, b.Status.BackupCount = v1alpha1.EtcdBackupFailed, &born, 3
