@@ -54,7 +54,9 @@ func newStallingProxy(t *testing.T, gateway string) *stallingProxy {
 }
 
 // stalls reports whether a request needs more of the gateway than its files.
-func stalls(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/") || r.URL.Path == "/ready" }
+func stalls(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, "/api/") || r.URL.Path == "/ready"
+}
 
 // pass waits while the proxy is stalled.
 func (p *stallingProxy) pass(r *http.Request) {
