@@ -94,10 +94,11 @@ func BenchmarkIdle(b *testing.B) {
 				continue
 			}
 			requests++
-			switch {
-			case r.Heartbeat():
+			if r.Heartbeat() {
 				heartbeats++
-			case r.Writes():
+				continue
+			}
+			if r.Writes() {
 				writes++
 				b.Logf("%s wrote: %s %s/%s %s/%s", r.User.Username, r.Verb, r.ObjectRef.Resource, r.ObjectRef.Subresource, r.ObjectRef.Namespace, r.ObjectRef.Name)
 			}
