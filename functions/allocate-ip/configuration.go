@@ -147,24 +147,24 @@ func (f *function) checkExisting(ctx context.Context, nc *v1alpha1.NetworkConfig
 			return err
 		}
 	}
-	if err := f.checkGeneration(ctx, nc); err != nil {
-		return err
-	}
-	if err := f.kube.Delete(ctx, a); err != nil {
+	if err := f.deleteUnneeded(ctx, nc, a); err != nil {
 		return err
 	}
 	return fmt.Errorf("replace %s/%s: %w", a.Namespace, a.Name, errReleasing)
 }
 
-// checkGeneration returns a conflict if the spec of a NetworkConfiguration has changed since it was
-// read, because another delivery may have created what the new spec requires.
-func (f *function) checkGeneration(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
+// deleteUnneeded deletes an IPAllocation that the spec of a NetworkConfiguration does not require. It
+// returns a conflict if the spec has changed since it was read, because the new spec may require it.
+func (f *function) deleteUnneeded(ctx context.Context, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation) error {
 	now := &v1alpha1.NetworkConfiguration{}
 	err := f.kube.Get(ctx, nc.Namespace, nc.Name, now)
 	if err == nil && now.Generation != nc.Generation {
 		err = apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("networkconfigurations").GroupResource(), nc.Name, errors.New("its spec has changed"))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return f.kube.Delete(ctx, a)
 }
 
 // checkUnused returns a UserError if a virtual machine has the address of an allocation, because it
@@ -227,7 +227,7 @@ func (f *function) deleteObsolete(ctx context.Context, nc *v1alpha1.NetworkConfi
 		case err != nil:
 			return nil, err
 		default:
-			if err := f.kube.Delete(ctx, a); err != nil {
+			if err := f.deleteUnneeded(ctx, nc, a); err != nil {
 				return nil, err
 			}
 		}
@@ -246,22 +246,14 @@ func (f *function) deleteRemoved(ctx context.Context, nc *v1alpha1.NetworkConfig
 	if err := f.kube.List(ctx, nc.Namespace, v1alpha2.LabelNetworkConfiguration+"="+kube.LabelValue(nc.Name), list); err != nil {
 		return nil, err
 	}
-	known, removed := allocations{}, []*v1alpha2.IPAllocation{}
+	known := allocations{}
 	for i := range list.Items {
 		a := &list.Items[i]
 		known[a.Name] = a
-		if metav1.IsControlledBy(a, nc) && a.DeletionTimestamp == nil && !hasInterface(nc, a.Spec.InterfaceName) {
-			removed = append(removed, a)
+		if !metav1.IsControlledBy(a, nc) || a.DeletionTimestamp != nil || hasInterface(nc, a.Spec.InterfaceName) {
+			continue
 		}
-	}
-	if len(removed) == 0 {
-		return known, nil
-	}
-	if err := f.checkGeneration(ctx, nc); err != nil {
-		return nil, err
-	}
-	for _, a := range removed {
-		if err := f.kube.Delete(ctx, a); err != nil {
+		if err := f.deleteUnneeded(ctx, nc, a); err != nil {
 			return nil, err
 		}
 		now := metav1.Now()

@@ -220,6 +220,34 @@ func TestInterfaceIsAddedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestInterfaceReturnsMeanwhile continues a delivery with a read of a NetworkConfiguration without an interface, after the interface
+// has been added again. A user created its IPAllocation.
+func TestInterfaceReturnsMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	nn := s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	f := s.replica(s.config)
+	s.createAllocation("a", "10.0.0.60")
+	s.configuration("a", "net", eth0())
+	s.reconcile(f, "a")
+	interfaces := s.awaitReason("a", "NetworkConfigured").Spec.NetworkInterfaces
+	write := func(to []v1alpha1.InterfaceSpec) {
+		t.Helper()
+		if err := s.edit("a", func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces = to }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(nil)
+	stale := s.awaitReason("a", "NetworkConfigured")
+	write(interfaces)
+	if _, err := f.deleteObsolete(t.Context(), stale, nn); !kube.Conflict(err) {
+		t.Errorf("got %v, want a conflict", err)
+	}
+	if a := s.awaitAllocation("a-eth0", "Allocated"); a.DeletionTimestamp != nil {
+		t.Error("the address of an interface that exists is being released")
+	}
+}
+
 // TestLateDelivery continues a delivery with a stale read of an interface, after another delivery has
 // released the interface's addresses.
 func TestLateDelivery(t *testing.T) {
