@@ -68,7 +68,7 @@ func (m *maker) restart() {
 
 // provider warns if machines of these sizes would wait for their MachineProvider.
 func (m *maker) provider(ref *v1alpha1.ProviderReference, pointer, namespace string, sizes []machineplan.Size) {
-	p, err := machineplan.ChooseProvider(ref, namespace, m.world.Providers, func() (map[string]string, error) { return m.world.NamespaceLabels(namespace) })
+	p, err := m.world.ChooseProvider(ref, namespace)
 	if err != nil {
 		reason, message := reasonOf(err)
 		m.warn(pointer, reason, "%s", message)
@@ -115,13 +115,7 @@ func tooSmall(p *v1alpha1.MachineProvider, size machineplan.Size) string {
 // network warns if interfaces would wait for their network, or for one of its addresses. It returns the
 // network, or nil.
 func (m *maker) network(name string, addresses int) *v1alpha2.NetworkNamespace {
-	var candidates []v1alpha2.NetworkNamespace
-	for _, nn := range m.world.Networks {
-		if nn.Namespace == m.result.Namespace {
-			candidates = append(candidates, nn)
-		}
-	}
-	nn, err := networkplan.Choose(m.result.Namespace, name, candidates)
+	nn, err := m.world.ChooseNetwork(m.result.Namespace, name)
 	if unresolved, ok := err.(networkplan.Unresolved); ok { //nolint:errorlint // Choose wraps nothing
 		m.warn("/spec/networkNamespaceName", unresolved.Reason, "%s", unresolved.Message)
 		return nil

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	machineplan "github.com/vitistack/stack/apis/machine/plan"
+	networkplan "github.com/vitistack/stack/apis/network/plan"
 	"github.com/vitistack/stack/apis/usererror"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -42,6 +44,22 @@ type World struct {
 	NamespaceLabels func(namespace string) (map[string]string, error)
 	// DefaultTalos is the Talos version of clusters that name none.
 	DefaultTalos string
+}
+
+// ChooseProvider returns the MachineProvider that create-vm would choose for a machine.
+func (w World) ChooseProvider(ref *v1alpha1.ProviderReference, namespace string) (*v1alpha1.MachineProvider, error) {
+	return machineplan.ChooseProvider(ref, namespace, w.Providers, func() (map[string]string, error) { return w.NamespaceLabels(namespace) })
+}
+
+// ChooseNetwork returns the network of a name, or the only one of the namespace.
+func (w World) ChooseNetwork(namespace, name string) (*v1alpha2.NetworkNamespace, error) {
+	var candidates []v1alpha2.NetworkNamespace
+	for _, nn := range w.Networks {
+		if nn.Namespace == namespace {
+			candidates = append(candidates, nn)
+		}
+	}
+	return networkplan.Choose(namespace, name, candidates)
 }
 
 // Preview is what applying a manifest would do.

@@ -9,8 +9,6 @@ import (
 
 	"github.com/vitistack/stack/apis/backend"
 	clusterplan "github.com/vitistack/stack/apis/cluster/plan"
-	machineplan "github.com/vitistack/stack/apis/machine/plan"
-	networkplan "github.com/vitistack/stack/apis/network/plan"
 	shared "github.com/vitistack/stack/apis/preview"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -201,7 +199,7 @@ func (m builder) machine(name string, spec *v1alpha1.MachineSpec, labels map[str
 
 // provider returns the name and type of the MachineProvider that create-vm would choose, or nothing.
 func (m builder) provider(spec *v1alpha1.MachineSpec) (name, kind string) {
-	p, err := machineplan.ChooseProvider(spec.ProviderRef, m.namespace, m.world.Providers, func() (map[string]string, error) { return m.world.NamespaceLabels(m.namespace) })
+	p, err := m.world.ChooseProvider(spec.ProviderRef, m.namespace)
 	if err != nil { // it is among the warnings
 		return "", ""
 	}
@@ -210,13 +208,7 @@ func (m builder) provider(spec *v1alpha1.MachineSpec) (name, kind string) {
 
 // allocation returns how the network that a machine would be in allocates addresses.
 func (m builder) allocation(network string) v1alpha2.AllocationType {
-	var candidates []v1alpha2.NetworkNamespace
-	for _, nn := range m.world.Networks {
-		if nn.Namespace == m.namespace {
-			candidates = append(candidates, nn)
-		}
-	}
-	nn, err := networkplan.Choose(m.namespace, network, candidates)
+	nn, err := m.world.ChooseNetwork(m.namespace, network)
 	if err != nil || nn.Spec.IPAllocation == nil {
 		return ""
 	}

@@ -63,17 +63,13 @@ func (c *Connection) try(ctx context.Context, k Kind, d *preview.Document) (*uns
 	if err != nil {
 		return nil, err
 	}
-	if note == "" {
-		d.After = merged
-		return objects.Update(ctx, merged, metav1.UpdateOptions{DryRun: dryRun, FieldValidation: metav1.FieldValidationStrict, FieldManager: defaultManager})
-	}
+	d.After = merged
 	manager := managerOf(d.Before)
-	if manager == "" {
-		d.Note, d.After = note, merged
+	if note == "" || manager == "" {
+		d.Note = note
 		return objects.Update(ctx, merged, metav1.UpdateOptions{DryRun: dryRun, FieldValidation: metav1.FieldValidationStrict, FieldManager: defaultManager})
 	}
 	d.Note = fmt.Sprintf("compared as a server-side apply by the field manager %s, which has written the object", manager)
-	d.After = merged
 	return objects.Apply(ctx, d.Object.GetName(), d.Object, metav1.ApplyOptions{DryRun: dryRun, FieldManager: manager})
 }
 
