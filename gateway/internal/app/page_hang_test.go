@@ -98,7 +98,7 @@ func (b stallingBody) Read(into []byte) (int, error) {
 }
 
 // TestPageGatewayHangs has the gateway accept connections without an answer: while the page is open, and before it is opened. The page
-// says so, and goes on by itself.
+// reports it, and reconnects without a reload.
 func TestPageGatewayHangs(t *testing.T) {
 	t.Parallel()
 	s := start(t)

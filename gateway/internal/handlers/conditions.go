@@ -49,7 +49,7 @@ func (h *Inventory) ShowConditions(c *fiber.Ctx) error {
 	return response.Send(c, snapshot.ETag()+"-conditions-"+i.ID, fiber.MIMEApplicationJSON, httpbody.Body{Plain: body})
 }
 
-// advisedConditions returns the conditions of an object in the order of their last transitions, with what to do about those that are
+// advisedConditions returns the conditions of an object in the order of their last transitions, with advice for those that are
 // not True.
 func advisedConditions(i *inventory.Item) []advisedConditionJSON {
 	all := []advisedConditionJSON{}

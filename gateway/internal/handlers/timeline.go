@@ -123,7 +123,7 @@ func spanOf(layer int, i *inventory.Item, now time.Time) spanJSON {
 	return s
 }
 
-// creation are the conditions of a cluster that are steps of its creation, each of which begins when the one before is done.
+// creation lists the conditions of a cluster that are steps of its creation. Each step begins when the previous one is True.
 var creation = []string{
 	v1alpha1.ConditionTopologyValid, v1alpha1.ConditionNetworkAvailable, "CredentialsCreated", v1alpha1.ConditionMachinesCreated,
 	v1alpha1.ConditionMachinesRunning, v1alpha1.ConditionConfigApplied, v1alpha1.ConditionBootstrapped, v1alpha1.ConditionNodesReady,

@@ -41,7 +41,7 @@ func TestDecide(t *testing.T) {
 		"TwoMissing":   {"one may be late, and one lost", tenSeconds, "01 10:00:00", "01 09:00:00", "01 10:00:29", inventory.Healthy},
 		"AtTheLimit":   {"three intervals are not yet longer than three", tenSeconds, "01 10:00:02", "01 09:00:00", "01 10:00:32", inventory.Healthy},
 		"Silent":       {"three intervals are over", tenSeconds, "01 10:00:02", "01 09:00:00", "01 10:00:33", inventory.Unhealthy},
-		"Restarted":    {"nobody was awake to hear a heartbeat", tenSeconds, "01 09:00:00", "01 10:00:00", "01 10:00:20", inventory.Unknown},
+		"Restarted":    {"no replica ran that could receive a heartbeat", tenSeconds, "01 09:00:00", "01 10:00:00", "01 10:00:20", inventory.Unknown},
 		"StillSilent":  {"after a restart three intervals have passed", tenSeconds, "01 09:00:00", "01 10:00:00", "01 10:00:31", inventory.Unhealthy},
 		"New":          {"the installation has just begun", tenSeconds, "", "01 10:00:00", "01 10:00:05", inventory.Unknown},
 		"NeverHeard":   {"the Broker has never delivered", tenSeconds, "", "01 10:00:00", "01 10:05:00", inventory.Unhealthy},

@@ -28,11 +28,11 @@ const (
 const (
 	// checkInterval is the time between two checks of all heartbeats.
 	checkInterval = time.Second
-	// writeInterval bounds how often a Lease is renewed, whoever sends events.
+	// writeInterval is the shortest time between two renewals of a Lease, however many events arrive.
 	writeInterval = time.Second
 	// owner is the role that resolves problems of what events flow through.
 	owner = "platform team"
-	// observer names this package among those that set dependencies.
+	// observer identifies this package for Store.SetDependencies.
 	observer = "heartbeat"
 )
 

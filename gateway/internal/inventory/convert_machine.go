@@ -31,7 +31,7 @@ func fromMachine(m *v1alpha1.Machine) (*Object, error) {
 	if facts.Provider == "" && m.Spec.ProviderRef != nil {
 		facts.Provider = m.Spec.ProviderRef.Name
 	}
-	size := SizeOf(&m.Spec)
+	size := sizeOf(&m.Spec)
 	facts.CPUs, facts.Memory, facts.Volumes = size.CPUs, size.Memory, size.Volumes
 	facts.StorageReady = meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStorageReady)
 	facts.VMFailed = meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionVirtualMachineReady)
@@ -75,8 +75,9 @@ func templateSize(name string) Size {
 	return Size{CPUs: int64(t.Cores), Memory: bytesOr(t.Memory, 0), Volumes: []Volume{{v1alpha1.RootDisk, bytesOr(t.Disk, 0)}}}
 }
 
-// SizeOf returns the size of a machine's template, overridden field by field by its spec.
-func SizeOf(spec *v1alpha1.MachineSpec) Size {
+// sizeOf returns the size of a machine's template, overridden field by field by its spec. It shows what it can of a
+// spec that create-vm refuses.
+func sizeOf(spec *v1alpha1.MachineSpec) Size {
 	size := templateSize(spec.Template)
 	if r := spec.Resources; r != nil {
 		if c := r.CPU; c != nil {

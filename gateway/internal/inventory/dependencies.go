@@ -55,7 +55,7 @@ func fromLease(l *coordinationv1.Lease) (*Object, error) {
 	return o, nil
 }
 
-// SetDependencies stores the dependencies that one observer knows. A dependency whose status has not changed keeps its Since, and its
+// SetDependencies stores the dependencies that one observer reports. A dependency whose status has not changed keeps its Since, and its
 // LastSeen for a minute, so that a heartbeat is no news to every client of the stream.
 func (s *Store) SetDependencies(observer string, all []Dependency) {
 	s.mu.Lock()

@@ -15,7 +15,7 @@ const virtualAddressesOf = group("allocations", (a) => !a.holder && a.cluster &&
 const of = (topic, items = []) => items.filter(Boolean).map((item) => ({ item, topic }));
 const at = (item) => `${item.namespace ?? ""}/${item.name}`;
 
-// needed has, by topic, what an item of it needs: the objects that it names, and those that were created for it.
+// needed returns, by topic, the objects that an item depends on: those that it names, and those that were created for it.
 const needed = {
   clusters: (c) => [...of("networks", [networkOf(c)]), ...of("machines", machinesOf().get(at(c))), ...of("allocations", virtualAddressesOf().get(at(c)))],
   machines: (m) => [

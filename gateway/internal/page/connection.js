@@ -117,7 +117,7 @@ function again(wait, why) {
   become("reconnecting", why);
 }
 
-const silent = "The gateway accepts the connection, and does not answer. Read its log, and restart it if it hangs.";
+const unanswered = "The gateway accepts the connection, and does not answer. Read its log, and restart it if it hangs.";
 const starting = (waiting) =>
   `The gateway is starting${waiting?.length ? `, and reads ${waiting.join(", ")} from the Kubernetes API` : ""}.`;
 
@@ -144,12 +144,12 @@ export function summary() {
   }
 }
 
-// watchConnection detects a silent connection and an attempt that nobody answers, and does nothing while the page is hidden.
+// watchConnection ends a connection without messages, and an attempt without an answer. A hidden page gives up its connection.
 export function watchConnection() {
   setInterval(() => {
     if (connection.state === "live") {
       if (dataAge() > heartbeat * silence) lost("The gateway has fallen silent.");
-    } else if (source && Date.now() - connection.attemptAt > patience) lost(silent);
+    } else if (source && Date.now() - connection.attemptAt > patience) lost(unanswered);
     if (connection.state !== "live") notify("connection");
   }, 1000);
   let hidden = 0;

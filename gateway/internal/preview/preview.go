@@ -9,6 +9,7 @@ import (
 
 	"github.com/vitistack/stack/apis/backend"
 	clusterplan "github.com/vitistack/stack/apis/cluster/plan"
+	machineplan "github.com/vitistack/stack/apis/machine/plan"
 	shared "github.com/vitistack/stack/apis/preview"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -160,8 +161,8 @@ func (m builder) member(c *v1alpha1.KubernetesCluster, member clusterplan.Member
 		labels[v1alpha1.LabelWorkerGroup] = member.Pool
 	}
 	spec := v1alpha1.MachineSpec{Template: template, ProviderRef: member.Properties.ProviderRef, NetworkNamespaceName: c.Spec.NetworkNamespaceName}
-	size := inventory.SizeOf(&spec)
-	detail := map[string]any{"template": template, "cpus": size.CPUs, "memoryBytes": size.Memory, "role": member.Role, "pool": member.Pool}
+	size, _ := machineplan.ResolveSize(spec) // the preview has refused what has no size
+	detail := map[string]any{"template": template, "cpus": size.CPUs(), "memoryBytes": size.Memory.Value(), "role": member.Role, "pool": member.Pool}
 	m.add(Object{APIVersion: "vitistack.io/v1alpha1", Kind: "Machine", Name: member.Name, Labels: labels, MadeBy: byTalos, Detail: detail})
 	m.machine(member.Name, &spec, labels)
 }
@@ -171,10 +172,10 @@ func (m builder) machine(name string, spec *v1alpha1.MachineSpec, labels map[str
 	provider, kind := m.provider(spec)
 	hypervisor, known := backend.Find(kind)
 	inCluster := hypervisor.InCluster || !known
-	size := inventory.SizeOf(spec)
+	size, _ := machineplan.ResolveSize(*spec) // the preview has refused what has no size
 	m.Totals.Machines++
-	m.Totals.CPUs += size.CPUs
-	m.Totals.MemoryBytes += size.Memory
+	m.Totals.CPUs += size.CPUs()
+	m.Totals.MemoryBytes += size.Memory.Value()
 	owned := map[string]string{v1alpha1.LabelMachine: name}
 	if cluster := labels[v1alpha1.LabelClusterName]; cluster != "" {
 		owned[v1alpha1.LabelClusterName] = cluster
@@ -186,10 +187,10 @@ func (m builder) machine(name string, spec *v1alpha1.MachineSpec, labels map[str
 			m.add(Object{APIVersion: "vitistack.io/v1alpha2", Kind: "IPAllocation", Name: name + "-eth0", MadeBy: byStatic})
 		}
 	}
-	for _, v := range size.Volumes {
-		m.Totals.DiskBytes += v.Bytes
+	for _, d := range size.Disks {
+		m.Totals.DiskBytes += d.Size.Value()
 		if inCluster {
-			m.add(Object{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: name + "-" + v.Name, Labels: owned, MadeBy: byVM, Detail: map[string]any{"bytes": v.Bytes}})
+			m.add(Object{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: name + "-" + d.Name, Labels: owned, MadeBy: byVM, Detail: map[string]any{"bytes": d.Size.Value()}})
 		}
 	}
 	if inCluster {
