@@ -6,12 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +15,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 	"github.com/vitistack/stack/tests/stand/feed"
 	"github.com/vitistack/stack/tests/stand/servers"
+	"github.com/vitistack/stack/tests/stand/stall"
 )
 
 // slack is what a busy machine may add to noticedWithin.
@@ -36,10 +33,11 @@ type fault struct {
 // TestPartsThatHang stops Broker, event source, database and Redis in turn. Health, the page's data and REST show each, and the recovery.
 func TestPartsThatHang(t *testing.T) {
 	t.Parallel()
-	broker := newHangingProxy(t)
+	// The Broker runs in the process of the engine.
+	broker := stall.New(t, func(*http.Request) bool { return true })
 	u := &turns{engine.Start(t, "--ingress", broker.URL, "--config", "HEALTH_CHECK_INTERVAL=5s",
 		"--config", "DATABASE_URL="+servers.Postgres(t), "--config", "REDIS_URL="+servers.Redis(t)), t}
-	broker.forward(u.Ingress())
+	broker.Forward(t, u.Ingress())
 	u.partIs("broker", "", "healthy")
 	u.partIs("eventSource", "vitistack", "healthy")
 	u.partIs("eventSource", "vitistack-resources", "healthy")
@@ -52,7 +50,7 @@ func TestPartsThatHang(t *testing.T) {
 		}
 	}
 	for _, f := range []fault{
-		{"broker", "", broker.stop, broker.resume, http.StatusServiceUnavailable, "get broker,trigger,pingsource"},
+		{"broker", "", broker.Stop, broker.Resume, http.StatusServiceUnavailable, "get broker,trigger,pingsource"},
 		u.freeze("eventSource", "vitistack-resources", http.StatusOK, "describe apiserversource vitistack-resources", source),
 		u.freeze("database", "postgresql", http.StatusServiceUnavailable, "DATABASE_URL", servers.PID(t, "postgresql")),
 		u.freeze("cache", "redis", http.StatusOK, "REDIS_URL", servers.PID(t, "redis")),
@@ -158,67 +156,4 @@ func (u *turns) summary() string {
 	}
 	u.t.Fatalf("the stream has no summary: %v", lines.Err())
 	return ""
-}
-
-// hangingProxy is before the Broker, which runs in the process of the engine. While it is stopped, it accepts requests and answers none.
-type hangingProxy struct {
-	*httptest.Server
-
-	mu      sync.Mutex
-	target  *url.URL
-	stopped chan struct{}
-}
-
-func newHangingProxy(t *testing.T) *hangingProxy {
-	t.Helper()
-	p := &hangingProxy{}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		r.SetURL(p.target)
-	}}
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		p.mu.Lock()
-		stopped, known := p.stopped, p.target != nil
-		p.mu.Unlock()
-		if !known {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		if stopped != nil {
-			select {
-			case <-stopped:
-			case <-req.Context().Done():
-				return
-			}
-		}
-		proxy.ServeHTTP(w, req)
-	}))
-	t.Cleanup(p.Close)
-	return p
-}
-
-// forward sets the address of the Broker.
-func (p *hangingProxy) forward(ingress string) {
-	u, err := url.Parse(ingress)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err == nil {
-		p.target = u
-	}
-}
-
-func (p *hangingProxy) stop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stopped = make(chan struct{})
-}
-
-func (p *hangingProxy) resume() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped != nil {
-		close(p.stopped)
-		p.stopped = nil
-	}
 }
