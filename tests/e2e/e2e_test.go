@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vitistack/stack/tests/stand/engine"
@@ -109,16 +110,22 @@ func TestExamples(t *testing.T) {
 
 // ready returns reason and message of an object's condition Ready.
 func ready(obj *unstructured.Unstructured) (reason, message string) {
+	c := readyCondition(obj)
+	return c.Reason, c.Message
+}
+
+// readyCondition returns the condition Ready of an object. It is zero if there is none.
+func readyCondition(obj *unstructured.Unstructured) (ready metav1.Condition) {
 	if obj == nil {
-		return "", ""
+		return ready
 	}
 	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
 	for _, c := range conditions {
 		if c, ok := c.(map[string]any); ok && c["type"] == "Ready" {
-			return fmt.Sprint(c["reason"]), fmt.Sprint(c["message"])
+			_ = runtime.DefaultUnstructuredConverter.FromUnstructured(c, &ready) // an invalid one is as good as none
 		}
 	}
-	return "", ""
+	return ready
 }
 
 func TestClusterLivesAndGoes(t *testing.T) {

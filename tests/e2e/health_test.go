@@ -40,7 +40,7 @@ func TestBackendsThatHang(t *testing.T) {
 	u.UntilPhase(engine.NetworkConfigurations, "tour-dhcp", "printer", "Ready")
 	u.UntilPhase(engine.Machines, "default", "basic-vm-on-proxmox", "Running")
 	u.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
-	u.awaitProbe(u.backendsAre("healthy", "all backends answer")["talos"].LastSeen)
+	u.awaitProbe()
 
 	processes := u.processesOfBackends()
 	signal := func(s syscall.Signal) time.Time {
@@ -148,13 +148,14 @@ func (u *turns) backendsAre(status, what string) map[string]backendServer {
 	return all
 }
 
-// awaitProbe waits until a node of Talos has answered the gateway after a time. The silence of a node that has never answered shows
-// nothing, because the gateway may have no route to it.
-func (u *turns) awaitProbe(after time.Time) {
+// awaitProbe waits until a node of Talos has answered the gateway. The silence of a node that has never answered shows nothing, because
+// the gateway may have no route to it. Before the first answer, the gateway takes the time at which the cluster became Ready.
+func (u *turns) awaitProbe() {
 	u.t.Helper()
 	feed.Until(u.t, "the gateway has probed the nodes", func() (bool, string) {
 		seen := u.backendsAre("healthy", "all backends answer")["talos"].LastSeen
-		return seen.After(after), seen.String()
+		since := readyCondition(u.Get(engine.KubernetesClusters, "default", "simple-cluster")).LastTransitionTime.Time
+		return seen.After(since), fmt.Sprintf("last seen at %s, Ready since %s", seen, since)
 	})
 }
 
