@@ -65,7 +65,7 @@ func (m *maker) explain(c *Change, on string) {
 		return
 	}
 	c.Outcome, c.Effect = e.Outcome, e.Text
-	if !m.of.Checked && e.Outcome.IsRefusal() {
+	if len(m.of.Refusals) == 0 && e.Outcome.IsRefusal() {
 		m.refuse("/spec/"+strings.NewReplacer(".", "/", "[", "/", "]", "").Replace(c.Field), "", "spec."+c.Field+": "+e.Text)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/apis"
+	"github.com/vitistack/stack/apis/admission"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
@@ -233,7 +234,29 @@ func TestMistakesAreRefused(t *testing.T) {
 			if !strings.Contains(err.Error(), tc.field) || !strings.Contains(err.Error(), tc.remedy) {
 				t.Errorf("the message must name %q and say %q, got:\n%v", tc.field, tc.remedy, err)
 			}
+			_, obj := read(t, client, namespace, tc.doc)
+			sameRefusals(t, err, obj, nil)
 		})
+	}
+}
+
+// sameRefusals expects package admission to say of an object what the API server has said, by err. before is what is stored.
+func sameRefusals(t *testing.T, err error, obj, before *unstructured.Unstructured) {
+	t.Helper()
+	refusals, invalid := admission.Validate(t.Context(), obj, before)
+	if invalid != nil {
+		t.Fatal(invalid)
+	}
+	if err == nil && len(refusals) > 0 {
+		t.Errorf("the API server accepts what is refused by %q", refusals)
+	}
+	if err != nil && len(refusals) == 0 {
+		t.Errorf("only the API server refuses: %v", err)
+	}
+	for _, r := range refusals {
+		if err != nil && !strings.Contains(err.Error(), r.Message) {
+			t.Errorf("the API server does not say %q, but\n%v", r.Message, err)
+		}
 	}
 }
 
@@ -279,6 +302,7 @@ func TestChangesAreRefused(t *testing.T) {
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.remedy) {
 				t.Errorf("want it rejected with %q, got %v", tc.remedy, err)
 			}
+			sameRefusals(t, err, changed, made)
 		})
 	}
 }
@@ -334,7 +358,9 @@ func TestChangesWithoutEffectAreRefused(t *testing.T) {
 			}
 			_, changed := read(t, client, namespace, fmt.Sprintf(cluster, name, tc.to))
 			changed.SetResourceVersion(made.GetResourceVersion())
+			before := made
 			made, err = target.Update(t.Context(), changed, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+			sameRefusals(t, err, changed, before)
 			if tc.refusal != "" {
 				if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.refusal) {
 					t.Errorf("%s: want it rejected with %q, got %v", tc.reason, tc.refusal, err)

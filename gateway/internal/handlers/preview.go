@@ -55,7 +55,7 @@ func (h *Preview) Show(c *fiber.Ctx) error {
 	if err := h.readObjects(documents); err != nil {
 		return err
 	}
-	made, err := preview.Make(documents, snapshot, h.Inventory.Access.CallerOf(c).IsLimited())
+	made, err := preview.Make(c.UserContext(), documents, snapshot, h.Inventory.Access.CallerOf(c).IsLimited())
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ func made(manifest string, now *inventory.Snapshot) (*Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Make(documents, now, false)
+	return Make(context.Background(), documents, now, false)
 }
 
 // TestMaliciousManifests previews manifests that expand to large documents or are deeply nested.

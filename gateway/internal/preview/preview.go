@@ -2,6 +2,7 @@
 package preview
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -71,20 +72,20 @@ type builder struct {
 // Make returns what applying the documents of a manifest would do, given a snapshot. Documents have the objects
 // that exist in Before. A caller that is limited to namespaces does not see what MachineProviders report of
 // their hosts.
-func Make(documents []shared.Document, now *inventory.Snapshot, limited bool) (*Preview, error) {
+func Make(ctx context.Context, documents []shared.Document, now *inventory.Snapshot, limited bool) (*Preview, error) {
 	for i := range documents {
 		d := &documents[i]
-		found, err := refusals(d.Object)
+		if d.Before != nil {
+			var err error
+			if d.After, d.Note, err = shared.Merge(d.Before, d.Object); err != nil {
+				return nil, err
+			}
+		}
+		found, err := refusals(ctx, *d)
 		if err != nil {
 			return nil, err
 		}
 		d.Refusals = append(d.Refusals, found...)
-		if d.Before == nil {
-			continue
-		}
-		if d.After, d.Note, err = shared.Merge(d.Before, d.Object); err != nil {
-			return nil, err
-		}
 	}
 	world, err := worldOf(documents, now, limited)
 	if err != nil {
