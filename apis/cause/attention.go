@@ -54,21 +54,11 @@ func (s *Set) Attention(now time.Time) []Problem {
 			}
 		}
 		for _, w := range o.Warnings() {
-			l := Link{Ref: o.Ref, Ready: o.IsReady(), Phase: o.Phase, Reason: w.Reason, Message: w.Message, Turn: w.Turn, Remedy: w.Remedy, Since: o.since(w.Type)}
+			l := Link{Ref: o.Ref, Ready: o.IsReady(), Phase: o.Phase, Reason: w.Reason, Message: w.Message, Turn: w.Turn, Remedy: w.Remedy, Since: cmp.Or(w.Since, o.Created)}
 			add(Problem{Link: l, Condition: w.Type, key: w.Type + " " + s.groupKey(o.Ref, w.Reason)})
 		}
 	}
 	return sortProblems(groups)
-}
-
-// since returns when a condition became what it is.
-func (o *Object) since(condition string) time.Time {
-	for _, c := range o.Conditions {
-		if c.Type == condition {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return o.Created
 }
 
 // reporting returns the objects with the condition Ready, in their order.

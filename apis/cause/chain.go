@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -142,27 +143,47 @@ type Warning struct {
 	Message string `json:"message"`
 	Turn    Turn   `json:"turn"`
 	Remedy  string `json:"remedy"`
+	// Since is the last transition of the condition.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // badWhenTrue are the conditions that are True when something needs attention.
 var badWhenTrue = []string{"RestartRequired", "OrphansFound", "Forced"}
 
 // Warnings returns the conditions other than Ready that need attention, in the order of the object.
-// It leaves out conditions that need no action, and conditions that Ready sums up.
-func (o *Object) Warnings() []Warning {
+func (o *Object) Warnings() []Warning { return Warnings(o.Kind, o.Conditions) }
+
+// Warnings returns those conditions of an object of a kind that need attention, in their order. It leaves out
+// Ready, conditions that need no action, and conditions that Ready sums up. Kinds of others have none.
+func Warnings(kind string, conditions []metav1.Condition) []Warning {
+	if !slices.Contains(reporting, kind) {
+		return nil
+	}
 	var all []Warning
-	for _, c := range o.Conditions {
-		bad := c.Status == "False"
-		if slices.Contains(badWhenTrue, c.Type) {
-			bad = c.Status == "True"
-		}
-		ready := o.ready()
-		if c.Type == v1alpha1.ConditionReady || !bad || ready.Status != metav1.ConditionTrue && (c.Reason == ready.Reason || strings.Contains(ready.Message, c.Message)) {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	for _, c := range conditions {
+		if c.Type == v1alpha1.ConditionReady || !IsBad(c.Type, c.Status) || sumsUp(ready, c) {
 			continue
 		}
-		if advice := Advise(o.Kind, c.Reason); advice.Turn != NoAction {
-			all = append(all, Warning{c.Type, c.Reason, c.Message, advice.Turn, advice.Remedy})
+		if advice := Advise(kind, c.Reason); advice.Turn != NoAction {
+			all = append(all, Warning{c.Type, c.Reason, c.Message, advice.Turn, advice.Remedy, c.LastTransitionTime.UTC()})
 		}
 	}
 	return all
+}
+
+// IsBad reports whether a condition with a status says that something is not as it should be.
+func IsBad(condition string, status metav1.ConditionStatus) bool {
+	if slices.Contains(badWhenTrue, condition) {
+		return status == metav1.ConditionTrue
+	}
+	return status == metav1.ConditionFalse
+}
+
+// sumsUp reports whether the condition Ready, which may be nil, already says what another condition says.
+func sumsUp(ready *metav1.Condition, c metav1.Condition) bool {
+	if ready == nil || ready.Status == metav1.ConditionTrue {
+		return false
+	}
+	return c.Reason == ready.Reason || strings.Contains(ready.Message, c.Message)
 }

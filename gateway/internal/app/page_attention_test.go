@@ -28,7 +28,8 @@ func anAllocation(namespace, name, network string) *v1alpha2.IPAllocation {
 }
 
 // attentionStand has a cluster whose virtual address waits for a full pool, two addresses with a mistake each, a machine that has
-// waited for an hour, one that has just begun to wait, a backup that failed, and a network whose provider has a reason of its own.
+// waited for an hour, one that has just begun to wait, one that runs and needs a restart, a backup that failed, and a network whose
+// provider has a reason of its own.
 func attentionStand(t *testing.T, api *fakeapi.Server) {
 	t.Helper()
 	n := aNetwork("team-a", "net")
@@ -55,6 +56,12 @@ func attentionStand(t *testing.T, api *fakeapi.Server) {
 	fresh := aMachine("team-a", "fresh", "Creating")
 	fresh.Status.Conditions = readyFor(time.Second, "Starting", "waits for the virtual machine to start")
 	api.Put(t, "machines", fresh)
+	old := aMachine("team-a", "old", "Running")
+	old.Status.Conditions = append(readyFor(time.Hour, "", ""), metav1.Condition{
+		Type: v1alpha1.ConditionRestartRequired, Status: metav1.ConditionTrue, Reason: "SpecChanged", Message: "a change waits for the next restart",
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
+	})
+	api.Put(t, "machines", old)
 	api.Serve("etcdbackups")
 	b := &v1alpha1.EtcdBackup{TypeMeta: vitistack("v1alpha1", "EtcdBackup"), ObjectMeta: meta("team-a", "nightly")}
 	b.Spec.ClusterName, b.Status.Phase = "shop", v1alpha1.EtcdBackupFailed
@@ -76,7 +83,7 @@ func TestPageAttention(t *testing.T) {
 	s.waitReady()
 	b := browse(t, s.url, 1200, 900)
 	b.open("#/overview")
-	b.wait("the problems", `document.querySelectorAll(".attention > li").length >= 6`)
+	b.wait("the problems", `document.querySelectorAll(".attention > li").length >= 7`)
 	rows := eval[[]string](b, `[...document.querySelectorAll(".attention > li")].map((r) => r.innerText.replaceAll(/\s+/g, " "))`)
 	for _, tc := range []struct{ because, contains, role string }{
 		{"the cluster waits for its virtual address, which waits for the pool", "team-a/shop-vip IPAllocation Pool exhausted", "network team"},
@@ -84,6 +91,7 @@ func TestPageAttention(t *testing.T) {
 		{"a second mistake is a second problem", "team-a/two IPAllocation Address taken", "requester"},
 		{"a wait of an hour is a problem of a role", "team-a/slow Machine Starting", "platform team"},
 		{"a failed backup is a problem", "team-a/nightly EtcdBackup Snapshot damaged", "platform team"},
+		{"a condition other than Ready is a problem, too", "team-a/old Machine Spec changed: a change waits for the next restart", "requester"},
 		{"a reason that only the provider of networks knows", "team-b/odd NetworkNamespace No router in rack", "network team"},
 	} {
 		found := ""
@@ -96,8 +104,8 @@ func TestPageAttention(t *testing.T) {
 			t.Errorf("%s: no row %q for the %s in\n%s", tc.because, tc.contains, tc.role, strings.Join(rows, "\n"))
 		}
 	}
-	if len(rows) != 6 {
-		t.Errorf("%d problems, want 6:\n%s", len(rows), strings.Join(rows, "\n"))
+	if len(rows) != 7 {
+		t.Errorf("%d problems, want 7:\n%s", len(rows), strings.Join(rows, "\n"))
 	}
 	if got := b.text(".attention"); !strings.Contains(got, "Holds up shop") {
 		t.Errorf("nothing says that the address holds up the cluster:\n%s", got)

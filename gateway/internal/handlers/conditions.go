@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/gofiber/fiber/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/cause"
 	"github.com/vitistack/stack/gateway/internal/httpbody"
@@ -24,7 +25,7 @@ type conditionsJSON struct {
 	Conditions []advisedConditionJSON `json:"conditions"`
 }
 
-// advisedConditionJSON is a condition, with what to do about a condition that is not True.
+// advisedConditionJSON is a condition, with what to do about one that needs attention.
 type advisedConditionJSON struct {
 	conditionJSON
 	// Owner is the role that acts, and Advice what it does.
@@ -49,13 +50,13 @@ func (h *Inventory) ShowConditions(c *fiber.Ctx) error {
 	return response.Send(c, snapshot.ETag()+"-conditions-"+i.ID, fiber.MIMEApplicationJSON, httpbody.Body{Plain: body})
 }
 
-// advisedConditions returns the conditions of an object in the order of their last transitions, with advice for those that are
-// not True.
+// advisedConditions returns the conditions of an object in the order of their last transitions, with advice for those that need
+// attention.
 func advisedConditions(i *inventory.Item) []advisedConditionJSON {
 	all := []advisedConditionJSON{}
 	for _, condition := range conditionsOf(i.Object) {
 		advised := advisedConditionJSON{conditionJSON: condition}
-		if condition.Status != "True" {
+		if condition.Status == "Unknown" || cause.IsBad(condition.Type, metav1.ConditionStatus(condition.Status)) {
 			advice := cause.Advise(string(i.Object.Kind), condition.Reason)
 			advised.Owner, advised.Advice = string(advice.Turn), advice.Remedy
 		}

@@ -43,7 +43,7 @@ func fromCluster(c *v1alpha1.KubernetesCluster) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Readiness = readinessOf(s.Conditions)
+	o.Readiness = readinessOf(o.Kind, s.Conditions)
 	return o, nil
 }
 
@@ -62,7 +62,7 @@ func fromBackup(b *v1alpha1.EtcdBackup) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Readiness = readinessOf(b.Status.Conditions)
+	o.Readiness = readinessOf(o.Kind, b.Status.Conditions)
 	return o, nil
 }
 

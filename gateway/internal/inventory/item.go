@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
+
+	"github.com/vitistack/stack/apis/cause"
 )
 
 // Topic is a collection of items: a list of the REST API and a topic of the
@@ -152,8 +154,10 @@ type head struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	// Since is the last transition of the condition Ready.
-	Since    time.Time `json:"since,omitzero"`
-	Deleting bool      `json:"deleting,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	// Warnings are the other conditions that need attention.
+	Warnings []cause.Warning `json:"warnings,omitempty"`
+	Deleting bool            `json:"deleting,omitempty"`
 }
 
 // tail is what the JSON of all items ends with.
@@ -174,7 +178,8 @@ func itemOf(topic Topic, o *Object, status, phase string, facts attributed) *Ite
 func (i *Item) head() head {
 	return head{
 		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Status: i.Status, Phase: i.Phase,
-		Ready: i.Readiness.Ready, Reason: i.Readiness.Reason, Message: i.Readiness.Message, Since: i.Readiness.Since, Deleting: i.Deleting,
+		Ready: i.Readiness.Ready, Reason: i.Readiness.Reason, Message: i.Readiness.Message, Since: i.Readiness.Since,
+		Warnings: i.Readiness.Warnings, Deleting: i.Deleting,
 	}
 }
 

@@ -5,6 +5,8 @@ package inventory
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/vitistack/stack/apis/cause"
 )
 
 // Kind is a kind of Kubernetes object that the gateway knows.
@@ -72,6 +74,8 @@ type Readiness struct {
 	Message string
 	// Since is the last transition of the condition.
 	Since time.Time
+	// Warnings are the other conditions that need attention.
+	Warnings []cause.Warning
 }
 
 // Network is a NetworkNamespace.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/cause"
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
@@ -60,15 +61,13 @@ func updated(m *metav1.ObjectMeta) time.Time {
 	return latest.UTC()
 }
 
-// readinessOf returns the condition Ready, or nothing.
-func readinessOf(conditions []metav1.Condition) Readiness {
-	c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
-	if c == nil {
-		return Readiness{}
+// readinessOf returns what the conditions of an object of a kind say.
+func readinessOf(kind Kind, conditions []metav1.Condition) Readiness {
+	r := Readiness{Warnings: cause.Warnings(string(kind), conditions)}
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); c != nil {
+		r.Ready, r.Reason, r.Message, r.Since = c.Status == metav1.ConditionTrue, c.Reason, c.Message, c.LastTransitionTime.UTC()
 	}
-	return Readiness{
-		Ready: c.Status == metav1.ConditionTrue, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC(),
-	}
+	return r
 }
 
 // owner returns the name of the owner of a kind, or nothing.

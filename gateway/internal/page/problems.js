@@ -1,6 +1,7 @@
 // Problems are what needs attention: what has failed, what needs an action,
 // and what takes too long. An item that waits for an item with a problem is
-// listed under that problem.
+// listed under that problem. A condition other than Ready that needs attention
+// is a problem of its own.
 import { all, derive } from "./store.js";
 import { chainOf, isOverdue, sinceOf } from "./causes.js";
 import { late, verdict } from "./words.js";
@@ -25,8 +26,12 @@ const grouped = {
 // likeness is equal for problems that are listed together.
 const likeness = ({ item, topic }) => {
   const group = grouped[topic]?.(item);
-  return [topic, item.namespace, group || "", item.reason, group ? "" : item.name].join("|");
+  return [topic, item.namespace, group || "", item.condition, item.reason, group ? "" : item.name].join("|");
 };
+
+// warned returns an item once for each of its warnings, with the reason and the message of that condition.
+const warned = (item) =>
+  (item.warnings ?? []).map((w) => ({ ...item, condition: w.type, reason: w.reason, message: w.message, since: w.since, owner: w.turn, ready: false, status: "" }));
 
 // isListed leaves out reservations of a DHCP server, which are part of a NetworkConfiguration.
 const isListed = (item, topic) => !item.ready && !(topic === "allocations" && item.method === "dhcp");
@@ -35,15 +40,20 @@ const isListed = (item, topic) => !item.ready && !(topic === "allocations" && it
 // then the oldest.
 function gatherAll() {
   const groups = new Map();
+  const groupOf = (found) => {
+    const key = likeness(found);
+    if (!groups.has(key)) groups.set(key, { key, topic: found.topic, condition: found.item.condition, items: new Map(), holds: new Map() });
+    const group = groups.get(key);
+    group.items.set(found.item.id, found.item);
+    return group;
+  };
   for (const topic of Object.keys(order)) {
     for (const item of all(topic)) {
+      for (const warning of warned(item)) groupOf({ item: warning, topic });
       if (!isListed(item, topic)) continue;
       const root = chainOf(item, topic).at(-1);
       if (!isProblem(root.item) && !isProblem(item)) continue;
-      const key = likeness(root);
-      if (!groups.has(key)) groups.set(key, { key, topic: root.topic, items: new Map(), holds: new Map() });
-      const group = groups.get(key);
-      group.items.set(root.item.id, root.item);
+      const group = groupOf(root);
       if (root.item !== item) group.holds.set(item.id, { item, topic });
     }
   }
@@ -81,6 +91,10 @@ export function problems() {
   return compute();
 }
 
-// standings has, by identifier, whether an item is stuck, or held up by another that is.
+// standings has, by identifier, whether an item that is not ready is stuck, or held up by another that is.
 export const standings = () =>
-  new Map(problems().flatMap((g) => [...g.holds.map(({ item }) => [item.id, "held"]), ...g.items.map((item) => [item.id, "stuck"])]));
+  new Map(
+    problems()
+      .filter((g) => !g.condition)
+      .flatMap((g) => [...g.holds.map(({ item }) => [item.id, "held"]), ...g.items.map((item) => [item.id, "stuck"])]),
+  );
