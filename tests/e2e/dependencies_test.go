@@ -21,7 +21,7 @@ import (
 // slack is what a busy machine may add to noticedWithin.
 const slack = 10 * time.Second
 
-// fault stops a part of the installation without ending it, so that it accepts connections and does not answer.
+// fault stops or ends a part of the installation.
 type fault struct {
 	part, name   string
 	stop, resume func()
@@ -30,8 +30,9 @@ type fault struct {
 	says string
 }
 
-// TestPartsThatHang stops Broker, event source, database and Redis in turn. Health, the page's data and REST show each, and the recovery.
-func TestPartsThatHang(t *testing.T) {
+// TestPartsThatFail stops Broker, event source, database and Redis in turn, so that they accept connections and do not answer, and kills
+// database and Redis. Health, the page's data and REST show each, and the recovery.
+func TestPartsThatFail(t *testing.T) {
 	t.Parallel()
 	// The Broker runs in the process of the engine.
 	broker := stall.New(t, func(*http.Request) bool { return true })
@@ -54,12 +55,14 @@ func TestPartsThatHang(t *testing.T) {
 		u.freeze("eventSource", "vitistack-resources", http.StatusOK, "describe apiserversource vitistack-resources", source),
 		u.freeze("database", "postgresql", http.StatusServiceUnavailable, "DATABASE_URL", servers.PID(t, "postgresql")),
 		u.freeze("cache", "redis", http.StatusOK, "REDIS_URL", servers.PID(t, "redis")),
+		u.kill("database", "postgresql", http.StatusServiceUnavailable, "DATABASE_URL"),
+		u.kill("cache", "redis", http.StatusOK, "REDIS_URL"),
 	} {
 		u.follow(f)
 	}
 }
 
-// follow stops a part and lets it go on, and checks what shows it and when.
+// follow lets a part fail and go on, and checks what shows it and when.
 func (u *turns) follow(f fault) {
 	u.t.Helper()
 	began := time.Now()
@@ -112,6 +115,11 @@ func (u *turns) freeze(part, name string, code int, says string, pid int) fault 
 		func() { stopped = withChildren(u.t, []int{pid}); signal(syscall.SIGSTOP) },
 		func() { signal(syscall.SIGCONT) }, code, says,
 	}
+}
+
+// kill is the fault of a server that ends, and starts again with its data.
+func (u *turns) kill(part, name string, code int, says string) fault {
+	return fault{part, name, func() { servers.Kill(u.t, name) }, func() { servers.Restart(u.t, name) }, code, says}
 }
 
 // dependency is one entry of /health/dependencies.

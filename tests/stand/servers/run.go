@@ -159,6 +159,11 @@ func (k *kind) launch(s *server) error {
 		return err
 	}
 	s.port = port
+	return k.boot(s)
+}
+
+// boot starts the process of a server on its port and its data.
+func (k *kind) boot(s *server) error {
 	log, err := os.Create(filepath.Join(s.dir, "log"))
 	if err != nil {
 		return err

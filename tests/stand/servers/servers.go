@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 )
 
 var postgres = &kind{
@@ -61,16 +62,49 @@ func MariaDB(t testing.TB) string {
 // PID returns the process of a running server: postgresql, mariadb or redis.
 func PID(t testing.TB, name string) int {
 	t.Helper()
+	_, s := inUse(t, name)
+	return s.cmd.Process.Pid
+}
+
+// Kill ends a running server without a warning: postgresql, mariadb or redis. Its data stay.
+func Kill(t testing.TB, name string) {
+	t.Helper()
+	_, s := inUse(t, name)
+	_ = s.cmd.Process.Kill()
+	<-s.done
+}
+
+// Restart starts a server that was killed on the same port and data. It does nothing for one that runs.
+func Restart(t testing.TB, name string) {
+	t.Helper()
+	k, s := inUse(t, name)
+	select {
+	case <-s.done:
+	default:
+		return
+	}
+	var err error
+	for range 50 { // the children of a killed server keep its memory for a moment
+		if err = k.boot(s); err == nil {
+			return
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	t.Fatalf("restart %s: %v", name, err)
+}
+
+func inUse(t testing.TB, name string) (*kind, *server) {
+	t.Helper()
 	for _, k := range all {
 		k.mu.Lock()
 		running := k.running
 		k.mu.Unlock()
 		if k.name == name && running != nil {
-			return running.cmd.Process.Pid
+			return k, running
 		}
 	}
 	t.Fatalf("no test uses %s", name)
-	return 0
+	return nil, nil
 }
 
 var redis = &kind{
