@@ -54,7 +54,7 @@ func TestAllEventsAreLost(t *testing.T) {
 		if err := e.KillProcess(source.Name); err != nil {
 			t.Fatal(err)
 		}
-		defer keepDown(t, e, source.Name)()
+		defer e.KeepDown(source.Name)()
 	}
 	n.SetFaults(EventFaults{})
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
@@ -75,12 +75,6 @@ func killFunctions(t *testing.T, e *engine.Engine, seed uint64) (stop func()) {
 	return every(t, func() time.Duration { return time.Duration(100+random.IntN(400)) * time.Millisecond }, func() {
 		_ = e.KillProcess(functions[random.IntN(len(functions))])
 	})
-}
-
-// keepDown kills a process whenever the engine has restarted it.
-func keepDown(t *testing.T, e *engine.Engine, name string) (stop func()) {
-	t.Helper()
-	return every(t, func() time.Duration { return 20 * time.Millisecond }, func() { _ = e.KillProcess(name) })
 }
 
 // every calls do repeatedly until stop is called. stop may be called twice.

@@ -25,9 +25,9 @@ const noticedWithin = 30 * time.Second
 // frozen are the backends that stop with the simulators. KubeVirt of this cluster is the API server.
 var frozen = []string{"kea", "nam", "netbox", "proxmox", "talos"}
 
-// TestBackendsThatHang stops the processes of all backends without ending them, so that they accept connections and do not answer. REST
-// shows that for each, and the recovery.
-func TestBackendsThatHang(t *testing.T) {
+// TestBackendsThatFail stops the processes of all backends without ending them, so that they accept connections and do not answer, and
+// then kills them. REST shows that for each, and the recovery.
+func TestBackendsThatFail(t *testing.T) {
 	t.Parallel()
 	u := &turns{engine.Start(t, "--config", "RESYNC_PERIOD=5s"), t}
 	u.Apply("default", u.StaticNetwork("network", 10, 250))
@@ -42,40 +42,53 @@ func TestBackendsThatHang(t *testing.T) {
 	u.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
 	u.awaitProbe()
 
-	processes := u.processesOfBackends()
-	signal := func(s syscall.Signal) time.Time {
-		for _, pid := range processes {
-			_ = syscall.Kill(pid, s) // a process that has ended needs none
-		}
-		return time.Now()
-	}
-	t.Cleanup(func() { signal(syscall.SIGCONT) })
+	hang, resume := u.hangBackends()
+	u.outage("hang", hang, resume)
+	var restart func()
+	u.outage("have ended", func() { restart = u.KeepDown("sim") }, func() { restart() })
+}
 
-	began := signal(syscall.SIGSTOP)
-	u.speakToBackends("stopped")
-	for name, server := range u.backendsAre("unreachable", "all backends hang") {
+// outage lets all backends fail, and recover.
+func (u *turns) outage(what string, fail, recover func()) {
+	u.t.Helper()
+	began := time.Now()
+	fail()
+	u.speakToBackends(fmt.Sprintf("stopped-%d", began.Unix()))
+	for name, server := range u.backendsAre("unreachable", "all backends "+what) {
 		if noticed := server.Since.Sub(began); noticed > noticedWithin {
-			t.Errorf("%s: the outage shows after %s", name, noticed)
+			u.t.Errorf("backends %s: %s: the outage shows after %s", what, name, noticed)
 		}
 		if server.LastSeen.After(began.Add(time.Second)) || server.LastSeen.Before(began.Add(-2*time.Minute)) {
-			t.Errorf("%s: last seen at %s, stopped at %s", name, server.LastSeen, began)
+			u.t.Errorf("backends %s: %s: last seen at %s, stopped at %s", what, name, server.LastSeen, began)
 		}
 	}
 	u.clusterIs("inactive", "failed")
 	u.hostIs("unknown")
 	if _, err := u.Ask("health/operators"); err == nil || !strings.Contains(err.Error(), "503") {
-		t.Errorf("/health/operators: %v", err)
+		u.t.Errorf("backends %s: /health/operators: %v", what, err)
 	}
-
-	began = signal(syscall.SIGCONT)
-	u.speakToBackends("continued")
+	began = time.Now()
+	recover()
+	u.speakToBackends(fmt.Sprintf("continued-%d", began.Unix()))
 	for name, server := range u.backendsAre("healthy", "all backends answer again") {
 		if noticed := server.Since.Sub(began); noticed > noticedWithin {
-			t.Errorf("%s: the recovery shows after %s", name, noticed)
+			u.t.Errorf("backends %s: %s: the recovery shows after %s", what, name, noticed)
 		}
 	}
 	u.clusterIs("active")
 	u.hostIs("running")
+}
+
+// hangBackends returns what stops the processes of all backends without ending them, and what lets them continue.
+func (u *turns) hangBackends() (hang, resume func()) {
+	processes := u.processesOfBackends()
+	signal := func(s syscall.Signal) {
+		for _, pid := range processes {
+			_ = syscall.Kill(pid, s) // a process that has ended needs none
+		}
+	}
+	u.t.Cleanup(func() { signal(syscall.SIGCONT) })
+	return func() { signal(syscall.SIGSTOP) }, func() { signal(syscall.SIGCONT) }
 }
 
 // processesOfBackends returns the process of the simulators, and the processes that it has started, such as the real Kea.

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -330,6 +331,24 @@ func (e *Engine) KillProcess(name string) error {
 		return errors.New(res.Status)
 	}
 	return nil
+}
+
+// KeepDown kills the processes with a name whenever the engine has restarted them, until resume is called, or the test ends.
+func (e *Engine) KeepDown(name string) (resume func()) {
+	e.t.Helper()
+	ctx, cancel := context.WithCancel(e.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			_ = e.KillProcess(name) // the next round tries again
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // RestartFree replaces each process of a function once it has no request.
