@@ -91,6 +91,7 @@ func (f *function) inspectOnce(ctx context.Context, p *v1alpha1.MachineProvider)
 	began := time.Now()
 	i.Health, err = h.Inspect(ctx)
 	if found, ok := findingOf(began, time.Now(), err); ok {
+		found.Inspection = true
 		f.reporter.Record(ctx, string(p.Spec.Type), p.Name, found)
 	}
 	if lister, ok := h.(hypervisor.GuestLister); ok && err == nil && !p.Spec.Shared {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/stack/tests/stand/browser"
 	"github.com/vitistack/stack/tests/stand/engine"
 	"github.com/vitistack/stack/tests/stand/feed"
 	"github.com/vitistack/stack/tests/stand/servers"
@@ -44,6 +45,8 @@ func TestPartsThatFail(t *testing.T) {
 	u.partIs("eventSource", "vitistack-resources", "healthy")
 	u.partIs("resync", "", "healthy")
 
+	page := browser.New(t, strings.TrimSuffix(u.Gateway(), "/"), 1200, 900)
+	page.Open("#/overview")
 	var source int
 	for _, p := range u.Sources() {
 		if strings.HasSuffix(p.Name, "vitistack-resources") {
@@ -58,12 +61,12 @@ func TestPartsThatFail(t *testing.T) {
 		u.kill("database", "postgresql", http.StatusServiceUnavailable, "DATABASE_URL"),
 		u.kill("cache", "redis", http.StatusOK, "REDIS_URL"),
 	} {
-		u.follow(f)
+		u.follow(page, f)
 	}
 }
 
 // follow lets a part fail and go on, and checks what shows it and when.
-func (u *turns) follow(f fault) {
+func (u *turns) follow(page *browser.Tab, f fault) {
 	u.t.Helper()
 	began := time.Now()
 	f.stop()
@@ -92,11 +95,13 @@ func (u *turns) follow(f fault) {
 	if got := u.summary(); !strings.Contains(got, f.says) {
 		u.t.Errorf("%s: the page gets %s", f.part, got)
 	}
+	page.Wait(f.part+" among what needs attention", `[...document.querySelectorAll(".attention > li")].some((row) => row.innerText.includes(`+browser.Quote(f.says)+`))`)
 	began = time.Now()
 	f.resume()
 	if noticed := u.partIs(f.part, f.name, "healthy").Since.Sub(began); noticed > noticedWithin+slack {
 		u.t.Errorf("%s: the recovery shows after %s", f.part, noticed)
 	}
+	page.Wait("nothing that needs attention", `document.querySelectorAll(".attention > li").length === 0`)
 	u.partIs("broker", "", "healthy") // no fault of one part is left as that of another
 	u.partIs("eventSource", "vitistack", "healthy")
 }

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vitistack/stack/tests/stand/browser"
 	"github.com/vitistack/stack/tests/stand/engine"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -42,14 +43,16 @@ func TestBackendsThatFail(t *testing.T) {
 	u.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
 	u.awaitProbe()
 
+	page := browser.New(t, strings.TrimSuffix(u.Gateway(), "/"), 1200, 900)
+	page.Open("#/overview")
 	hang, resume := u.hangBackends()
-	u.outage("hang", hang, resume)
+	u.outage(page, "hang", hang, resume)
 	var restart func()
-	u.outage("have ended", func() { restart = u.KeepDown("sim") }, func() { restart() })
+	u.outage(page, "have ended", func() { restart = u.KeepDown("sim") }, func() { restart() })
 }
 
-// outage lets all backends fail, and recover.
-func (u *turns) outage(what string, fail, recover func()) {
+// outage lets all backends fail, and recover. page shows both without being opened again.
+func (u *turns) outage(page *browser.Tab, what string, fail, recover func()) {
 	u.t.Helper()
 	began := time.Now()
 	fail()
@@ -67,6 +70,9 @@ func (u *turns) outage(what string, fail, recover func()) {
 	if _, err := u.Ask("health/operators"); err == nil || !strings.Contains(err.Error(), "503") {
 		u.t.Errorf("backends %s: /health/operators: %v", what, err)
 	}
+	for _, name := range frozen {
+		page.Wait(name+" among what needs attention", `[...document.querySelectorAll(".attention > li")].some((row) => row.innerText.toLowerCase().includes(`+browser.Quote(name)+`))`)
+	}
 	began = time.Now()
 	recover()
 	u.speakToBackends(fmt.Sprintf("continued-%d", began.Unix()))
@@ -77,6 +83,7 @@ func (u *turns) outage(what string, fail, recover func()) {
 	}
 	u.clusterIs("active")
 	u.hostIs("running")
+	page.Wait("nothing that needs attention", `document.querySelectorAll(".attention > li").length === 0`)
 }
 
 // hangBackends returns what stops the processes of all backends without ending them, and what lets them continue.

@@ -34,6 +34,12 @@ func refused(ended int) Finding {
 
 func answer(ended int) Finding { return Healthy(at(ended), at(ended)) }
 
+func inspected(ended int) Finding {
+	f := answer(ended)
+	f.Inspection = true
+	return f
+}
+
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	healthy := backend.Report{Health: backend.Healthy, Since: at(-600), LastSeen: at(-5)}
@@ -159,6 +165,8 @@ func TestRecord(t *testing.T) {
 		{"a server that refuses some requests is unhealthy", one, refused(25), backend.Unhealthy, 7, 6},
 		{"although it answers others", one, answer(26), backend.Unhealthy, 7, 6},
 		{"once it refuses none, it is healthy", one, answer(36), backend.Healthy, 8, 7},
+		{"it refuses again", one, refused(47), backend.Unhealthy, 9, 8},
+		{"an inspection of the whole server ends that at once", one, inspected(48), backend.Healthy, 10, 9},
 	} {
 		before := api.health(t, "kea.primary")
 		changed := step.by.Record(t.Context(), backend.Kea, "primary", step.found)

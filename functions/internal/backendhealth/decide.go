@@ -16,6 +16,8 @@ type Finding struct {
 	Health backend.Health
 	// Reason and Message say why the server is not healthy, in the words of a condition.
 	Reason, Message string
+	// Inspection is whether the request has inspected the server as a whole. Its success ends what any other request has shown.
+	Inspection bool
 	// Began and Ended are when the request was sent, and when it was answered or failed.
 	Began, Ended time.Time
 }

@@ -85,7 +85,7 @@ func (r *Reporter) begin(key string, f Finding) bool {
 	if recent && f.Health == last.Health && f.Reason == last.Reason {
 		return false
 	}
-	if recent && f.Health == backend.Healthy && last.Health == backend.Unhealthy {
+	if recent && f.Health == backend.Healthy && last.Health == backend.Unhealthy && !f.Inspection {
 		return false // a server that refuses one kind of request answers others
 	}
 	r.compared[key] = f

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/stack/apis/backend"
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/stand/browser"
 )
 
 // serversReport is the ConfigMap backends. NetBox and the primary Kea server have the given health.
@@ -121,32 +122,32 @@ func TestBackups(t *testing.T) {
 			t.Errorf("%s lists %d, want %d", query, n, want)
 		}
 	}
-	page := browse(t, s.url, 1200, 800)
-	page.open("#/overview")
-	page.wait("the failed backup", `document.querySelector(".attention")?.textContent.includes("bucket etcd is full")`)
-	page.open("#/backups")
-	page.wait("the table", `document.querySelector("#main")?.textContent.includes("nightly")`)
-	page.accessible("backups")
-	page.open("#/backups/team-a/nightly")
-	page.wait("the backup", `document.querySelector("#main")?.textContent.includes("3 of at most 7")`)
-	page.accessible("one backup")
-	page.open("#/clusters/team-a/shop")
-	page.wait("the backup of the cluster", `document.querySelector("#backups-title")?.parentElement.textContent.includes("nightly")`)
+	page := browser.New(t, s.url, 1200, 800)
+	page.Open("#/overview")
+	page.Wait("the failed backup", `document.querySelector(".attention")?.textContent.includes("bucket etcd is full")`)
+	page.Open("#/backups")
+	page.Wait("the table", `document.querySelector("#main")?.textContent.includes("nightly")`)
+	page.Accessible("backups")
+	page.Open("#/backups/team-a/nightly")
+	page.Wait("the backup", `document.querySelector("#main")?.textContent.includes("3 of at most 7")`)
+	page.Accessible("one backup")
+	page.Open("#/clusters/team-a/shop")
+	page.Wait("the backup of the cluster", `document.querySelector("#backups-title")?.parentElement.textContent.includes("nightly")`)
 }
 
 // TestPageOfBackends shows a backend of networks that does not answer among what needs attention, with its owner.
 func TestPageOfBackends(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	b := browse(t, s.url, 1200, 800)
+	b := browser.New(t, s.url, 1200, 800)
 	s.api.Put(t, "configmaps", serversReport(t, backend.Unreachable, backend.Healthy))
-	b.open("#/overview")
-	b.wait("NetBox", `document.querySelector(".attention")?.textContent.includes("no answer in time")`)
-	if text := b.text(".attention"); !strings.Contains(text, "network team") || !strings.Contains(text, "Check that the provider of networks runs") {
+	b.Open("#/overview")
+	b.Wait("NetBox", `document.querySelector(".attention")?.textContent.includes("no answer in time")`)
+	if text := b.Text(".attention"); !strings.Contains(text, "network team") || !strings.Contains(text, "Check that the provider of networks runs") {
 		t.Errorf("the entry has to say who acts, and how: %s", text)
 	}
-	b.accessible("backends")
+	b.Accessible("backends")
 	s.api.Put(t, "configmaps", serversReport(t, backend.Healthy, backend.Healthy))
-	b.wait("the end of it", `document.querySelector("main .headline.good")`)
-	b.clean()
+	b.Wait("the end of it", `document.querySelector("main .headline.good")`)
+	b.Clean()
 }

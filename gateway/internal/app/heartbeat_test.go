@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/tests/fakeapi"
+	"github.com/vitistack/stack/tests/stand/browser"
 )
 
 // putLease stores a Lease with a label, renewed at a time, or never.
@@ -66,8 +67,8 @@ func TestSilenceShows(t *testing.T) {
 	if body := string(s.get("/health").body); strings.Contains(body, `"broker":"unhealthy"`) {
 		t.Errorf("right after the start the Broker is unhealthy: %s", body)
 	}
-	page := browse(t, s.url, 1200, 800)
-	page.open("#/overview")
+	page := browser.New(t, s.url, 1200, 800)
+	page.Open("#/overview")
 	both := []string{events.TypeRefUpdate, events.TypeUpdate}
 	for _, step := range []struct {
 		reason                 string
@@ -100,7 +101,7 @@ func TestSilenceShows(t *testing.T) {
 				strings.Contains(string(s.app.store.Current().Summary()), step.says)
 		})
 		if step.says != "" {
-			page.wait(step.reason, fmt.Sprintf(`document.querySelector(".attention")?.textContent.includes(%q)`, step.says))
+			page.Wait(step.reason, fmt.Sprintf(`document.querySelector(".attention")?.textContent.includes(%q)`, step.says))
 		}
 	}
 	if got := s.get("/api/v1/health/dependencies"); got.StatusCode != http.StatusOK || !strings.Contains(string(got.body), `"kind":"database"`) {

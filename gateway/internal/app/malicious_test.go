@@ -20,6 +20,7 @@ import (
 
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/standardwebhooks"
+	"github.com/vitistack/stack/tests/stand/browser"
 )
 
 // dial opens a connection to the gateway that has a minute for everything.
@@ -242,19 +243,19 @@ func TestPageInjection(t *testing.T) {
 	if r := s.do(http.MethodPost, "/events", said, "Content-Type", structured); r.StatusCode >= 300 {
 		t.Fatalf("the event: %s %s", r.Status, r.body)
 	}
-	b := browse(t, s.url, 1200, 800)
-	b.open("#/overview")
+	b := browser.New(t, s.url, 1200, 800)
+	b.Open("#/overview")
 	for _, view := range []string{"overview", "machines", "machines/team-a/one", "clusters/team-a/shop", "hosts", "events", "pipeline"} {
-		b.see("#/" + view)
-		b.wait("a view of "+view, `document.querySelector("main")?.textContent.trim() !== ""`)
+		b.See("#/" + view)
+		b.Wait("a view of "+view, `document.querySelector("main")?.textContent.trim() !== ""`)
 		if view == "machines/team-a/one" {
-			b.wait("the text of the markup", `document.querySelector("main").textContent.includes("<script>window.owned=1</script>")`)
+			b.Wait("the text of the markup", `document.querySelector("main").textContent.includes("<script>window.owned=1</script>")`)
 		}
-		b.wait("no markup in "+view, `window.owned === undefined && !document.querySelector("main img, main script, main [onload], main [onerror], a[href^='javascript:']")`)
+		b.Wait("no markup in "+view, `window.owned === undefined && !document.querySelector("main img, main script, main [onload], main [onerror], a[href^='javascript:']")`)
 	}
-	b.see("#/machines?q=" + url.QueryEscape(markup))
-	b.wait("no markup of the address", `window.owned === undefined && !document.querySelector("main img, main script")`)
-	b.clean()
+	b.See("#/machines?q=" + url.QueryEscape(markup))
+	b.Wait("no markup of the address", `window.owned === undefined && !document.querySelector("main img, main script")`)
+	b.Clean()
 	for _, path := range []string{"/", "/api/v1/docs"} {
 		policy := s.get(path).Header.Get("Content-Security-Policy")
 		if !strings.Contains(policy, "default-src 'self'") || strings.Contains(policy, "unsafe") {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/fakeapi"
+	"github.com/vitistack/stack/tests/stand/browser"
 )
 
 // putEvent records a Kubernetes Event about an object, some time ago.
@@ -72,23 +73,23 @@ func TestPageObject(t *testing.T) {
 	t.Parallel()
 	s := startCold(t, func(api *fakeapi.Server) { aProvider(t, api) })
 	s.waitReady()
-	b := browse(t, s.url, 1200, 900)
-	b.open("#/providers/pve")
-	b.wait("the Events", `document.querySelectorAll(".history li").length === 2`)
-	if got := b.text(".history li"); !strings.Contains(got, "Credentials missing create-vm, 3 times since") || !strings.Contains(got, "Secret pve does not exist") {
+	b := browser.New(t, s.url, 1200, 900)
+	b.Open("#/providers/pve")
+	b.Wait("the Events", `document.querySelectorAll(".history li").length === 2`)
+	if got := b.Text(".history li"); !strings.Contains(got, "Credentials missing create-vm, 3 times since") || !strings.Contains(got, "Secret pve does not exist") {
 		t.Errorf("the newest event is %q", got)
 	}
 	for _, want := range []string{"Not ready", "Credentials missing: Secret pve does not exist", "(platform team)", "The hypervisor has no orphans"} {
-		if got := b.text(".conditions"); !strings.Contains(got, want) {
+		if got := b.Text(".conditions"); !strings.Contains(got, want) {
 			t.Errorf("the conditions lack %q:\n%s", want, got)
 		}
 	}
-	if icons := eval[string](b, `[...document.querySelectorAll(".conditions li")].map((x) => x.querySelector("strong").innerText + ":" + x.querySelector(".icon").classList[1]).join()`); icons != "The hypervisor has no orphans:good,Not ready:act" {
+	if icons := browser.Eval[string](b, `[...document.querySelectorAll(".conditions li")].map((x) => x.querySelector("strong").innerText + ":" + x.querySelector(".icon").classList[1]).join()`); icons != "The hypervisor has no orphans:good,Not ready:act" {
 		t.Errorf("the conditions are %s", icons)
 	}
-	if got := eval[string](b, `import("/page/words.js").then(({ step }) => [step("Ready", "False"), step("NodesReady", "Unknown"), step("SomeNewThing", "False")].join("; "))`); got != "Not ready; Not known: Every node is ready; Not true: Some new thing" {
+	if got := browser.Eval[string](b, `import("/page/words.js").then(({ step }) => [step("Ready", "False"), step("NodesReady", "Unknown"), step("SomeNewThing", "False")].join("; "))`); got != "Not ready; Not known: Every node is ready; Not true: Some new thing" {
 		t.Errorf("conditions in words: %s", got)
 	}
-	b.accessible("provider")
-	b.clean()
+	b.Accessible("provider")
+	b.Clean()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/tests/stand/browser"
 )
 
 // withOrphans returns a MachineProvider at which checks have found VMs without a Machine.
@@ -105,23 +106,23 @@ func TestOrphans(t *testing.T) {
 func TestPageOrphans(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	b := browse(t, s.url, 1200, 800)
-	b.open("#/overview")
-	b.wait("a page without problems", `document.querySelector("main .headline.good")`)
+	b := browser.New(t, s.url, 1200, 800)
+	b.Open("#/overview")
+	b.Wait("a page without problems", `document.querySelector("main .headline.good")`)
 	orphan := v1alpha1.Orphan{ID: "10001", UID: "1", FirstSeen: metav1.NewTime(time.Now().Add(-time.Hour)), Confirmed: true}
 	s.api.Put(t, "machineproviders", withOrphans("pve", v1alpha1.ProviderProxmox, orphan))
-	b.wait("the provider", `document.querySelector(".attention")?.textContent.includes("remove 10001: qm destroy")`)
-	if text := b.text(".attention"); !strings.Contains(text, "platform team") || !strings.Contains(text, "Check that the objects") {
+	b.Wait("the provider", `document.querySelector(".attention")?.textContent.includes("remove 10001: qm destroy")`)
+	if text := b.Text(".attention"); !strings.Contains(text, "platform team") || !strings.Contains(text, "Check that the objects") {
 		t.Errorf("the entry has to say who acts, and how: %s", text)
 	}
-	if href := eval[string](b, `document.querySelector(".attention a").getAttribute("href")`); !strings.HasPrefix(href, "#/providers/pve") {
+	if href := browser.Eval[string](b, `document.querySelector(".attention a").getAttribute("href")`); !strings.HasPrefix(href, "#/providers/pve") {
 		t.Errorf("the entry leads to %s", href)
 	}
-	b.accessible("orphans")
+	b.Accessible("orphans")
 	s.api.Put(t, "configmaps", reported(t, orphan))
-	b.wait("the Lease", `document.querySelector(".attention")?.textContent.includes("kubectl delete lease")`)
+	b.Wait("the Lease", `document.querySelector(".attention")?.textContent.includes("kubectl delete lease")`)
 	s.api.Put(t, "machineproviders", withOrphans("pve", v1alpha1.ProviderProxmox))
 	s.api.Put(t, "configmaps", reported(t))
-	b.wait("the end of it", `document.querySelector("main .headline.good")`)
-	b.clean()
+	b.Wait("the end of it", `document.querySelector("main .headline.good")`)
+	b.Clean()
 }

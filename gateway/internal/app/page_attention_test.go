@@ -10,6 +10,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/tests/fakeapi"
+	"github.com/vitistack/stack/tests/stand/browser"
 )
 
 // readyFor is the condition Ready, which became what it is some time ago. An empty reason means True.
@@ -81,10 +82,10 @@ func TestPageAttention(t *testing.T) {
 	t.Parallel()
 	s := startCold(t, func(api *fakeapi.Server) { attentionStand(t, api) })
 	s.waitReady()
-	b := browse(t, s.url, 1200, 900)
-	b.open("#/overview")
-	b.wait("the problems", `document.querySelectorAll(".attention > li").length >= 7`)
-	rows := eval[[]string](b, `[...document.querySelectorAll(".attention > li")].map((r) => r.innerText.replaceAll(/\s+/g, " "))`)
+	b := browser.New(t, s.url, 1200, 900)
+	b.Open("#/overview")
+	b.Wait("the problems", `document.querySelectorAll(".attention > li").length >= 7`)
+	rows := browser.Eval[[]string](b, `[...document.querySelectorAll(".attention > li")].map((r) => r.innerText.replaceAll(/\s+/g, " "))`)
 	for _, tc := range []struct{ because, contains, role string }{
 		{"the cluster waits for its virtual address, which waits for the pool", "team-a/shop-vip IPAllocation Pool exhausted", "network team"},
 		{"a mistake in an address is its own problem", "team-a/one IPAllocation Address taken", "requester"},
@@ -107,26 +108,26 @@ func TestPageAttention(t *testing.T) {
 	if len(rows) != 7 {
 		t.Errorf("%d problems, want 7:\n%s", len(rows), strings.Join(rows, "\n"))
 	}
-	if got := b.text(".attention"); !strings.Contains(got, "Holds up shop") {
+	if got := b.Text(".attention"); !strings.Contains(got, "Holds up shop") {
 		t.Errorf("nothing says that the address holds up the cluster:\n%s", got)
 	}
 
-	b.see("#/clusters/team-a/shop")
-	b.wait("the cause of the cluster", `document.querySelector(".problem.lone")?.innerText.includes("The cause is IPAllocation team-a/shop-vip: Pool exhausted")`)
-	if got := b.text(".problem.lone"); strings.Contains(got, "No action") || !strings.Contains(got, "network team") {
+	b.See("#/clusters/team-a/shop")
+	b.Wait("the cause of the cluster", `document.querySelector(".problem.lone")?.innerText.includes("The cause is IPAllocation team-a/shop-vip: Pool exhausted")`)
+	if got := b.Text(".problem.lone"); strings.Contains(got, "No action") || !strings.Contains(got, "network team") {
 		t.Errorf("the cluster says %s", got)
 	}
-	b.see("#/machines/team-a/slow")
-	b.wait("the machine that is slow", `document.querySelector(".problem.lone")?.innerText.includes("lasts longer than expected")`)
-	b.see("#/machines/team-a/fresh")
-	b.wait("the machine that is not slow", `document.querySelector(".problem.lone")?.innerText.includes("no action")`)
-	b.see("#/pipeline")
-	b.wait("the stuck machine", `[...document.querySelectorAll(".mover.act")].some((x) => x.innerText.includes("slow"))`)
-	if got := eval[string](b, `[...document.querySelectorAll(".mover.wait")].map((x) => x.innerText).join()`); !strings.Contains(got, "fresh") {
+	b.See("#/machines/team-a/slow")
+	b.Wait("the machine that is slow", `document.querySelector(".problem.lone")?.innerText.includes("lasts longer than expected")`)
+	b.See("#/machines/team-a/fresh")
+	b.Wait("the machine that is not slow", `document.querySelector(".problem.lone")?.innerText.includes("no action")`)
+	b.See("#/pipeline")
+	b.Wait("the stuck machine", `[...document.querySelectorAll(".mover.act")].some((x) => x.innerText.includes("slow"))`)
+	if got := browser.Eval[string](b, `[...document.querySelectorAll(".mover.wait")].map((x) => x.innerText).join()`); !strings.Contains(got, "fresh") {
 		t.Errorf("the machines in progress are %q", got)
 	}
-	if got := eval[string](b, `import("/page/reasons.js").then(({ reasons }) => Object.values(reasons).map((r) => r[0]).filter((who) => !`+roles+`.includes(who)).join())`); got != "" {
+	if got := browser.Eval[string](b, `import("/page/reasons.js").then(({ reasons }) => Object.values(reasons).map((r) => r[0]).filter((who) => !`+roles+`.includes(who)).join())`); got != "" {
 		t.Errorf("roles with other names: %s", got)
 	}
-	b.clean()
+	b.Clean()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/fakeapi"
+	"github.com/vitistack/stack/tests/stand/browser"
 )
 
 // TestPageCommands has the commands of an object be those for the object as it is: its pools, its Secrets, its versions and its state.
@@ -29,12 +30,12 @@ func TestPageCommands(t *testing.T) {
 		api.Put(t, "machines", m)
 	})
 	s.waitReady()
-	b := browse(t, s.url, 1200, 900)
-	b.open("#/clusters/team-a/shop")
+	b := browser.New(t, s.url, 1200, 900)
+	b.Open("#/clusters/team-a/shop")
 	shown := func() map[string]string {
-		return eval[map[string]string](b, `Object.fromEntries([...document.querySelectorAll(".commands li")].map((x) => [x.querySelector("p").innerText, x.querySelector("code").innerText]))`)
+		return browser.Eval[map[string]string](b, `Object.fromEntries([...document.querySelectorAll(".commands li")].map((x) => [x.querySelector("p").innerText, x.querySelector("code").innerText]))`)
 	}
-	b.wait("the spec", `document.querySelector(".commands")?.innerText.includes("Scale gpu")`)
+	b.Wait("the spec", `document.querySelector(".commands")?.innerText.includes("Scale gpu")`)
 	got := shown()
 	for title, want := range map[string]string{
 		"Scale the control plane from 3 to 5": `kubectl patch kubernetescluster shop -n team-a --type json -p '[{"op":"test","path":"/spec/topology/controlplane/replicas","value":3},{"op":"replace","path":"/spec/topology/controlplane/replicas","value":5}]'`,
@@ -53,14 +54,14 @@ func TestPageCommands(t *testing.T) {
 	c.Spec.Paused, c.Status.Version, c.Spec.Topology.Version = true, "1.36.6", "1.36"
 	c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", Time: new(metav1.Now())}}
 	s.api.Put(t, "kubernetesclusters", c)
-	b.wait("the cluster that is paused", `document.querySelector(".commands")?.innerText.includes('{"spec":{"paused":false}}')`)
+	b.Wait("the cluster that is paused", `document.querySelector(".commands")?.innerText.includes('{"spec":{"paused":false}}')`)
 	for title := range shown() {
 		if strings.HasPrefix(title, "Upgrade to") {
 			t.Errorf("a cluster with the newest version is offered %q", title)
 		}
 	}
-	b.see("#/machines/team-a/web")
-	b.wait("the machine that is off", `document.querySelector(".commands")?.innerText.includes("Start it")`)
+	b.See("#/machines/team-a/web")
+	b.Wait("the machine that is off", `document.querySelector(".commands")?.innerText.includes("Start it")`)
 	got = shown()
 	if want := `kubectl patch machine web -n team-a --type merge -p "{\"spec\":{\"restartToken\":\"$(date +%s)\"}}"`; got["Restart it"] != want {
 		t.Errorf("the restart is %s, want %s", got["Restart it"], want)
@@ -68,5 +69,5 @@ func TestPageCommands(t *testing.T) {
 	if want := `kubectl patch machine web -n team-a --type merge -p '{"spec":{"powerState":"Running"}}'`; got["Start it"] != want {
 		t.Errorf("the start is %s, want %s", got["Start it"], want)
 	}
-	b.clean()
+	b.Clean()
 }

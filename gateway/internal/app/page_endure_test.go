@@ -5,14 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/heapprofiler"
-	"github.com/chromedp/cdproto/memory"
-	"github.com/chromedp/cdproto/runtime"
-	"github.com/chromedp/chromedp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/tests/fakeapi"
+	"github.com/vitistack/stack/tests/stand/browser"
 )
 
 // moving are the elements that an animation or a transition may move.
@@ -26,42 +22,25 @@ func TestPageStillness(t *testing.T) {
 	t.Parallel()
 	s := startCold(t, func(api *fakeapi.Server) { busy(t, api) })
 	s.waitReady()
-	b := browse(t, s.url, 1200, 800)
-	b.open("#/machines?q=newcomer")
+	b := browser.New(t, s.url, 1200, 800)
+	b.Open("#/machines?q=newcomer")
 	for i, preference := range []string{"no-preference", "reduce"} {
-		b.media("prefers-reduced-motion", preference)
+		b.Media("prefers-reduced-motion", preference)
 		name := fmt.Sprintf("newcomer-%d", i)
-		b.see("#/machines?q=" + name)
+		b.See("#/machines?q=" + name)
 		s.api.Put(t, "machines", aMachine("team-a", name, "Creating"))
-		b.wait("the machine", `document.querySelector("tr.fresh")?.textContent.includes(`+quote(name)+`)`)
-		if moves := eval[int](b, moving+`.length`) > 0; moves != (preference == "no-preference") {
+		b.Wait("the machine", `document.querySelector("tr.fresh")?.textContent.includes(`+browser.Quote(name)+`)`)
+		if moves := browser.Eval[int](b, moving+`.length`) > 0; moves != (preference == "no-preference") {
 			t.Errorf("with %s, something moves: %t", preference, moves)
 		}
 	}
 	for _, v := range pages {
-		b.see(v.hash)
-		if got := eval[string](b, moving+`.map((e) => e.outerHTML.slice(0, 120)).join("\n")`); got != "" {
+		b.See(v.hash)
+		if got := browser.Eval[string](b, moving+`.map((e) => e.outerHTML.slice(0, 120)).join("\n")`); got != "" {
 			t.Errorf("%s moves:\n%s", v.name, got)
 		}
 	}
-	b.clean()
-}
-
-// footprint is what a page costs its browser once rubbish is collected.
-type footprint struct {
-	nodes, listeners int64
-	heap             float64
-}
-
-func (b *browser) footprint() footprint {
-	b.t.Helper()
-	_, err := chromedp.Call(b.ctx, heapprofiler.CollectGarbage, cdp.Empty{})
-	b.must(err)
-	counters, err := chromedp.Call(b.ctx, memory.GetDOMCounters, cdp.Empty{})
-	b.must(err)
-	usage, err := chromedp.Call(b.ctx, runtime.GetHeapUsage, cdp.Empty{})
-	b.must(err)
-	return footprint{nodes: counters.Nodes, listeners: counters.JsEventListeners, heap: usage.UsedSize}
+	b.Clean()
 }
 
 // aDay is what a page hears in some hours of a busy data centre: thousands of
@@ -85,18 +64,18 @@ func TestPageEndures(t *testing.T) {
 	s := startCold(t, func(api *fakeapi.Server) { busy(t, api) })
 	s.waitReady()
 	proxy := cutProxy(t, strings.TrimPrefix(s.url, "http://"))
-	b := browse(t, "http://"+proxy.Addr().String(), 1200, 800)
-	b.open("#/overview")
-	eval[bool](b, `Promise.all(["store", "connection"].map((part) => import("/page/" + part + ".js"))).then((all) => {
+	b := browser.New(t, "http://"+proxy.Addr().String(), 1200, 800)
+	b.Open("#/overview")
+	browser.Eval[bool](b, `Promise.all(["store", "connection"].map((part) => import("/page/" + part + ".js"))).then((all) => {
 		window.parts = Object.assign({}, ...all);
 		window.day = 0;
 		return true;
 	})`)
 	live := 0
 	liveDay := func() {
-		b.do(aDay)
+		b.Do(aDay)
 		for _, v := range pages {
-			b.see(v.hash)
+			b.See(v.hash)
 		}
 		proxy.cut()
 		live++
@@ -104,25 +83,25 @@ func TestPageEndures(t *testing.T) {
 		m.Labels = map[string]string{"day": fmt.Sprint(live)}
 		m.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "MachineRunning", Message: fmt.Sprint("day ", live), LastTransitionTime: metav1.Now()}}
 		s.api.Put(t, "machines", m)
-		b.wait("what came after the cut", `parts.find("machines", "team-a", "resident")?.message === "day `+fmt.Sprint(live)+`"`)
-		b.see("#/machines")
-		b.wait("the machines", `document.querySelector("tbody tr[data-row]")`)
+		b.Wait("what came after the cut", `parts.find("machines", "team-a", "resident")?.message === "day `+fmt.Sprint(live)+`"`)
+		b.See("#/machines")
+		b.Wait("the machines", `document.querySelector("tbody tr[data-row]")`)
 	}
 	for range 2 {
 		liveDay() // the feed, and what else is kept for a while, has filled
 	}
-	before := b.footprint()
+	before := b.Footprint()
 	for range 6 {
 		liveDay()
 	}
-	after := b.footprint()
+	after := b.Footprint()
 	t.Logf("before %+v, after %+v", before, after)
 	// A page that kept the machines that have passed would take tens of megabytes.
-	if after.nodes > before.nodes+500 || after.listeners > before.listeners+300 || after.heap > before.heap+4<<20 {
+	if after.Nodes > before.Nodes+500 || after.Listeners > before.Listeners+300 || after.Heap > before.Heap+4<<20 {
 		t.Errorf("the page grows from %+v to %+v", before, after)
 	}
-	if fresh, resumed := eval[int](b, `parts.connection.fresh`), eval[int](b, `parts.connection.resumed`); fresh != 1 || resumed != live {
+	if fresh, resumed := browser.Eval[int](b, `parts.connection.fresh`), browser.Eval[int](b, `parts.connection.resumed`); fresh != 1 || resumed != live {
 		t.Errorf("the page started from a snapshot %d times and resumed %d times, want 1 and %d", fresh, resumed, live)
 	}
-	b.clean()
+	b.Clean()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/tests/fakeapi"
+	"github.com/vitistack/stack/tests/stand/browser"
 )
 
 // TestPagePalette finds objects of every kind from any view, by everything that names them.
@@ -24,8 +25,8 @@ func TestPagePalette(t *testing.T) {
 		api.Put(t, "networkconfigurations", nc)
 	})
 	s.waitReady()
-	b := browse(t, s.url, 1200, 900)
-	b.open("#/events")
+	b := browser.New(t, s.url, 1200, 900)
+	b.Open("#/events")
 	uid := s.get("/api/v1/clusters/team-a/billing").object(t)["id"].(string)
 	for _, tc := range []struct{ text, first, hash string }{
 		{"shop", "team-a/shop", "#/clusters/team-a/shop"},
@@ -37,27 +38,27 @@ func TestPagePalette(t *testing.T) {
 		{"hypervisor-03", "hypervisor-03", "#/hosts?q=hypervisor-03"},
 		{"pipeline", "Pipeline", "#/pipeline"},
 	} {
-		b.press("/")
-		b.wait("the palette", `document.getElementById("palette").open && document.activeElement.id === "palette-text"`)
-		b.do(`{ const f = document.getElementById("palette-text"); f.value = ` + quote(tc.text) + `; f.dispatchEvent(new Event("input")); }`)
-		if got := b.text("#palette li strong"); got != tc.first {
-			t.Errorf("%s finds %q first, want %q:\n%s", tc.text, got, tc.first, b.text("#palette"))
+		b.Press("/")
+		b.Wait("the palette", `document.getElementById("palette").open && document.activeElement.id === "palette-text"`)
+		b.Do(`{ const f = document.getElementById("palette-text"); f.value = ` + browser.Quote(tc.text) + `; f.dispatchEvent(new Event("input")); }`)
+		if got := b.Text("#palette li strong"); got != tc.first {
+			t.Errorf("%s finds %q first, want %q:\n%s", tc.text, got, tc.first, b.Text("#palette"))
 		}
 		if tc.text == "shop" {
-			b.accessible("palette")
-			b.picture("palette")
+			b.Accessible("palette")
+			b.Picture("palette")
 		}
-		b.press(kb.Enter)
-		b.wait(tc.hash, `location.hash === `+quote(tc.hash)+` && !document.getElementById("palette").open`)
+		b.Press(kb.Enter)
+		b.Wait(tc.hash, `location.hash === `+browser.Quote(tc.hash)+` && !document.getElementById("palette").open`)
 	}
-	b.press("/")
-	b.do(`{ const f = document.getElementById("palette-text"); f.value = "no such thing"; f.dispatchEvent(new Event("input")); }`)
-	if got := b.text("#palette"); !strings.Contains(got, "Nothing matches") {
+	b.Press("/")
+	b.Do(`{ const f = document.getElementById("palette-text"); f.value = "no such thing"; f.dispatchEvent(new Event("input")); }`)
+	if got := b.Text("#palette"); !strings.Contains(got, "Nothing matches") {
 		t.Errorf("a search without a match says %q", got)
 	}
-	b.press(kb.Escape)
-	b.wait("the end of the palette", `!document.getElementById("palette").open`)
-	b.clean()
+	b.Press(kb.Escape)
+	b.Wait("the end of the palette", `!document.getElementById("palette").open`)
+	b.Clean()
 }
 
 // TestPageOrder shows what is in trouble first, and what is not ready by one click.
@@ -77,22 +78,22 @@ func TestPageOrder(t *testing.T) {
 		api.Put(t, "machines", m)
 	})
 	s.waitReady()
-	b := browse(t, s.url, 1200, 900)
-	b.open("#/machines")
-	b.wait("the rows", `document.querySelectorAll("tbody tr[data-row]").length > 10`)
+	b := browser.New(t, s.url, 1200, 900)
+	b.Open("#/machines")
+	b.Wait("the rows", `document.querySelectorAll("tbody tr[data-row]").length > 10`)
 	names := `[...document.querySelectorAll("tbody tr[data-row] th")].slice(0, 3).map((x) => x.innerText).join()`
-	if got := eval[string](b, names); got != "z-broken,y-starts,a-00" {
+	if got := browser.Eval[string](b, names); got != "z-broken,y-starts,a-00" {
 		t.Errorf("the table begins with %s", got)
 	}
-	b.do(`[...document.querySelectorAll(".filters button")].find((x) => x.textContent === "Not ready (2)").click()`)
-	b.wait("what is not ready", `document.querySelectorAll("tbody tr[data-row]").length === 2 && location.hash === "#/machines?ready=no"`)
-	b.do(`[...document.querySelectorAll(".filters button")].find((x) => x.textContent === "Clear").click()`)
-	b.wait("every row on paper", `(dispatchEvent(new Event("beforeprint")), document.querySelectorAll("tbody tr[data-row]").length === 42)`)
-	b.do(`dispatchEvent(new Event("afterprint"))`)
-	if got := eval[int](b, `document.querySelectorAll("tbody tr[data-row]").length`); got >= 42 {
+	b.Do(`[...document.querySelectorAll(".filters button")].find((x) => x.textContent === "Not ready (2)").click()`)
+	b.Wait("what is not ready", `document.querySelectorAll("tbody tr[data-row]").length === 2 && location.hash === "#/machines?ready=no"`)
+	b.Do(`[...document.querySelectorAll(".filters button")].find((x) => x.textContent === "Clear").click()`)
+	b.Wait("every row on paper", `(dispatchEvent(new Event("beforeprint")), document.querySelectorAll("tbody tr[data-row]").length === 42)`)
+	b.Do(`dispatchEvent(new Event("afterprint"))`)
+	if got := browser.Eval[int](b, `document.querySelectorAll("tbody tr[data-row]").length`); got >= 42 {
 		t.Errorf("%d rows are in the document after printing", got)
 	}
-	b.clean()
+	b.Clean()
 }
 
 // TestPageEventFilters has the history answer what the filters of the view select, also what the page has not loaded.
@@ -113,16 +114,16 @@ func TestPageEventFilters(t *testing.T) {
 	if _, err := s.app.history.Write(t.Context(), history.Record{Events: all}); err != nil {
 		t.Fatal(err)
 	}
-	b := browse(t, s.url, 1200, 800)
-	b.open("#/events")
-	b.wait("the newest events", `document.querySelectorAll(".event-list > li").length === 100`)
+	b := browser.New(t, s.url, 1200, 800)
+	b.Open("#/events")
+	b.Wait("the newest events", `document.querySelectorAll(".event-list > li").length === 100`)
 	for _, hash := range []string{"#/events?type=infrastructure.cluster.updated", "#/events?ns=team-old", "#/events?q=needle"} {
-		b.see(hash)
-		b.wait("the one event of "+hash, `document.querySelectorAll(".event-list > li").length === 1 && document.querySelector(".event-list").textContent.includes("legacy")`)
+		b.See(hash)
+		b.Wait("the one event of "+hash, `document.querySelectorAll(".event-list > li").length === 1 && document.querySelector(".event-list").textContent.includes("legacy")`)
 	}
-	b.see("#/events?type=infrastructure.cluster.updated&ns=team-a")
-	b.wait("no event", `document.querySelector("main .empty")?.textContent.includes("No event matches")`)
-	b.see("#/events")
-	b.wait("all again", `document.querySelectorAll(".event-list > li").length === 100`)
-	b.clean()
+	b.See("#/events?type=infrastructure.cluster.updated&ns=team-a")
+	b.Wait("no event", `document.querySelector("main .empty")?.textContent.includes("No event matches")`)
+	b.See("#/events")
+	b.Wait("all again", `document.querySelectorAll(".event-list > li").length === 100`)
+	b.Clean()
 }

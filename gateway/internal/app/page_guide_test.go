@@ -9,19 +9,20 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/tests/stand/browser"
 )
 
-// documents returns the manifests that the page shows, by kind.
-func (b *browser) documents() map[string]string {
-	b.t.Helper()
+// documentsOf returns the manifests that the page shows, by kind.
+func documentsOf(t *testing.T, b *browser.Tab) map[string]string {
+	t.Helper()
 	all := map[string]string{}
-	for _, text := range eval[[]string](b, `[...document.querySelectorAll(".guide pre")].map((p) => p.textContent)`) {
+	for _, text := range browser.Eval[[]string](b, `[...document.querySelectorAll(".guide pre")].map((p) => p.textContent)`) {
 		for document := range strings.SplitSeq(text, "---\n") {
 			var head struct {
 				Kind string `json:"kind"`
 			}
 			if err := yaml.Unmarshal([]byte(document), &head); err != nil {
-				b.t.Fatalf("%v:\n%s", err, document)
+				t.Fatalf("%v:\n%s", err, document)
 			}
 			all[head.Kind] = document
 		}
@@ -43,28 +44,28 @@ func strictly[T any](t *testing.T, document string) T {
 func TestPageFirstSteps(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	b := browse(t, s.url, 1000, 900)
-	b.open("#/overview")
-	b.wait("the first steps", `document.querySelector(".guide")`)
-	b.accessible("first steps")
-	b.picture("first-steps")
-	if got := b.text(".guide"); !strings.Contains(got, "no node on which KubeVirt runs") || strings.Count(got, "missing") != 3 {
+	b := browser.New(t, s.url, 1000, 900)
+	b.Open("#/overview")
+	b.Wait("the first steps", `document.querySelector(".guide")`)
+	b.Accessible("first steps")
+	b.Picture("first-steps")
+	if got := b.Text(".guide"); !strings.Contains(got, "no node on which KubeVirt runs") || strings.Count(got, "missing") != 3 {
 		t.Errorf("the first steps of an installation without KubeVirt:\n%s", got)
 	}
-	if _, ok := b.documents()["NetworkNamespace"]; ok {
+	if _, ok := documentsOf(t, b)["NetworkNamespace"]; ok {
 		t.Error("a network is proposed before the user has described it")
 	}
 	write := func(field, text string) {
-		b.do(`{ const f = document.getElementById("first-` + field + `"); f.value = ` + quote(text) + `; f.dispatchEvent(new Event("input")); }`)
+		b.Do(`{ const f = document.getElementById("first-` + field + `"); f.value = ` + browser.Quote(text) + `; f.dispatchEvent(new Event("input")); }`)
 	}
 	write("prefix", "10.20.30.0/24")
 	write("gateway", "10.20.31.1")
-	b.wait("what is wrong", `document.querySelector(".guide .note")?.textContent === "Write a gateway in 10.20.30.0/24."`)
+	b.Wait("what is wrong", `document.querySelector(".guide .note")?.textContent === "Write a gateway in 10.20.30.0/24."`)
 	write("gateway", "10.20.30.20")
 	write("vlan", "7")
 	write("namespace", "shop")
-	b.wait("the network", `[...document.querySelectorAll(".guide pre")].some((p) => p.textContent.includes("namespace: shop") && p.textContent.includes("vlanId: 7"))`)
-	found := b.documents()
+	b.Wait("the network", `[...document.querySelectorAll(".guide pre")].some((p) => p.textContent.includes("namespace: shop") && p.textContent.includes("vlanId: 7"))`)
+	found := documentsOf(t, b)
 	n := strictly[v1alpha2.NetworkNamespace](t, found["NetworkNamespace"])
 	pool := strictly[v1alpha1.NetworkPool](t, found["NetworkPool"])
 	c := strictly[v1alpha1.KubernetesCluster](t, found["KubernetesCluster"])
@@ -80,14 +81,14 @@ func TestPageFirstSteps(t *testing.T) {
 	mine := aNetwork("shop", "lan")
 	mine.Status.Conditions = readyFor(time.Second, "NotInPool", "namespace shop may use no NetworkPool")
 	s.api.Put(t, "networknamespaces", mine)
-	b.wait("what the network lacks", `document.querySelector(".guide")?.innerText.includes("Not in pool: namespace shop may use no NetworkPool")`)
+	b.Wait("what the network lacks", `document.querySelector(".guide")?.innerText.includes("Not in pool: namespace shop may use no NetworkPool")`)
 	mine.Status.Conditions = readyFor(time.Second, "", "")
 	s.api.Put(t, "networknamespaces", mine)
-	b.wait("the step that is done", `document.querySelector(".guide")?.innerText.includes("A network for a namespace done")`)
-	if c := strictly[v1alpha1.KubernetesCluster](t, b.documents()["KubernetesCluster"]); c.Spec.NetworkNamespaceName != "lan" {
+	b.Wait("the step that is done", `document.querySelector(".guide")?.innerText.includes("A network for a namespace done")`)
+	if c := strictly[v1alpha1.KubernetesCluster](t, documentsOf(t, b)["KubernetesCluster"]); c.Spec.NetworkNamespaceName != "lan" {
 		t.Errorf("the cluster is proposed in network %s", c.Spec.NetworkNamespaceName)
 	}
 	s.api.Put(t, "kubernetesclusters", aCluster("shop", "first", "Provisioning"))
-	b.wait("the end of the first steps", `!document.querySelector(".guide")`)
-	b.clean()
+	b.Wait("the end of the first steps", `!document.querySelector(".guide")`)
+	b.Clean()
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/stack/tests/stand/browser"
 	"github.com/vitistack/stack/tests/stand/stall"
 )
 
@@ -16,24 +17,24 @@ func TestPageGatewayHangs(t *testing.T) {
 	s := start(t)
 	p := stall.New(t, func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/") || r.URL.Path == "/ready" })
 	p.Forward(t, s.url)
-	b := browse(t, p.URL, 1000, 700)
-	b.open("#/overview")
+	b := browser.New(t, p.URL, 1000, 700)
+	b.Open("#/overview")
 	live := `document.querySelector("#connection .state").dataset.state === "live"`
-	b.wait("the connection", live)
+	b.Wait("the connection", live)
 
 	p.Stop()
 	began := time.Now()
-	b.wait("the silence", `document.getElementById("notice").textContent.includes("The gateway has fallen silent")`)
+	b.Wait("the silence", `document.getElementById("notice").textContent.includes("The gateway has fallen silent")`)
 	t.Logf("the page has noticed it after %s", time.Since(began).Round(time.Second/10))
-	b.wait("an attempt without an answer", `document.getElementById("notice").textContent.includes("accepts the connection, and does not answer")`)
+	b.Wait("an attempt without an answer", `document.getElementById("notice").textContent.includes("accepts the connection, and does not answer")`)
 	p.Resume()
-	b.wait("the connection", live)
+	b.Wait("the connection", live)
 
 	p.Stop()
-	b.do(`location.reload()`)
-	b.wait("what is wrong", `document.querySelector("main")?.textContent.includes("accepts the connection, and does not answer")`)
-	b.picture("silent")
+	b.Do(`location.reload()`)
+	b.Wait("what is wrong", `document.querySelector("main")?.textContent.includes("accepts the connection, and does not answer")`)
+	b.Picture("silent")
 	p.Resume()
-	b.wait("the overview", `document.querySelector("main h1") && !document.querySelector(".loading")`)
-	b.wait("the connection", live)
+	b.Wait("the overview", `document.querySelector("main h1") && !document.querySelector(".loading")`)
+	b.Wait("the connection", live)
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/vitistack/stack/tests/stand/browser"
 )
 
 // putLetter delivers a dead letter to the gateway, as the Broker does.
@@ -44,53 +46,53 @@ func TestPageDeadLetters(t *testing.T) {
 		putLetter(t, s, "web-"+strconv.Itoa(i), "create-vm")
 	}
 	putLetter(t, s, "net", "provision-network")
-	b := browse(t, s.url, 1200, 900)
-	b.open("#/dead-letters")
-	b.wait("the letters", `document.querySelectorAll(".letters > li").length === 4`)
-	b.accessible("dead letters")
-	b.do(`{ const s = [...document.querySelectorAll("label.field")].find((x) => x.textContent.startsWith("Receiver")).querySelector("select"); s.value = "http://provision-network.vitistack-system/"; s.dispatchEvent(new Event("change")); }`)
-	b.wait("the letters of one receiver", `document.querySelectorAll(".letters > li").length === 1`)
-	b.see("#/dead-letters?q=web-1")
-	b.wait("the letter of one machine", `document.querySelectorAll(".letters > li").length === 1 && document.querySelector(".letters").textContent.includes("web-1")`)
+	b := browser.New(t, s.url, 1200, 900)
+	b.Open("#/dead-letters")
+	b.Wait("the letters", `document.querySelectorAll(".letters > li").length === 4`)
+	b.Accessible("dead letters")
+	b.Do(`{ const s = [...document.querySelectorAll("label.field")].find((x) => x.textContent.startsWith("Receiver")).querySelector("select"); s.value = "http://provision-network.vitistack-system/"; s.dispatchEvent(new Event("change")); }`)
+	b.Wait("the letters of one receiver", `document.querySelectorAll(".letters > li").length === 1`)
+	b.See("#/dead-letters?q=web-1")
+	b.Wait("the letter of one machine", `document.querySelectorAll(".letters > li").length === 1 && document.querySelector(".letters").textContent.includes("web-1")`)
 
 	click := func(label string) {
 		t.Helper()
-		b.do(`[...document.querySelectorAll("main button")].find((x) => (x.getAttribute("aria-label") ?? x.textContent) === ` + quote(label) + `).click()`)
-		b.awaitDrawing()
+		b.Do(`[...document.querySelectorAll("main button")].find((x) => (x.getAttribute("aria-label") ?? x.textContent) === ` + browser.Quote(label) + `).click()`)
+		b.AwaitDrawing()
 	}
 	enter := func(key string) {
 		t.Helper()
-		b.wait("the form for a key", `document.getElementById("write-key")`)
-		b.do(`document.getElementById("write-key").focus()`)
-		b.press(key)
-		b.press(kb.Enter)
+		b.Wait("the form for a key", `document.getElementById("write-key")`)
+		b.Do(`document.getElementById("write-key").focus()`)
+		b.Press(key)
+		b.Press(kb.Enter)
 	}
 	click("Discard: web-1")
 	enter(reader)
-	b.wait("the refusal of a key that only reads", `document.querySelector(".confirm [role=alert]")?.textContent === "key/reader lacks the scope write."`)
+	b.Wait("the refusal of a key that only reads", `document.querySelector(".confirm [role=alert]")?.textContent === "key/reader lacks the scope write."`)
 	enter(writer)
-	b.wait("the question", `document.querySelector(".confirm")?.textContent.includes("Discard the dead letter of web-1?")`)
-	b.accessible("confirmation")
+	b.Wait("the question", `document.querySelector(".confirm")?.textContent.includes("Discard the dead letter of web-1?")`)
+	b.Accessible("confirmation")
 	click("Cancel")
-	b.wait("the letter that is kept", `!document.querySelector(".confirm") && document.querySelectorAll(".letters > li").length === 1`)
+	b.Wait("the letter that is kept", `!document.querySelector(".confirm") && document.querySelectorAll(".letters > li").length === 1`)
 	if total := s.get("/api/v1/dead-letters?limit=1").Header.Get("X-Total-Count"); total != "4" {
 		t.Errorf("%s dead letters after a cancelled action, want 4", total)
 	}
 	click("Discard: web-1")
 	click("Discard")
-	b.wait("the end of the letter", `document.querySelector("main [role=status]")?.textContent.includes("1 dead letter is discarded")`)
+	b.Wait("the end of the letter", `document.querySelector("main [role=status]")?.textContent.includes("1 dead letter is discarded")`)
 	if total := s.get("/api/v1/dead-letters?limit=1").Header.Get("X-Total-Count"); total != "3" {
 		t.Errorf("%s dead letters after one is discarded, want 3", total)
 	}
 
-	b.see("#/dead-letters?q=web-2")
-	b.wait("the last machine", `document.querySelector(".letters")?.textContent.includes("web-2")`)
+	b.See("#/dead-letters?q=web-2")
+	b.Wait("the last machine", `document.querySelector(".letters")?.textContent.includes("web-2")`)
 	click("Send again: web-2")
-	b.wait("the question", `document.querySelector(".confirm")`)
+	b.Wait("the question", `document.querySelector(".confirm")`)
 	click("Send again")
-	b.wait("why it failed", `document.querySelector(".letters [role=alert]")?.textContent.includes("cannot be sent again: the gateway has no Broker: set K_SINK")`)
+	b.Wait("why it failed", `document.querySelector(".letters [role=alert]")?.textContent.includes("cannot be sent again: the gateway has no Broker: set K_SINK")`)
 	if total := s.get("/api/v1/dead-letters?limit=1").Header.Get("X-Total-Count"); total != "3" {
 		t.Errorf("%s dead letters after a refused action, want 3", total)
 	}
-	b.clean()
+	b.Clean()
 }

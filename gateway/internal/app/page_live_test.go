@@ -20,6 +20,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/tests/fakeapi"
+	"github.com/vitistack/stack/tests/stand/browser"
 )
 
 // TestPageLive follows a change into the page, and the page over a restart of the
@@ -37,46 +38,46 @@ func TestPageLive(t *testing.T) {
 	busy(t, api)
 	folder := t.TempDir()
 	first := startAt(t, api, address, folder)
-	b := browse(t, "http://"+address, 1200, 800)
-	b.open("#/machines?q=fresh")
-	b.wait("the empty table", `document.querySelector("main").textContent.includes("No machine matches")`)
-	b.do(`window.mark = "the same page"`)
+	b := browser.New(t, "http://"+address, 1200, 800)
+	b.Open("#/machines?q=fresh")
+	b.Wait("the empty table", `document.querySelector("main").textContent.includes("No machine matches")`)
+	b.Do(`window.mark = "the same page"`)
 
 	m := aMachine("team-a", "fresh-one", "Creating")
 	api.Put(t, "machines", m)
-	b.wait("the machine", `document.querySelector("tbody")?.textContent.includes("Creating")`)
+	b.Wait("the machine", `document.querySelector("tbody")?.textContent.includes("Creating")`)
 	m = aMachine("team-a", "fresh-one", "Running")
 	m.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "MachineRunning", LastTransitionTime: metav1.Now()}}
 	api.Put(t, "machines", m)
-	b.wait("its new state", `document.querySelector("tbody")?.textContent.includes("Running")`)
+	b.Wait("its new state", `document.querySelector("tbody")?.textContent.includes("Running")`)
 
-	b.do(`document.getElementById("pause").click()`)
-	b.wait("the notice", `document.getElementById("notice").textContent.includes("Updates paused")`)
+	b.Do(`document.getElementById("pause").click()`)
+	b.Wait("the notice", `document.getElementById("notice").textContent.includes("Updates paused")`)
 	api.Put(t, "machines", aMachine("team-a", "fresh-two", "Failed"))
-	b.wait("the count of what was missed", `/[1-9]\d* change/.test(document.getElementById("notice").textContent)`)
-	if strings.Contains(b.text("tbody"), "fresh-two") {
+	b.Wait("the count of what was missed", `/[1-9]\d* change/.test(document.getElementById("notice").textContent)`)
+	if strings.Contains(b.Text("tbody"), "fresh-two") {
 		t.Error("a page that is paused has changed")
 	}
-	b.do(`document.getElementById("pause").click()`)
-	b.wait("what was missed", `document.querySelector("tbody").textContent.includes("fresh-two")`)
+	b.Do(`document.getElementById("pause").click()`)
+	b.Wait("what was missed", `document.querySelector("tbody").textContent.includes("fresh-two")`)
 
 	if err := first(); err != nil {
 		t.Fatal(err)
 	}
-	b.wait("the age of what is shown", `/Data is .* old/.test(document.getElementById("notice").textContent)`)
-	if !strings.Contains(b.text("tbody"), "fresh-two") {
+	b.Wait("the age of what is shown", `/Data is .* old/.test(document.getElementById("notice").textContent)`)
+	if !strings.Contains(b.Text("tbody"), "fresh-two") {
 		t.Error("the page has forgotten what it knew")
 	}
-	b.picture("reconnecting")
-	b.accessible("reconnecting")
+	b.Picture("reconnecting")
+	b.Accessible("reconnecting")
 	api.Delete("machines", "team-a", "fresh-two")
 	startAt(t, api, address, folder)
-	b.wait("the connection", `document.querySelector("#connection .state").dataset.state === "live"`)
-	b.wait("what has changed since", `!document.querySelector("tbody").textContent.includes("fresh-two")`)
-	if eval[string](b, `window.mark`) != "the same page" {
+	b.Wait("the connection", `document.querySelector("#connection .state").dataset.state === "live"`)
+	b.Wait("what has changed since", `!document.querySelector("tbody").textContent.includes("fresh-two")`)
+	if browser.Eval[string](b, `window.mark`) != "the same page" {
 		t.Error("the page was loaded again")
 	}
-	b.clean()
+	b.Clean()
 }
 
 // startAt runs a gateway at an address, and returns what stops it.
@@ -201,18 +202,18 @@ func TestPageResume(t *testing.T) {
 	s := startCold(t, func(api *fakeapi.Server) { busy(t, api) })
 	s.waitReady()
 	proxy := cutProxy(t, strings.TrimPrefix(s.url, "http://"))
-	b := browse(t, "http://"+proxy.Addr().String(), 1200, 800)
-	b.open("#/machines?q=fresh")
-	b.wait("the connection", `document.querySelector("#connection .state").dataset.state === "live"`)
+	b := browser.New(t, "http://"+proxy.Addr().String(), 1200, 800)
+	b.Open("#/machines?q=fresh")
+	b.Wait("the connection", `document.querySelector("#connection .state").dataset.state === "live"`)
 	before := s.app.hub.Stats()
 	proxy.cut()
 	s.api.Put(t, "machines", aMachine("team-a", "fresh-one", "Creating"))
-	b.wait("what has changed in between", `document.querySelector("tbody")?.textContent.includes("fresh-one")`)
+	b.Wait("what has changed in between", `document.querySelector("tbody")?.textContent.includes("fresh-one")`)
 	after := s.app.hub.Stats()
 	if after.Resumed == before.Resumed || after.Snapshots != before.Snapshots {
 		t.Errorf("the page did not resume: %+v, before %+v", after, before)
 	}
-	b.clean()
+	b.Clean()
 }
 
 // TestPageKeyboard finds a machine and opens it, switches the theme and goes on,
@@ -221,59 +222,59 @@ func TestPageKeyboard(t *testing.T) {
 	t.Parallel()
 	s := startCold(t, func(api *fakeapi.Server) { busy(t, api) })
 	s.waitReady()
-	b := browse(t, s.url, 1200, 800)
-	b.open("")
-	b.press(kb.Tab)
-	if got := b.text(":focus"); got != "Skip to the content" {
+	b := browser.New(t, s.url, 1200, 800)
+	b.Open("")
+	b.Press(kb.Tab)
+	if got := b.Text(":focus"); got != "Skip to the content" {
 		t.Errorf("the first stop of Tab is %q", got)
 	}
-	b.press(kb.Enter)
-	if got := eval[string](b, `document.activeElement.id`); got != "main" {
+	b.Press(kb.Enter)
+	if got := browser.Eval[string](b, `document.activeElement.id`); got != "main" {
 		t.Errorf("the skip link leads to %q", got)
 	}
-	b.press("g")
-	b.press("m")
-	b.wait("the machines", `document.querySelector("main h1").textContent.startsWith("Machines")`)
-	if got := eval[string](b, `document.activeElement.tagName`); got != "H1" {
+	b.Press("g")
+	b.Press("m")
+	b.Wait("the machines", `document.querySelector("main h1").textContent.startsWith("Machines")`)
+	if got := browser.Eval[string](b, `document.activeElement.tagName`); got != "H1" {
 		t.Errorf("after a change of view, the focus is on %s", got)
 	}
-	b.press("f")
-	b.wait("the search field", `document.activeElement.id === "search"`)
-	b.press(kb.Backspace)
-	b.press("shop")
-	b.wait("the search", `document.querySelector(".found").textContent.includes("of")`)
-	if got := eval[string](b, `location.hash`); got != "#/machines?q=shop" {
+	b.Press("f")
+	b.Wait("the search field", `document.activeElement.id === "search"`)
+	b.Press(kb.Backspace)
+	b.Press("shop")
+	b.Wait("the search", `document.querySelector(".found").textContent.includes("of")`)
+	if got := browser.Eval[string](b, `location.hash`); got != "#/machines?q=shop" {
 		t.Errorf("the search is not in the URL: %s", got)
 	}
-	b.press(kb.Escape)
-	b.press("j")
-	b.press(kb.ArrowDown)
-	b.press("j")
-	b.wait("the third row", `document.activeElement.closest("tr")?.dataset.row === "2"`)
-	b.press(kb.End)
-	b.wait("the last row", `Number(document.activeElement.closest("tr")?.getAttribute("aria-rowindex")) === Number(document.querySelector("table").getAttribute("aria-rowcount"))`)
-	want := b.text(":focus")
-	b.press(kb.Enter)
-	b.wait("the machine", `document.querySelector("main h1").textContent.startsWith(`+quote(want)+`)`)
-	b.press("?")
-	b.wait("the list of keys", `document.getElementById("keys").open`)
-	b.accessible("keys")
-	b.press(kb.Escape)
-	b.wait("the end of the list of keys", `!document.getElementById("keys").open`)
-	b.do(`document.getElementById("theme").focus()`)
-	b.press("d")
-	b.wait("the dark theme", `getComputedStyle(document.body).backgroundColor === "rgb(13, 19, 32)"`)
-	b.open("#/overview")
-	if got := eval[string](b, `document.documentElement.dataset.theme`); got != "dark" {
+	b.Press(kb.Escape)
+	b.Press("j")
+	b.Press(kb.ArrowDown)
+	b.Press("j")
+	b.Wait("the third row", `document.activeElement.closest("tr")?.dataset.row === "2"`)
+	b.Press(kb.End)
+	b.Wait("the last row", `Number(document.activeElement.closest("tr")?.getAttribute("aria-rowindex")) === Number(document.querySelector("table").getAttribute("aria-rowcount"))`)
+	want := b.Text(":focus")
+	b.Press(kb.Enter)
+	b.Wait("the machine", `document.querySelector("main h1").textContent.startsWith(`+browser.Quote(want)+`)`)
+	b.Press("?")
+	b.Wait("the list of keys", `document.getElementById("keys").open`)
+	b.Accessible("keys")
+	b.Press(kb.Escape)
+	b.Wait("the end of the list of keys", `!document.getElementById("keys").open`)
+	b.Do(`document.getElementById("theme").focus()`)
+	b.Press("d")
+	b.Wait("the dark theme", `getComputedStyle(document.body).backgroundColor === "rgb(13, 19, 32)"`)
+	b.Open("#/overview")
+	if got := browser.Eval[string](b, `document.documentElement.dataset.theme`); got != "dark" {
 		t.Errorf("the theme is forgotten: %q", got)
 	}
 	for range 60 {
-		b.press(kb.Tab)
-		if eval[bool](b, `document.activeElement !== document.body && !document.activeElement.matches(".skip") && (() => { const r = document.activeElement.getBoundingClientRect(); return r.width === 0 || r.height === 0; })()`) {
-			t.Fatalf("the focused element is not visible: %s", eval[string](b, `document.activeElement.outerHTML`))
+		b.Press(kb.Tab)
+		if browser.Eval[bool](b, `document.activeElement !== document.body && !document.activeElement.matches(".skip") && (() => { const r = document.activeElement.getBoundingClientRect(); return r.width === 0 || r.height === 0; })()`) {
+			t.Fatalf("the focused element is not visible: %s", browser.Eval[string](b, `document.activeElement.outerHTML`))
 		}
 	}
-	b.clean()
+	b.Clean()
 }
 
 // TestPageLogin asks for a key, refuses a wrong one, and keeps a good one where
@@ -287,32 +288,32 @@ func TestPageLogin(t *testing.T) {
 	}
 	s := startCold(t, func(api *fakeapi.Server) { busy(t, api) }, "--auth.enabled=true", "--auth.keysFile="+keys, "--stream.heartbeat=1s")
 	s.waitReady()
-	b := browse(t, s.url, 1200, 800)
-	b.open("#/machines")
-	b.wait("the login", `document.querySelector("main h1").textContent === "Log in"`)
-	b.accessible("login")
-	b.picture("login")
+	b := browser.New(t, s.url, 1200, 800)
+	b.Open("#/machines")
+	b.Wait("the login", `document.querySelector("main h1").textContent === "Log in"`)
+	b.Accessible("login")
+	b.Picture("login")
 	enter := func(key string) {
-		b.do(`document.getElementById("key").focus()`)
-		b.press(key)
-		b.press(kb.Enter)
+		b.Do(`document.getElementById("key").focus()`)
+		b.Press(key)
+		b.Press(kb.Enter)
 	}
 	enter("wrong")
-	b.wait("the refusal", `document.querySelector("[role=alert]")`)
+	b.Wait("the refusal", `document.querySelector("[role=alert]")`)
 	enter(key)
-	b.wait("the machines", `document.querySelector("tbody")`)
-	if got := eval[string](b, `document.cookie + localStorage.getItem("key")`); strings.Contains(got, "nobody") {
+	b.Wait("the machines", `document.querySelector("tbody")`)
+	if got := browser.Eval[string](b, `document.cookie + localStorage.getItem("key")`); strings.Contains(got, "nobody") {
 		t.Errorf("a script can read the key: %s", got)
 	}
-	b.do(`[...document.querySelectorAll("#tools button")].find((x) => x.textContent === "Log out").click()`)
-	b.wait("the login", `document.querySelector("main h1")?.textContent === "Log in"`)
+	b.Do(`[...document.querySelectorAll("#tools button")].find((x) => x.textContent === "Log out").click()`)
+	b.Wait("the login", `document.querySelector("main h1")?.textContent === "Log in"`)
 	enter(key)
-	b.wait("the machines", `document.querySelector("tbody")`)
+	b.Wait("the machines", `document.querySelector("tbody")`)
 	if err := os.WriteFile(keys, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.wait("the end of the key", `document.querySelector("[role=alert]")?.textContent === "The key is not valid any more."`)
-	b.clean()
+	b.Wait("the end of the key", `document.querySelector("[role=alert]")?.textContent === "The key is not valid any more."`)
+	b.Clean()
 }
 
 // TestPageSaysThatItIsOpen has the page of a gateway without keys say so, and no other.
@@ -320,27 +321,27 @@ func TestPageSaysThatItIsOpen(t *testing.T) {
 	t.Parallel()
 	const says = `document.getElementById("notice").textContent.includes("Anyone who can reach this address can read this page")`
 	open := start(t)
-	b := browse(t, open.url, 1000, 700)
-	b.open("#/overview")
-	b.wait("the notice", says)
-	b.accessible("open")
-	b.clean()
+	b := browser.New(t, open.url, 1000, 700)
+	b.Open("#/overview")
+	b.Wait("the notice", says)
+	b.Accessible("open")
+	b.Clean()
 	whole, wholeLine := keyLine(t, "whole", "read")
 	limited, limitedLine := limitedKey(t, "limited", "read", "team-b")
 	closed := start(t, "--auth.enabled=true", "--auth.keys="+wholeLine+","+limitedLine)
-	b = browse(t, closed.url, 1000, 700)
-	b.open("#/overview")
+	b = browser.New(t, closed.url, 1000, 700)
+	b.Open("#/overview")
 	enter := func(key string) {
-		b.wait("the login", `document.getElementById("key")`)
-		b.do(`document.getElementById("key").focus()`)
-		b.press(key)
-		b.press(kb.Enter)
+		b.Wait("the login", `document.getElementById("key")`)
+		b.Do(`document.getElementById("key").focus()`)
+		b.Press(key)
+		b.Press(kb.Enter)
 	}
 	enter(limited)
-	b.wait("the refusal", `document.querySelector("[role=alert]")?.textContent.includes("is limited to the namespaces team-b")`)
+	b.Wait("the refusal", `document.querySelector("[role=alert]")?.textContent.includes("is limited to the namespaces team-b")`)
 	enter(whole)
-	b.wait("the overview", `document.querySelector("main .empty")`)
-	if eval[bool](b, says) {
+	b.Wait("the overview", `document.querySelector("main .empty")`)
+	if browser.Eval[bool](b, says) {
 		t.Error("a page that asks for a key says that anyone can read it")
 	}
 }
@@ -350,19 +351,19 @@ func TestPageSaysThatItIsOpen(t *testing.T) {
 func TestPageStates(t *testing.T) {
 	t.Parallel()
 	s := startCold(t, func(api *fakeapi.Server) { api.FailResource("machines", http.StatusServiceUnavailable) })
-	b := browse(t, s.url, 1000, 700)
-	b.open("#/overview")
-	b.wait("what it waits for", `document.querySelector("main").textContent.includes("reads Machine from the Kubernetes API")`)
-	b.accessible("starting")
-	b.picture("starting")
+	b := browser.New(t, s.url, 1000, 700)
+	b.Open("#/overview")
+	b.Wait("what it waits for", `document.querySelector("main").textContent.includes("reads Machine from the Kubernetes API")`)
+	b.Accessible("starting")
+	b.Picture("starting")
 	s.api.FailResource("machines", 0)
-	b.wait("the empty overview", `document.querySelector("main").textContent.includes("Nothing has been declared yet")`)
+	b.Wait("the empty overview", `document.querySelector("main").textContent.includes("Nothing has been declared yet")`)
 	for _, view := range []string{"overview", "pipeline", "clusters", "machines", "networks", "addresses", "hosts", "events"} {
-		b.see("#/" + view)
-		b.wait(view, `document.querySelector("main .empty")`)
-		b.accessible("empty " + view)
+		b.See("#/" + view)
+		b.Wait(view, `document.querySelector("main .empty")`)
+		b.Accessible("empty " + view)
 	}
-	b.clean()
+	b.Clean()
 }
 
 // TestPageManyMachines opens the page on 10,000 machines. The page keeps few of them
@@ -376,15 +377,15 @@ func TestPageManyMachines(t *testing.T) {
 		}
 	})
 	s.waitReady()
-	b := browse(t, s.url, 1400, 900)
+	b := browser.New(t, s.url, 1400, 900)
 	begin := time.Now()
-	b.open("#/machines")
-	b.wait("the rows", `document.querySelectorAll("tbody tr").length > 10`)
+	b.Open("#/machines")
+	b.Wait("the rows", `document.querySelectorAll("tbody tr").length > 10`)
 	t.Logf("rows after %s", time.Since(begin).Round(time.Millisecond))
-	if got := eval[int](b, `Number(document.querySelector("table").getAttribute("aria-rowcount"))`); got != many+1 {
+	if got := browser.Eval[int](b, `Number(document.querySelector("table").getAttribute("aria-rowcount"))`); got != many+1 {
 		t.Errorf("the table says that it has %d rows", got)
 	}
-	most := eval[int](b, `(async () => {
+	most := browser.Eval[int](b, `(async () => {
 		const grid = document.querySelector(".grid");
 		let most = 0;
 		for (const part of [0.1, 0.5, 0.9, 1]) {
@@ -397,8 +398,8 @@ func TestPageManyMachines(t *testing.T) {
 	if most > 120 {
 		t.Errorf("%d rows are in the document at once", most)
 	}
-	b.wait("the last machine", `document.querySelector("tbody").textContent.includes("machine-09999")`)
-	b.see("#/machines?q=machine-04242")
-	b.wait("the one machine", `document.querySelector(".found").textContent.startsWith("1 of 10,000")`)
-	b.clean()
+	b.Wait("the last machine", `document.querySelector("tbody").textContent.includes("machine-09999")`)
+	b.See("#/machines?q=machine-04242")
+	b.Wait("the one machine", `document.querySelector(".found").textContent.startsWith("1 of 10,000")`)
+	b.Clean()
 }

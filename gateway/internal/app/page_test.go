@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/vitistack/stack/tests/fakeapi"
+	"github.com/vitistack/stack/tests/stand/browser"
 )
 
 // pages are all views of the busy data centre, and a text that each has to show.
@@ -59,28 +60,28 @@ func TestPageViews(t *testing.T) {
 	t.Parallel()
 	s := startCold(t, func(api *fakeapi.Server) { busy(t, api) })
 	s.waitReady()
-	b := browse(t, s.url, 1440, 900)
-	b.open("#/overview")
+	b := browser.New(t, s.url, 1440, 900)
+	b.Open("#/overview")
 	for _, v := range pages {
-		b.see(v.hash)
-		b.wait(v.name, `document.querySelector("main").textContent.includes(`+quote(v.shows)+`)`)
+		b.See(v.hash)
+		b.Wait(v.name, `document.querySelector("main").textContent.includes(`+browser.Quote(v.shows)+`)`)
 		for _, scheme := range []string{"light", "dark"} {
-			b.media("prefers-color-scheme", scheme)
-			b.accessible(v.name + " " + scheme)
-			b.picture(v.name + "-" + scheme)
+			b.Media("prefers-color-scheme", scheme)
+			b.Accessible(v.name + " " + scheme)
+			b.Picture(v.name + "-" + scheme)
 		}
 		for _, w := range windows {
-			b.zoom(w.width, w.height, w.zoom)
-			if cut := eval[string](b, cutOff); cut != "" {
+			b.Zoom(w.width, w.height, w.zoom)
+			if cut := browser.Eval[string](b, cutOff); cut != "" {
 				t.Errorf("%s cuts something off %s:\n%s", v.name, w.name, cut)
 			}
-			if targets := eval[string](b, small); targets != "" {
+			if targets := browser.Eval[string](b, small); targets != "" {
 				t.Errorf("%s has targets that are too small %s:\n%s", v.name, w.name, targets)
 			}
 		}
-		b.size(320, 800)
-		b.picture(v.name + "-narrow")
-		b.size(1440, 900)
+		b.Size(320, 800)
+		b.Picture(v.name + "-narrow")
+		b.Size(1440, 900)
 	}
-	b.clean()
+	b.Clean()
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/tests/fakeapi"
 	"github.com/vitistack/stack/tests/stand/apiserver"
+	"github.com/vitistack/stack/tests/stand/browser"
 	"github.com/vitistack/stack/tests/stand/servers"
 )
 
@@ -239,22 +240,22 @@ func TestPageAnotherReplica(t *testing.T) {
 	second.waitReady()
 	eventually(t, "the second database", func() bool { return second.get("/health/database").StatusCode == 200 })
 	way := cutProxy(t, strings.TrimPrefix(first.url, "http://"))
-	b := browse(t, "http://"+way.Addr().String(), 1200, 800)
-	b.open("#/events")
+	b := browser.New(t, "http://"+way.Addr().String(), 1200, 800)
+	b.Open("#/events")
 	one := newborn("one", "Running")
 	first.api.Put(t, "machines", one) // what the second one records, this page does not hear without Redis
-	b.wait("the first event", `document.querySelector(".event-list")?.textContent.includes("one")`)
+	b.Wait("the first event", `document.querySelector(".event-list")?.textContent.includes("one")`)
 	second.api.Put(t, "machines", one)
 	way.lead("")
-	b.wait("the end of the connection", `document.querySelector("#connection .state").dataset.state === "reconnecting"`)
+	b.Wait("the end of the connection", `document.querySelector("#connection .state").dataset.state === "reconnecting"`)
 	second.api.Put(t, "machines", newborn("two", "Running"))
 	eventually(t, "the second event", func() bool { return strings.Contains(string(second.get("/api/v1/events").body), `"two"`) })
 	way.lead(strings.TrimPrefix(second.url, "http://"))
-	b.wait("both events", `["one", "two"].every((name) => document.querySelector(".event-list").textContent.includes(name))`)
-	if n := eval[int](b, `document.querySelectorAll(".event-list > li").length`); n != 2 {
-		t.Errorf("%d events are shown:\n%s", n, b.text(".event-list"))
+	b.Wait("both events", `["one", "two"].every((name) => document.querySelector(".event-list").textContent.includes(name))`)
+	if n := browser.Eval[int](b, `document.querySelectorAll(".event-list > li").length`); n != 2 {
+		t.Errorf("%d events are shown:\n%s", n, b.Text(".event-list"))
 	}
-	b.clean()
+	b.Clean()
 }
 
 // listeners counts the replicas that hear what others tell over Redis.

@@ -1,4 +1,5 @@
-package app
+// Package browser looks at the status page in a Chromium of its own, from the Debian package chromium.
+package browser
 
 import (
 	"context"
@@ -14,14 +15,16 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/heapprofiler"
 	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/memory"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
 
-// browser is a tab of a Chromium of its own, that looks at the page.
-type browser struct {
+// Tab is a tab with the page of a gateway.
+type Tab struct {
 	t    *testing.T
 	ctx  context.Context
 	base string
@@ -32,8 +35,8 @@ type browser struct {
 	complaints []string
 }
 
-// browse opens a Chromium with a window of this size, for the gateway at base.
-func browse(t *testing.T, base string, width, height int64) *browser {
+// New opens a Chromium with a window of a size in pixels, for the gateway at the URL base. It ends with t.
+func New(t *testing.T, base string, width, height int64) *Tab {
 	t.Helper()
 	program, err := exec.LookPath("chromium")
 	if err != nil {
@@ -47,7 +50,7 @@ func browse(t *testing.T, base string, width, height int64) *browser {
 	// peace, so that nothing stays.
 	allocator, cancel := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	ctx, cancelTab := chromedp.NewContext(allocator)
-	b := &browser{t: t, ctx: ctx, base: base}
+	b := &Tab{t: t, ctx: ctx, base: base}
 	t.Cleanup(func() {
 		defer cancel()
 		defer cancelTab()
@@ -60,18 +63,18 @@ func browse(t *testing.T, base string, width, height int64) *browser {
 	b.must(err)
 	_, err = chromedp.Call(ctx, log.Enable, cdp.Empty{})
 	b.must(err)
-	b.size(width, height)
+	b.Size(width, height)
 	return b
 }
 
-func (b *browser) must(err error) {
+func (b *Tab) must(err error) {
 	b.t.Helper()
 	if err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-func (b *browser) hear(event any) {
+func (b *Tab) hear(event any) {
 	complaint := ""
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
@@ -96,108 +99,130 @@ func (b *browser) hear(event any) {
 	}
 }
 
-// open goes to a view, and waits until something is drawn.
-func (b *browser) open(hash string) {
+// Open goes to a view, and waits until something is drawn.
+func (b *Tab) Open(hash string) {
 	b.t.Helper()
 	b.must(chromedp.Do(b.ctx, chromedp.Navigate(b.base+"/"+hash)))
-	b.wait("the page", `document.querySelector("main h1") && !document.querySelector(".loading")`)
+	b.Wait("the page", `document.querySelector("main h1") && !document.querySelector(".loading")`)
 }
 
-// see goes to another view of the open page.
-func (b *browser) see(hash string) {
+// See goes to another view of the open page.
+func (b *Tab) See(hash string) {
 	b.t.Helper()
-	b.do(`location.hash = ` + quote(hash))
-	b.awaitDrawing()
+	b.Do(`location.hash = ` + Quote(hash))
+	b.AwaitDrawing()
 }
 
-// awaitDrawing waits until the page has drawn the latest data that it requested.
-func (b *browser) awaitDrawing() {
+// AwaitDrawing waits until the page has drawn the latest data that it requested.
+func (b *Tab) AwaitDrawing() {
 	b.t.Helper()
-	eval[bool](b, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
+	Eval[bool](b, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
 }
 
-// eval runs an expression, which may be a promise, and returns what it yields.
-func eval[T any](b *browser, expression string) T {
+// Eval runs an expression, which may be a promise, and returns what it yields.
+func Eval[T any](b *Tab, expression string) T {
 	b.t.Helper()
 	result, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	b.must(err)
 	return result
 }
 
-func (b *browser) do(expression string) {
+// Do runs a statement.
+func (b *Tab) Do(expression string) {
 	b.t.Helper()
-	eval[bool](b, expression+"; true")
+	Eval[bool](b, expression+"; true")
 }
 
-func (b *browser) text(selector string) string {
+// Text returns the visible text of the first element of a selector, or nothing.
+func (b *Tab) Text(selector string) string {
 	b.t.Helper()
-	return eval[string](b, `document.querySelector(`+quote(selector)+`)?.innerText ?? ""`)
+	return Eval[string](b, `document.querySelector(`+Quote(selector)+`)?.innerText ?? ""`)
 }
 
-// press types keys, such as kb.ArrowDown.
-func (b *browser) press(keys string) {
+// Press types keys, such as kb.ArrowDown.
+func (b *Tab) Press(keys string) {
 	b.t.Helper()
 	b.must(chromedp.Do(b.ctx, chromedp.KeyEvent(keys)))
-	b.awaitDrawing()
+	b.AwaitDrawing()
 }
 
-// wait waits for an expression to be true.
-func (b *browser) wait(what, expression string) {
+// Wait waits for an expression to be true.
+func (b *Tab) Wait(what, expression string) {
 	b.t.Helper()
 	deadline := time.Now().Add(3 * time.Minute)
-	for !eval[bool](b, `Boolean(`+expression+`)`) {
+	for !Eval[bool](b, `Boolean(`+expression+`)`) {
 		if time.Now().After(deadline) {
-			b.t.Fatalf("waited too long for %s; the page says:\n%s", what, b.text("body"))
+			b.t.Fatalf("waited too long for %s; the page says:\n%s", what, b.Text("body"))
 		}
-		b.awaitDrawing()
+		b.AwaitDrawing()
 	}
 }
 
-func quote(text string) string {
+// Quote returns a text as a string of JavaScript.
+func Quote(text string) string {
 	quoted, _ := json.Marshal(text)
 	return string(quoted)
 }
 
-// media sets what the system prefers, such as a dark theme.
-func (b *browser) media(name, value string) {
+// Media sets what the system prefers, such as a dark theme.
+func (b *Tab) Media(name, value string) {
 	b.t.Helper()
 	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: name, Value: value}}})
 	b.must(err)
-	b.awaitDrawing()
+	b.AwaitDrawing()
 }
 
-// size changes the window.
-func (b *browser) size(width, height int64) {
+// Size changes the window.
+func (b *Tab) Size(width, height int64) {
 	b.t.Helper()
-	b.zoom(width, height, 1)
+	b.Zoom(width, height, 1)
 }
 
-// zoom changes the window, and enlarges what is in it, as browsers do.
-func (b *browser) zoom(width, height, factor int64) {
+// Zoom changes the window, and enlarges what is in it, as browsers do.
+func (b *Tab) Zoom(width, height, factor int64) {
 	b.t.Helper()
 	_, err := chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 		Width: width / factor, Height: height / factor, DeviceScaleFactor: float64(factor),
 	})
 	b.must(err)
-	b.awaitDrawing()
+	b.AwaitDrawing()
 }
 
-// picture keeps what the window shows.
-func (b *browser) picture(name string) {
+// Picture keeps what the window shows.
+func (b *Tab) Picture(name string) {
 	b.t.Helper()
 	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 	b.must(err)
 	b.must(os.WriteFile(filepath.Join(b.t.ArtifactDir(), name+".png"), png, 0o600))
 }
 
-// clean fails the test where the browser has complained.
-func (b *browser) clean() {
+// Clean fails the test where the browser has complained.
+func (b *Tab) Clean() {
 	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range b.complaints {
 		b.t.Errorf("the browser complains: %s", c)
 	}
+}
+
+// Footprint is what a page costs its browser.
+type Footprint struct {
+	Nodes, Listeners int64
+	// Heap is in bytes.
+	Heap float64
+}
+
+// Footprint returns what the page costs after a garbage collection.
+func (b *Tab) Footprint() Footprint {
+	b.t.Helper()
+	_, err := chromedp.Call(b.ctx, heapprofiler.CollectGarbage, cdp.Empty{})
+	b.must(err)
+	counters, err := chromedp.Call(b.ctx, memory.GetDOMCounters, cdp.Empty{})
+	b.must(err)
+	usage, err := chromedp.Call(b.ctx, runtime.GetHeapUsage, cdp.Empty{})
+	b.must(err)
+	return Footprint{Nodes: counters.Nodes, Listeners: counters.JsEventListeners, Heap: usage.UsedSize}
 }
 
 // axe is the accessibility checker.
@@ -213,17 +238,17 @@ var axe = sync.OnceValues(func() (string, error) {
 	return string(script), nil
 })
 
-// accessible fails the test for each violation of WCAG 2.1 AA in what is shown.
-func (b *browser) accessible(what string) {
+// Accessible fails the test for each violation of WCAG 2.1 AA in what is shown.
+func (b *Tab) Accessible(what string) {
 	b.t.Helper()
 	script, err := axe()
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if !eval[bool](b, `Boolean(window.axe)`) {
-		b.do(script)
+	if !Eval[bool](b, `Boolean(window.axe)`) {
+		b.Do(script)
 	}
-	violations := eval[[]string](b, `document.getAnimations().forEach((a) => { if (a.effect.getComputedTiming().iterations !== Infinity) a.finish(); });
+	violations := Eval[[]string](b, `document.getAnimations().forEach((a) => { if (a.effect.getComputedTiming().iterations !== Infinity) a.finish(); });
 		axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"], resultTypes: ["violations"] })
 		.then((r) => r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html.slice(0, 200) + " " + n.failureSummary)))`)
 	for _, v := range violations {
