@@ -5,16 +5,9 @@ package preview
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	machineplan "github.com/vitistack/stack/apis/machine/plan"
-	networkplan "github.com/vitistack/stack/apis/network/plan"
-	"github.com/vitistack/stack/apis/usererror"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
@@ -35,33 +28,6 @@ type Document struct {
 	Note string
 }
 
-// World is what exists, in all namespaces that the documents name.
-type World struct {
-	Networks  []v1alpha2.NetworkNamespace
-	Providers []v1alpha1.MachineProvider
-	Machines  []v1alpha1.Machine
-	// NamespaceLabels returns the labels of a namespace, or an error if they cannot be read.
-	NamespaceLabels func(namespace string) (map[string]string, error)
-	// DefaultTalos is the Talos version of clusters that name none.
-	DefaultTalos string
-}
-
-// ChooseProvider returns the MachineProvider that create-vm would choose for a machine.
-func (w World) ChooseProvider(ref *v1alpha1.ProviderReference, namespace string) (*v1alpha1.MachineProvider, error) {
-	return machineplan.ChooseProvider(ref, namespace, w.Providers, func() (map[string]string, error) { return w.NamespaceLabels(namespace) })
-}
-
-// ChooseNetwork returns the network of a name, or the only one of the namespace.
-func (w World) ChooseNetwork(namespace, name string) (*v1alpha2.NetworkNamespace, error) {
-	var candidates []v1alpha2.NetworkNamespace
-	for _, nn := range w.Networks {
-		if nn.Namespace == namespace {
-			candidates = append(candidates, nn)
-		}
-	}
-	return networkplan.Choose(namespace, name, candidates)
-}
-
 // Preview is what applying a manifest would do.
 type Preview struct {
 	// Valid reports whether there are no errors, and Changed whether anything would change.
@@ -71,18 +37,6 @@ type Preview struct {
 	Errors    []Finding `json:"errors"`
 	Warnings  []Finding `json:"warnings"`
 	Documents []Result  `json:"documents"`
-}
-
-// Finding is an error or a warning about one document.
-type Finding struct {
-	Document int    `json:"document"`
-	Kind     string `json:"kind"`
-	Name     string `json:"name"`
-	// Pointer is the JSON pointer of the field, or empty.
-	Pointer string `json:"pointer"`
-	// Reason is the reason of the condition that the object would have, or empty.
-	Reason string `json:"reason,omitempty"`
-	Detail string `json:"detail"`
 }
 
 // Action is what happens to an object.
@@ -141,25 +95,6 @@ func Make(documents []Document, world World) *Preview {
 	return m.Preview
 }
 
-// add adds a network or MachineProvider that a document creates.
-func (w *World) add(d Document) {
-	if d.Before != nil {
-		return
-	}
-	switch d.Object.GetKind() {
-	case "NetworkNamespace":
-		nn := v1alpha2.NetworkNamespace{}
-		if decode(d.Object, &nn) == nil {
-			w.Networks = append(slices.Clone(w.Networks), nn)
-		}
-	case "MachineProvider":
-		p := v1alpha1.MachineProvider{}
-		if decode(d.Object, &p) == nil {
-			w.Providers = append(slices.Clone(w.Providers), p)
-		}
-	}
-}
-
 func (m *maker) document(d Document) {
 	o := d.Object
 	m.of = d
@@ -206,44 +141,4 @@ func (m *maker) consequences() {
 			m.network(a.Spec.NetworkNamespaceName, 1)
 		}
 	}
-}
-
-// decode decodes an object into its type. It reports false for one that does not fit, which is refused.
-func (m *maker) decode(o *unstructured.Unstructured, into any) bool {
-	err := decode(o, into)
-	if err != nil && len(m.of.Refusals) == 0 {
-		m.refuse("", "", err.Error())
-	}
-	return err == nil
-}
-
-func decode(o *unstructured.Unstructured, into any) error {
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)
-}
-
-// refuse adds an error about the document.
-func (m *maker) refuse(pointer, reason, detail string) {
-	m.Errors = append(m.Errors, m.finding(pointer, reason, detail))
-}
-
-// warn adds a warning about the document, unless it has the same already.
-func (m *maker) warn(pointer, reason, format string, args ...any) {
-	if f := m.finding(pointer, reason, fmt.Sprintf(format, args...)); !slices.ContainsFunc(m.Warnings, func(w Finding) bool {
-		return w.Document == f.Document && w.Detail == f.Detail
-	}) {
-		m.Warnings = append(m.Warnings, f)
-	}
-}
-
-func (m *maker) finding(pointer, reason, detail string) Finding {
-	return Finding{Document: m.result.Document, Kind: m.result.Kind, Name: m.result.Name, Pointer: pointer, Reason: reason, Detail: detail}
-}
-
-// reasonOf splits an error of a decision into the reason and the message of a condition.
-func reasonOf(err error) (reason, message string) {
-	var problem usererror.Error
-	if errors.As(err, &problem) {
-		return problem.Reason, problem.Message
-	}
-	return "", err.Error()
 }

@@ -1,0 +1,64 @@
+package preview
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/vitistack/stack/apis/usererror"
+)
+
+// Finding is an error or a warning about one document.
+type Finding struct {
+	Document int    `json:"document"`
+	Kind     string `json:"kind"`
+	Name     string `json:"name"`
+	// Pointer is the JSON pointer of the field, or empty.
+	Pointer string `json:"pointer"`
+	// Reason is the reason of the condition that the object would have, or empty.
+	Reason string `json:"reason,omitempty"`
+	Detail string `json:"detail"`
+}
+
+// decode decodes an object into its type. It reports false for one that does not fit, which is refused.
+func (m *maker) decode(o *unstructured.Unstructured, into any) bool {
+	err := decode(o, into)
+	if err != nil && len(m.of.Refusals) == 0 {
+		m.refuse("", "", err.Error())
+	}
+	return err == nil
+}
+
+func decode(o *unstructured.Unstructured, into any) error {
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)
+}
+
+// refuse adds an error about the document.
+func (m *maker) refuse(pointer, reason, detail string) {
+	m.Errors = append(m.Errors, m.finding(pointer, reason, detail))
+}
+
+// warn adds a warning about the document, unless it has the same already.
+func (m *maker) warn(pointer, reason, format string, args ...any) {
+	if f := m.finding(pointer, reason, fmt.Sprintf(format, args...)); !slices.ContainsFunc(m.Warnings, func(w Finding) bool {
+		return w.Document == f.Document && w.Detail == f.Detail
+	}) {
+		m.Warnings = append(m.Warnings, f)
+	}
+}
+
+func (m *maker) finding(pointer, reason, detail string) Finding {
+	return Finding{Document: m.result.Document, Kind: m.result.Kind, Name: m.result.Name, Pointer: pointer, Reason: reason, Detail: detail}
+}
+
+// reasonOf splits an error of a decision into the reason and the message of a condition.
+func reasonOf(err error) (reason, message string) {
+	var problem usererror.Error
+	if errors.As(err, &problem) {
+		return problem.Reason, problem.Message
+	}
+	return "", err.Error()
+}
