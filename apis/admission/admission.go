@@ -6,6 +6,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -144,14 +145,9 @@ func definitionOf(kind, version string) (*definition, error) {
 	if d, ok := definitions.Load(key); ok {
 		return d.(*definition), nil
 	}
-	file := "crds/vitistack.io_" + strings.ToLower(kind) + "s.yaml"
-	content, err := apis.CRDs.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read the definition of %s: %w", kind, err)
-	}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(content, crd); err != nil {
-		return nil, fmt.Errorf("read the definition of %s: %w", kind, err)
+	crd, err := readDefinition(kind)
+	if err != nil || crd == nil {
+		return nil, err
 	}
 	for _, v := range crd.Spec.Versions {
 		if v.Name != version {
@@ -163,6 +159,28 @@ func definitionOf(kind, version string) (*definition, error) {
 		}
 		definitions.Store(key, d)
 		return d, nil
+	}
+	return nil, nil
+}
+
+// readDefinition returns the CustomResourceDefinition of a kind, or nil if there is none.
+func readDefinition(kind string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	files, err := fs.Glob(apis.CRDs, "crds/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		content, err := apis.CRDs.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(content, crd); err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		if crd.Spec.Names.Kind == kind {
+			return crd, nil
+		}
 	}
 	return nil, nil
 }

@@ -173,7 +173,7 @@ var advices = map[string]Advice{
 	"NetworkNamespaceAmbiguous":            on(Requester, "The namespace has several NetworkNamespaces: name one in spec.networkNamespaceName."),
 	"NetworkConfigurationNotFound":         on(Requester, "Create the NetworkConfiguration that the message names, or name another in spec.networks."),
 	"NetworkDeleting":                      on(Requester, "The network is being deleted: delete this object, and create it again in another network."),
-	"TemplateNotFound":                     on(Requester, "Write small, medium or large into the template."),
+	"TemplateNotFound":                     on(Requester, "Write small, medium, large or the name of a MachineClass into the template, or ask the platform team to create a MachineClass."),
 	"ProviderNotFound":                     on(Requester, "Name an existing MachineProvider in providerRef (kubectl get machineproviders)."),
 	"PatchNotFound":                        on(Requester, "Create the ConfigMap that the message names, or remove it from the patches."),
 	"InvalidPatch":                         on(Requester, "Correct the patch in the ConfigMap that the message names."),

@@ -36,7 +36,7 @@ type Effect struct {
 
 // Kinds are the kinds with effects, in alphabetical order.
 var Kinds = []string{
-	"EtcdBackup", "IPAllocation", "KubernetesCluster", "Machine", "MachineProvider", "NetworkConfiguration", "NetworkNamespace", "NetworkPool",
+	"EtcdBackup", "IPAllocation", "KubernetesCluster", "Machine", "MachineClass", "MachineProvider", "NetworkConfiguration", "NetworkNamespace", "NetworkPool",
 }
 
 // Of returns the effects of a kind, in the order of their fields. It is empty for an unknown kind.
@@ -50,6 +50,8 @@ func Of(kind string) []Effect {
 		return kubernetesClusterEffects
 	case "Machine":
 		return machineEffects
+	case "MachineClass":
+		return machineClassEffects
 	case "MachineProvider":
 		return machineProviderEffects
 	case "NetworkConfiguration":

@@ -78,6 +78,19 @@ var machineEffects = []Effect{
 	{"template", "Proxmox VE", Applied, "the disk root grows; what resources does not override changes as a field of resources"},
 }
 
+// machineClassEffects has the fields of a MachineClass.
+var machineClassEffects = []Effect{
+	{"disks[].accessMode", "class", Refused, "create another MachineClass and name it in template"},
+	{"disks[].name", "class", Refused, "create another MachineClass and name it in template"},
+	{"disks[].size", "class", Refused, "create another MachineClass and name it in template"},
+	{"disks[].storageClass", "class", Refused, "create another MachineClass and name it in template"},
+	{"disks[].volumeMode", "class", Refused, "create another MachineClass and name it in template"},
+	{"resources.cpu.cores", "class", Refused, "create another MachineClass and name it in template"},
+	{"resources.cpu.sockets", "class", Refused, "create another MachineClass and name it in template"},
+	{"resources.cpu.threads", "class", Refused, "create another MachineClass and name it in template"},
+	{"resources.memory.size", "class", Refused, "create another MachineClass and name it in template"},
+}
+
 // machineProviderEffects has the fields of a MachineProvider.
 var machineProviderEffects = []Effect{
 	{"allowedNamespaces.list", "provider by list", Applied, "machines that waited for it are created; machines that exist stay"},

@@ -24,6 +24,11 @@ func (m *maker) cluster(kc *v1alpha1.KubernetesCluster) {
 		m.refuse(pointerOf(kc, reason), reason, message)
 		return
 	}
+	if pool, err := clusterplan.FindUnknownTemplate(kc, m.world.Classes); err != nil {
+		reason, message := reasonOf(err)
+		m.refuse(pointerOfPool(kc, pool)+"/template", reason, message)
+		return
+	}
 	steps, protected := p.Forecast(kc, machines, running)
 	for _, name := range protected {
 		m.warn("/spec/topology", "MachineProtected", "Machine %s is protected, and stays: set its spec.protected to false to have it removed", name)
@@ -123,8 +128,10 @@ func (m *maker) takeMachines(kc *v1alpha1.KubernetesCluster, p clusterplan.Plan,
 		n = min(n, max(1, p.Groups[group].Rollout.MaxSurge))
 	}
 	properties := p.Groups[group].Properties
-	size, err := machineplan.ResolveSize(v1alpha1.MachineSpec{Template: properties.Template})
-	if err != nil { // Make has accepted the template
+	size, err := machineplan.ResolveSize(v1alpha1.MachineSpec{Template: properties.Template}, m.world.Classes)
+	if err != nil { // the cluster goes on without its MachineClass, and its new machines do not
+		reason, message := reasonOf(err)
+		m.warn(pointerOfPool(kc, s.Pool)+"/template", reason, "pool %s: new machines wait: %s", s.Pool, message)
 		return n
 	}
 	m.provider(properties.ProviderRef, pointerOfPool(kc, s.Pool)+"/providerRef/name", m.result.Namespace, slices.Repeat([]machineplan.Size{size}, n))
@@ -182,15 +189,6 @@ func pointerOf(kc *v1alpha1.KubernetesCluster, reason string) string {
 		return "/spec/talos/version"
 	case strings.HasPrefix(reason, "Kubernetes"):
 		return topology + "/version"
-	case reason == "TemplateNotFound":
-		if _, err := v1alpha1.FindMachineTemplate(t.ControlPlane.Template); err != nil && t.ControlPlane.Template != "" {
-			return topology + "/controlplane/template"
-		}
-		for _, pool := range t.Workers {
-			if _, err := v1alpha1.FindMachineTemplate(pool.Template); err != nil && pool.Template != "" {
-				return pointerOfPool(kc, pool.Name) + "/template"
-			}
-		}
 	case reason == "InvalidTopology" && t.ControlPlane.Replicas%2 == 0:
 		return topology + "/controlplane/replicas"
 	case reason == "InvalidTopology":

@@ -23,7 +23,10 @@ func newDemand() demand {
 
 // machine adds what create-vm says of a Machine.
 func (m *maker) machine(machine *v1alpha1.Machine) {
-	size, err := machineplan.ResolveSize(machine.Spec)
+	resolved, err := machineplan.Resolve(machine, func() ([]v1alpha1.MachineClass, error) { return m.world.Classes, nil })
+	if err == nil && resolved.Missing != nil {
+		err = *resolved.Missing
+	}
 	if err != nil {
 		reason, message := reasonOf(err)
 		m.refuse(pointerOfSize(reason), reason, message)
@@ -33,7 +36,7 @@ func (m *maker) machine(machine *v1alpha1.Machine) {
 		return
 	}
 	if err == nil {
-		m.provider(machine.Spec.ProviderRef, "/spec/providerRef/name", machine.Namespace, []machineplan.Size{size})
+		m.provider(machine.Spec.ProviderRef, "/spec/providerRef/name", machine.Namespace, []machineplan.Size{resolved.Size})
 	}
 	if len(machine.Spec.Networks) == 0 {
 		m.network(machine.Spec.NetworkNamespaceName, 1)
@@ -42,7 +45,7 @@ func (m *maker) machine(machine *v1alpha1.Machine) {
 }
 
 func pointerOfSize(reason string) string {
-	if reason == "TemplateNotFound" {
+	if reason == machineplan.ReasonTemplateNotFound {
 		return "/spec/template"
 	}
 	return "/spec"

@@ -28,7 +28,16 @@ var ErrUnreadable = errors.New("the manifest cannot be read")
 const maxDocuments = 50
 
 // clusterScoped are the kinds whose objects are in no namespace.
-var clusterScoped = []string{"MachineProvider", "NetworkPool"}
+var clusterScoped = []string{"MachineClass", "MachineProvider", "NetworkPool"}
+
+// Resource returns the plural of a kind of the stack, as in the path of its objects.
+func Resource(kind string) string {
+	name := strings.ToLower(kind)
+	if strings.HasSuffix(name, "s") {
+		return name + "es"
+	}
+	return name + "s"
+}
 
 // Parse splits a manifest in YAML or JSON into its documents. Objects that name no namespace get the given
 // one. Empty documents are left out, but count for the indexes. A manifest that cannot be parsed, or has an

@@ -81,13 +81,11 @@ type maker struct {
 	result Result
 }
 
-// Make returns what applying documents in their order would do. Networks and MachineProviders that they
-// create count as existing for the others.
+// Make returns what applying documents in their order would do. Networks, MachineProviders and MachineClasses
+// that they create count as existing for the others.
 func Make(documents []Document, world World) *Preview {
 	m := &maker{Preview: &Preview{Errors: []Finding{}, Warnings: []Finding{}, Documents: []Result{}}, world: world, demand: newDemand()}
-	for _, d := range documents {
-		m.world.add(d)
-	}
+	m.world.AddNew(documents)
 	for _, d := range documents {
 		m.document(d)
 	}

@@ -69,6 +69,10 @@ func TestNewObjects(t *testing.T) {
 		"Version":   {reason: "no Talos runs it", manifest: strings.Replace(topology(""), "1.33", "1.99", 1), errors: "1 KubernetesCluster/shop /spec/topology/version KubernetesVersionUnknown no release of Kubernetes 1.99 is known: write a version from 1.31 to 1.36"},
 		"Template":  {reason: "there is no such size", manifest: strings.Replace(topology(""), "small", "huge", 1), errors: `1 KubernetesCluster/shop /spec/topology/controlplane/template TemplateNotFound pool cp: template "huge" does not exist: write small, medium or large`},
 		"Size":      {reason: "the same for a Machine", manifest: machineHead + "spec: {template: huge}", errors: "1 Machine/web /spec/template TemplateNotFound"},
+		"Created":   {reason: "the manifest creates the MachineClass", manifest: classManifest + "---\n" + machineHead + "spec: {template: gpu-xl}"},
+		"Class":     {reason: "the MachineClass exists", manifest: strings.Replace(topology(""), "small", "gpu-xl", 1), without: withClass(t)},
+		"NoClass":   {reason: "the message lists what exists", manifest: topology(", workers: [{name: w, replicas: 1, template: huge}]"), without: withClass(t), errors: `1 KubernetesCluster/shop /spec/topology/workers/0/template TemplateNotFound pool w: template "huge" does not exist: write small, medium, large or gpu-xl, or ask the platform team to create MachineClass huge`},
+		"TooLarge":  {reason: "no host has the memory of the MachineClass", manifest: machineHead + "spec: {template: huge}", without: func(w *World) { w.Classes = []v1alpha1.MachineClass{classOf(t, "huge", 2, "999Gi")} }, warnings: "1 Machine/web /spec/providerRef/name NoCapacity no host of MachineProvider pve has 2 CPUs and 999Gi of memory"},
 		"Even":      {reason: "two control planes have no majority without one", manifest: strings.Replace(topology(""), "replicas: 1", "replicas: 2", 1), errors: "1 KubernetesCluster/shop /spec/topology/controlplane/replicas InvalidTopology 2 control planes cannot keep a majority"},
 		"Pools":     {reason: "machines need names of their own", manifest: topology(", workers: [{name: w, replicas: 1}, {name: w, replicas: 1}]"), errors: "1 KubernetesCluster/shop /spec/topology/workers/1/name InvalidTopology two machines would be called shop-w-0"},
 		"Network":   {reason: "the network may be created later", manifest: machineHead + "spec: {template: small, networkNamespaceName: other}", warnings: "1 Machine/web /spec/networkNamespaceName NetworkNamespaceNotFound there is no NetworkNamespace other in namespace a: create it"},
@@ -98,6 +102,50 @@ func TestNewObjects(t *testing.T) {
 			}
 			if got := lines(p.Warnings); !strings.HasPrefix(got, tc.warnings) || (tc.warnings == "") != (got == "") {
 				t.Errorf("%s: warnings:\ngot  %s\nwant %s", tc.reason, got, tc.warnings)
+			}
+		})
+	}
+}
+
+const classManifest = "apiVersion: vitistack.io/v1alpha1\nkind: MachineClass\nmetadata: {name: gpu-xl}\nspec: {resources: {cpu: {cores: 2}, memory: {size: 1Gi}}, disks: [{name: root, size: 1Gi}]}\n"
+
+// classOf returns a MachineClass.
+func classOf(t *testing.T, name string, cores int32, memory v1alpha1.Size) v1alpha1.MachineClass {
+	t.Helper()
+	c := v1alpha1.MachineClass{}
+	if err := yaml.UnmarshalStrict([]byte(classManifest), &c); err != nil {
+		t.Fatal(err)
+	}
+	c.Name, c.Spec.Resources.CPU.Cores, c.Spec.Resources.Memory.Size = name, cores, memory
+	return c
+}
+
+// withClass adds the MachineClass gpu-xl to a world.
+func withClass(t *testing.T) func(*World) {
+	return func(w *World) { w.Classes = []v1alpha1.MachineClass{classOf(t, "gpu-xl", 2, "1Gi")} }
+}
+
+// TestDeletedClass previews changes of objects whose MachineClass is deleted.
+func TestDeletedClass(t *testing.T) {
+	t.Parallel()
+	const kept = "status: {template: {name: gpu-xl, machineClass: {resources: {cpu: {cores: 2}, memory: {size: 1Gi}}, disks: [{name: root, size: 1Gi}]}}}"
+	pool := `topology: {version: "1.33", controlplane: {replicas: 1}, workers: [{name: w, replicas: %d, template: gpu-xl}]}`
+	accepted := "spec: {" + fmt.Sprintf(pool, 1) + "}\nstatus: {accepted: {" + fmt.Sprintf(pool, 1) + "}}"
+	for name, tc := range map[string]struct{ reason, head, before, after, errors, warnings string }{
+		"Machine": {"a virtual machine keeps its size", machineHead, "spec: {template: gpu-xl}\n" + kept, "{template: gpu-xl, protected: true}", "", ""},
+		"Unknown": {"another template has to exist", machineHead, "spec: {template: gpu-xl}\n" + kept, "{template: huge}", "1 Machine/web /spec/template TemplateNotFound", ""},
+		"Cluster": {"new machines wait", clusterHead, accepted, "{" + fmt.Sprintf(pool, 2) + "}", "", "1 KubernetesCluster/shop /spec/topology/workers/0/template TemplateNotFound pool w: new machines wait: template \"gpu-xl\" does not exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := changed(t, tc.head, tc.before, tc.after)
+			d[0].After.Object["status"] = d[0].Before.Object["status"]
+			p := Make(d, worldOf(t))
+			if got := lines(p.Errors); !strings.HasPrefix(got, tc.errors) || (got == "") != (tc.errors == "") {
+				t.Errorf("%s: errors %s, want %s", tc.reason, got, tc.errors)
+			}
+			if got := lines(p.Warnings); !strings.HasPrefix(got, tc.warnings) || (got == "") != (tc.warnings == "") {
+				t.Errorf("%s: warnings %s, want %s", tc.reason, got, tc.warnings)
 			}
 		})
 	}

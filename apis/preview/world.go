@@ -14,6 +14,7 @@ type World struct {
 	Networks  []v1alpha2.NetworkNamespace
 	Providers []v1alpha1.MachineProvider
 	Machines  []v1alpha1.Machine
+	Classes   []v1alpha1.MachineClass
 	// NamespaceLabels returns the labels of a namespace, or an error if they cannot be read.
 	NamespaceLabels func(namespace string) (map[string]string, error)
 	// DefaultTalos is the Talos version of clusters that name none.
@@ -36,7 +37,14 @@ func (w World) ChooseNetwork(namespace, name string) (*v1alpha2.NetworkNamespace
 	return networkplan.Choose(namespace, name, candidates)
 }
 
-// add adds a network or MachineProvider that a document creates.
+// AddNew adds the networks, MachineProviders and MachineClasses that documents create.
+func (w *World) AddNew(documents []Document) {
+	for _, d := range documents {
+		w.add(d)
+	}
+}
+
+// add adds a network, MachineProvider or MachineClass that a document creates.
 func (w *World) add(d Document) {
 	if d.Before != nil {
 		return
@@ -51,6 +59,11 @@ func (w *World) add(d Document) {
 		p := v1alpha1.MachineProvider{}
 		if decode(d.Object, &p) == nil {
 			w.Providers = append(slices.Clone(w.Providers), p)
+		}
+	case "MachineClass":
+		c := v1alpha1.MachineClass{}
+		if decode(d.Object, &c) == nil && len(d.Refusals) == 0 {
+			w.Classes = append(slices.Clone(w.Classes), c)
 		}
 	}
 }

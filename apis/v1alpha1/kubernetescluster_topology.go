@@ -124,10 +124,12 @@ type HealthCheck struct {
 // MachineProperties are what the machines of a control plane or a pool have in
 // common.
 type MachineProperties struct {
-	// Size of the machines: small, medium or large. Default: large for the control
-	// plane, medium for workers. A change replaces the machines, one after the other.
+	// Size of the machines: small, medium, large or the name of a MachineClass (kubectl get
+	// machineclasses). Default: large for the control plane, medium for workers. A change
+	// replaces the machines, one after the other. Example: large.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="write small, medium, large or the name of a MachineClass: lower case letters, digits and -"
 	Template string `json:"template,omitempty"`
 	// MachineProvider of the machines. Default: the default MachineProvider. A change
 	// replaces the machines, one after the other.

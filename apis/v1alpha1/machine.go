@@ -84,14 +84,16 @@ type MachineList struct {
 // MachineSpec is the desired state of a machine. Its fields override those of the
 // template.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.template) || (has(self.resources) && has(self.resources.cpu) && has(self.resources.memory) && has(self.disks))",message="give template (small, medium or large), or else resources.cpu, resources.memory and disks"
-// +kubebuilder:validation:XValidation:rule="!has(self.disks) || self.disks.all(d, has(d.size) || (has(self.template) && d.name == 'root'))",message="every disk needs a size, for example 20Gi; only the disk root of a template may leave it out"
+// +kubebuilder:validation:XValidation:rule="has(self.template) || (has(self.resources) && has(self.resources.cpu) && has(self.resources.memory) && has(self.disks))",message="give template (small, medium, large or a MachineClass), or else resources.cpu, resources.memory and disks"
+// +kubebuilder:validation:XValidation:rule="!has(self.disks) || self.disks.all(d, has(d.size) || (has(self.template) && (d.name == 'root' || !(self.template in ['small', 'medium', 'large']))))",message="every disk needs a size, for example 20Gi; only a disk of the template, such as root, may leave it out"
 // +kubebuilder:validation:XValidation:rule="!has(self.networks) || !has(self.networkNamespaceName)",message="networkNamespaceName is for machines without networks: leave it out, the NetworkConfigurations in networks name theirs"
 type MachineSpec struct {
 	// Size to start from: small (1 core, 2Gi, 20Gi disk), medium (2 cores, 4Gi,
-	// 40Gi disk) or large (4 cores, 8Gi, 80Gi disk).
+	// 40Gi disk), large (4 cores, 8Gi, 80Gi disk) or the name of a MachineClass
+	// (kubectl get machineclasses). Example: medium.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="write small, medium, large or the name of a MachineClass: lower case letters, digits and -"
 	Template string `json:"template,omitempty"`
 	// MachineProvider that creates the machine. Default: the only MachineProvider, or
 	// the one with spec.default.

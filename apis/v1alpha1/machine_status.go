@@ -15,6 +15,10 @@ type MachineStatus struct {
 	// ID of the virtual machine at its provider. Example: proxmox://pve1/10000.
 	// +optional
 	ProviderID string `json:"providerID,omitempty"`
+	// Template whose size the virtual machine has. The machine keeps it while spec.template
+	// names no size that exists, and if its MachineClass is deleted.
+	// +optional
+	Template *MachineTemplate `json:"template,omitempty"`
 	// Name of the virtual machine.
 	// +optional
 	VMName string `json:"vmName,omitempty"`
@@ -55,6 +59,15 @@ type MachineStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// MachineTemplate is the template of a virtual machine, with a copy of its MachineClass.
+type MachineTemplate struct {
+	// Value of spec.template.
+	Name string `json:"name"`
+	// Spec of the MachineClass. It is absent for small, medium and large.
+	// +optional
+	MachineClass *MachineClassSpec `json:"machineClass,omitempty"`
 }
 
 // ProviderTask is work that a provider does in the background.

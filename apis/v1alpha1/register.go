@@ -16,6 +16,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&NetworkConfiguration{}, &NetworkConfigurationList{},
 		&Machine{}, &MachineList{},
 		&MachineProvider{}, &MachineProviderList{},
+		&MachineClass{}, &MachineClassList{},
 		&NetworkPool{}, &NetworkPoolList{},
 		&KubernetesCluster{}, &KubernetesClusterList{},
 		&EtcdBackup{}, &EtcdBackupList{},

@@ -12,6 +12,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
+	machineplan "github.com/vitistack/stack/apis/machine/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -39,6 +40,8 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		return nil, f.reconcileMachine(ctx, ref, options)
 	case "NetworkNamespace":
 		return nil, f.reconcileNetwork(ctx, ref, options)
+	case "MachineClass":
+		return nil, f.reconcileMachineClass(ctx, options)
 	}
 	var reply *event.Event
 	options.pollTime, options.requeue, options.requestApproval = nodePollTime, true, func(e *event.Event) { reply = e }
@@ -88,7 +91,15 @@ func (f *function) reconcileNetwork(ctx context.Context, ref events.Ref, options
 	})
 }
 
-// reconcileEach reconciles the clusters of a namespace for which isAffected is true.
+// reconcileMachineClass reconciles the clusters of all namespaces that wait for a MachineClass.
+func (f *function) reconcileMachineClass(ctx context.Context, options reconcileOptions) error {
+	options.full = true
+	return f.reconcileEach(ctx, "", options, func(kc *v1alpha1.KubernetesCluster) bool {
+		return slices.ContainsFunc(kc.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == machineplan.ReasonTemplateNotFound })
+	})
+}
+
+// reconcileEach reconciles the clusters of a namespace, or of all, for which isAffected is true.
 func (f *function) reconcileEach(ctx context.Context, namespace string, options reconcileOptions, isAffected func(*v1alpha1.KubernetesCluster) bool) error {
 	list := &v1alpha1.KubernetesClusterList{}
 	if err := f.kube.List(ctx, namespace, "", list); err != nil {
@@ -98,7 +109,7 @@ func (f *function) reconcileEach(ctx context.Context, namespace string, options 
 		if !isAffected(&list.Items[i]) {
 			continue
 		}
-		if err := kube.OnConflict(func() error { return f.reconcileCluster(ctx, namespace, list.Items[i].Name, options) }); err != nil {
+		if err := kube.OnConflict(func() error { return f.reconcileCluster(ctx, list.Items[i].Namespace, list.Items[i].Name, options) }); err != nil {
 			return err
 		}
 	}

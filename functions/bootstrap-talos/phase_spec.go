@@ -2,21 +2,27 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // acceptSpec makes the plan of the spec, and records a valid spec in the status. A cluster with an
 // invalid spec follows its last valid one, and the UserError is kept for the status. It is returned
 // if there never was a valid spec.
-func (f *function) acceptSpec(_ context.Context, c *cluster) error {
+func (f *function) acceptSpec(ctx context.Context, c *cluster) error {
 	var err error
 	if c.plan, err = plan.Make(c.KubernetesCluster, nil, f.talosVersion); err == nil {
+		err = f.checkTemplates(ctx, c.KubernetesCluster)
+	}
+	if err == nil {
 		accepted := &v1alpha1.AcceptedSpec{Topology: *c.Spec.Topology.DeepCopy()}
 		if c.Spec.Talos != nil {
 			accepted.TalosVersion = c.Spec.Talos.Version
@@ -26,8 +32,9 @@ func (f *function) acceptSpec(_ context.Context, c *cluster) error {
 		}
 		return nil
 	}
+	c.plan = plan.Plan{}
 	last := plan.WithAcceptedSpec(c.KubernetesCluster)
-	if last == nil {
+	if last == nil || !errors.As(err, new(reconcile.UserError)) {
 		return err
 	}
 	kept, keptErr := plan.Make(last, nil, f.talosVersion)
@@ -37,6 +44,20 @@ func (f *function) acceptSpec(_ context.Context, c *cluster) error {
 	c.plan, c.accepted = kept, last
 	c.noteUserError(v1alpha1.ConditionTopologyValid, err)
 	return nil
+}
+
+// checkTemplates returns a UserError if the template of a pool names no size that exists. It reads the
+// MachineClasses only for a template that is neither built in nor accepted.
+func (f *function) checkTemplates(ctx context.Context, kc *v1alpha1.KubernetesCluster) error {
+	if _, err := plan.FindUnknownTemplate(kc, nil); err == nil {
+		return nil
+	}
+	list, err := kube.ListShared[v1alpha1.MachineClassList](ctx, f.kube, "", metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	_, err = plan.FindUnknownTemplate(kc, list.Items)
+	return err
 }
 
 // makePlan makes the plan of the spec that the cluster follows and of the Machines that exist.

@@ -96,7 +96,7 @@ func TestMistakesWaitForTheirAuthor(t *testing.T) {
 		also    string
 		fix     func(*v1alpha1.Machine)
 	}{
-		"template": {machine("template", func(m *v1alpha1.Machine) { m.Spec.Template = "huge" }), "TemplateNotFound", "write small, medium or large", "", func(m *v1alpha1.Machine) { m.Spec.Template = "large" }},
+		"template": {machine("template", func(m *v1alpha1.Machine) { m.Spec.Template = "huge" }), "TemplateNotFound", "write small, medium", "", func(m *v1alpha1.Machine) { m.Spec.Template = "large" }},
 		"class": {machine("class", func(m *v1alpha1.Machine) {
 			m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "data", Size: "1Gi", StorageClass: "slow"}}
 		}), "StorageClassNotFound", "name one of fast-ssd, standard", "StorageReady False PVCPending", func(m *v1alpha1.Machine) { m.Spec.Disks[0].StorageClass = "standard" }},

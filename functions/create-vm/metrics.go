@@ -62,7 +62,7 @@ func countByPhase(machines []v1alpha1.Machine, providers []v1alpha1.MachineProvi
 	}
 	for _, p := range providers {
 		kinds[p.Name] = p.Spec.Type
-		for _, template := range v1alpha1.MachineTemplates() {
+		for _, template := range v1alpha1.BuiltInClasses() {
 			add(metricsPrefix(&v1alpha1.Machine{}, p.Spec.Type), v1alpha1.MachineRunning, template.Name, true, 0)
 		}
 	}

@@ -52,7 +52,10 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		return nil, kube.OnConflict(func() error { return f.reconcileProvider(ctx, ref.Name, cause) })
 	}
 	if ref.Kind == "NetworkPool" {
-		return nil, f.requeueForPools(ctx)
+		return nil, f.requeueWaiting(ctx, reasonBridgeNotAllowed)
+	}
+	if ref.Kind == "MachineClass" {
+		return nil, f.requeueWaiting(ctx, plan.ReasonTemplateNotFound)
 	}
 	names, err := f.affectedMachines(ctx, in, ref)
 	if err != nil {
@@ -69,15 +72,16 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	return nil, nil
 }
 
-// requeueForPools reconciles the Machines that wait for a NetworkPool to list a bridge.
-func (f *function) requeueForPools(ctx context.Context) error {
+// requeueWaiting reconciles the Machines of all namespaces that are not Ready for a reason, which another
+// object may have resolved.
+func (f *function) requeueWaiting(ctx context.Context, reason string) error {
 	list := &v1alpha1.MachineList{}
 	if err := f.kube.List(ctx, "", "", list); err != nil {
 		return err
 	}
 	var problems []error
 	for _, m := range list.Items {
-		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Reason != reasonBridgeNotAllowed {
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status == metav1.ConditionTrue || c.Reason != reason {
 			continue
 		}
 		problems = append(problems, kube.OnConflict(func() error { return f.reconcileMachine(ctx, m.Namespace, m.Name, causeResync) }))
@@ -111,7 +115,7 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 		a = f.observeMachine(ctx, m)
 	}
 	if errors.Is(a.err, hypervisor.ErrGone) { // there is nothing to observe
-		size, provider, err := f.resolveMachine(ctx, m)
+		resolved, provider, err := f.resolveMachine(ctx, m)
 		if err == nil && cause == causeMachine && f.createConfiguration(ctx, m) {
 			return nil
 		}
@@ -119,8 +123,8 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 			if before, err = f.recordProvider(ctx, before, m, provider); err != nil {
 				return err
 			}
-			a = f.ensureMachine(ctx, m, size, provider)
-			a.kind = provider.Spec.Type
+			a = f.ensureMachine(ctx, m, resolved.Size, provider)
+			a.kind, a.resolved = provider.Spec.Type, &resolved
 		}
 	}
 	if kube.Conflict(a.err) {
@@ -138,14 +142,21 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 	return requeueError(m, wrote)
 }
 
-// resolveMachine returns the size and the MachineProvider of a Machine. It changes nothing.
-func (f *function) resolveMachine(ctx context.Context, m *v1alpha1.Machine) (hypervisor.Size, *v1alpha1.MachineProvider, error) {
-	s, err := plan.ResolveSize(m.Spec)
+// resolveMachine returns the size and the MachineProvider of a Machine. It changes nothing. The
+// MachineClasses are read only if the size depends on them.
+func (f *function) resolveMachine(ctx context.Context, m *v1alpha1.Machine) (plan.Resolution, *v1alpha1.MachineProvider, error) {
+	s, err := plan.Resolve(m, func() ([]v1alpha1.MachineClass, error) {
+		list, err := kube.ListShared[v1alpha1.MachineClassList](ctx, f.kube, "", metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return list.Items, nil
+	})
 	if err == nil && m.Status.VMName == "" { // afterwards nothing is fetched, and os cannot be changed
 		err = checkImageHost(m.Spec.OS, f.images)
 	}
 	if err != nil {
-		return hypervisor.Size{}, nil, err
+		return plan.Resolution{}, nil, err
 	}
 	provider, err := f.selectProvider(ctx, m)
 	return s, provider, err

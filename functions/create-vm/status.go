@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/machine/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -46,6 +47,8 @@ type attempt struct {
 	previousTask *v1alpha1.ProviderTask
 	// ended is when the attempt ended.
 	ended time.Time
+	// resolved is the size that was wanted of the virtual machine, if it was looked up.
+	resolved *plan.Resolution
 	// kind is the type of the hypervisor, if it is known.
 	kind v1alpha1.ProviderType
 }
@@ -56,6 +59,7 @@ type attempt struct {
 //	UserError, WaitError  none              Pending, or before          False  its reason
 //	other                 any               Pending, or before          False  ProviderUnavailable
 //	nil                   off, as wanted    Stopped                     True   Stopped
+//	nil                   without template  the virtual machine's       False  TemplateNotFound
 //	nil                   with a reason     the virtual machine's       False  its reason
 //	nil                   without a reason  the virtual machine's       True   MachineRunning
 //
@@ -104,10 +108,25 @@ func setStatus(m *v1alpha1.Machine, a attempt) reconcile.Outcome {
 	} else {
 		setCondition(m, v1alpha1.ConditionStorageReady, false, "PVCPending", vm.StoragePending)
 	}
+	if r := a.resolved; r != nil && vm.VMName != "" {
+		s.Template = r.Template
+	}
+	if reason, message := missingTemplate(a); reason != "" {
+		return setReady(m, false, reason, message)
+	}
 	if vm.Reason != "" {
 		return setReady(m, vm.Reason == hypervisor.ReasonStopped, vm.Reason, vm.Message)
 	}
 	return setReady(m, true, "MachineRunning", "the machine is running")
+}
+
+// missingTemplate returns the reason and the message of a machine that keeps its size, because its spec names no
+// size that exists. They are empty while the virtual machine has a reason of its own not to be Ready.
+func missingTemplate(a attempt) (reason, message string) {
+	if a.resolved == nil || a.resolved.Missing == nil || (a.vm.Reason != "" && a.vm.Reason != hypervisor.ReasonStopped) {
+		return "", ""
+	}
+	return a.resolved.Missing.Reason, fmt.Sprintf("%s. Until then the machine keeps the size of %s", a.resolved.Missing.Message, a.resolved.Template.Name)
 }
 
 // setProblem writes what a machine waits for, or what a user has to change.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
 // resources are the plural names of all kinds.
-var resources = []string{"networknamespaces", "networkconfigurations", "ipallocations", "machines", "machineproviders", "networkpools", "kubernetesclusters", "etcdbackups"}
+var resources = []string{"networknamespaces", "networkconfigurations", "ipallocations", "machines", "machineproviders", "machineclasses", "networkpools", "kubernetesclusters", "etcdbackups"}
 
 // read decodes a manifest, sets its namespace, and returns its resource.
 func read(t *testing.T, client dynamic.Interface, namespace, doc string) (dynamic.ResourceInterface, *unstructured.Unstructured) {
@@ -35,7 +36,7 @@ func read(t *testing.T, client dynamic.Interface, namespace, doc string) (dynami
 		t.Fatalf("read %s: %v", doc, err)
 	}
 	resource, _ := meta.UnsafeGuessKindToResource(obj.GroupVersionKind())
-	if obj.GetKind() == "MachineProvider" || obj.GetKind() == "NetworkPool" || obj.GetKind() == "Namespace" {
+	if slices.Contains([]string{"MachineProvider", "MachineClass", "NetworkPool", "Namespace"}, obj.GetKind()) {
 		return client.Resource(resource), obj
 	}
 	obj.SetNamespace(namespace)
@@ -110,6 +111,8 @@ func TestMistakesAreRefused(t *testing.T) {
 		ipa     = "apiVersion: vitistack.io/v1alpha2\nkind: IPAllocation\nmetadata: {name: x}\nspec: "
 		machine = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: x}\nspec: "
 		mp      = "apiVersion: vitistack.io/v1alpha1\nkind: MachineProvider\nmetadata: {name: x}\nspec: "
+		class   = "apiVersion: vitistack.io/v1alpha1\nkind: MachineClass\nmetadata: {name: x}\nspec: "
+		size    = "{resources: {cpu: {cores: 8}, memory: {size: 32Gi}}, disks: [{name: root, size: 100Gi}]}"
 		pool    = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkPool\nmetadata: {name: x}\nspec: "
 		kc      = "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: x}\nspec: "
 		eb      = "apiVersion: vitistack.io/v1alpha1\nkind: EtcdBackup\nmetadata: {name: x}\nspec: "
@@ -155,7 +158,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		"SameInterface":      {nc + "{networkInterfaces: [{name: eth0}, {name: eth0}]}", "spec.networkInterfaces[1]", "Duplicate value"},
 		"Requested":          {ipa + "{networkNamespaceName: net, requestedAddress: ten}", "spec.requestedAddress", "write one IP address"},
 		"RequestedFamily":    {ipa + "{networkNamespaceName: net, ipFamily: IPv6, requestedAddress: 10.0.0.5}", "spec", "change ipFamily, or leave it out"},
-		"NothingToStartFrom": {machine + "{}", "spec", "give template (small, medium or large)"},
+		"NothingToStartFrom": {machine + "{}", "spec", "give template (small, medium, large or a MachineClass)"},
 		"DiskWithoutSize":    {machine + "{template: small, disks: [{name: data}]}", "spec", "every disk needs a size"},
 		"DiskSize":           {machine + "{template: small, disks: [{name: data, size: '0'}]}", "spec.disks[0].size", "a size greater than zero"},
 		"DiskTooLarge":       {machine + "{template: small, disks: [{name: data, size: '9623372032854775807'}]}", "spec.disks[0].size", "below 1Ei"},
@@ -185,6 +188,18 @@ func TestMistakesAreRefused(t *testing.T) {
 		"ProviderOfPool":     {pool + "{providers: [NAM]}", "spec.providers", "or the name of an external IPAM"},
 		"BridgeOfPool":       {pool + "{bridges: ['br 0']}", "spec.bridges", "write names of bridges such as vmbr0"},
 		"WrongBlock":         {mp + "{type: kubevirt, proxmox: {}}", "spec", "only read for type proxmox"},
+		"ClassBuiltIn":       {strings.Replace(class, "name: x", "name: small", 1) + size, "", "small, medium and large are built in: choose another name"},
+		"ClassName":          {strings.Replace(class, "name: x", "name: gpu.xl", 1) + size, "", "use at most 63 lower case letters, digits and -"},
+		"ClassLongName":      {strings.Replace(class, "name: x", "name: c"+strings.Repeat("x", 63), 1) + size, "", "use at most 63 lower case letters, digits and -"},
+		"ClassCPU":           {class + "{resources: {memory: {size: 32Gi}}, disks: [{name: root, size: 100Gi}]}", "spec", "write a number of cores, for example 8"},
+		"ClassCores":         {class + "{resources: {cpu: {sockets: 2}, memory: {size: 32Gi}}, disks: [{name: root, size: 100Gi}]}", "spec", "write a number of cores, for example 8"},
+		"ClassMemory":        {class + "{resources: {cpu: {cores: 8}}, disks: [{name: root, size: 100Gi}]}", "spec", "write an amount of memory, for example 32Gi"},
+		"ClassDisks":         {class + "{resources: {cpu: {cores: 8}, memory: {size: 32Gi}}}", "spec.disks", "Required value"},
+		"ClassRoot":          {class + "{resources: {cpu: {cores: 8}, memory: {size: 32Gi}}, disks: [{name: data, size: 100Gi}]}", "spec", "write {name: root, size: 100Gi} into disks"},
+		"ClassDiskSize":      {class + "{resources: {cpu: {cores: 8}, memory: {size: 32Gi}}, disks: [{name: root}]}", "spec", "every disk needs a size"},
+		"ClassOfNothing":     {class + "{}", "spec.resources", "Required value"},
+		"TemplateName":       {machine + "{template: GPU XL}", "spec.template", "write small, medium, large or the name of a MachineClass"},
+		"TemplateOfPool":     {kc + one + ", workers: [{name: a, replicas: 1, template: gpu_xl}]}}", "spec.topology.workers[0].template", "write small, medium, large or the name of a MachineClass"},
 		"EvenControlPlanes":  {kc + "{data: {}, topology: {version: '1.33', controlplane: {replicas: 2}}}", "spec.topology.controlplane.replicas", "write 1, 3, 5 or 7"},
 		"Version":            {kc + "{data: {}, topology: {version: latest, controlplane: {replicas: 1}}}", "spec.topology.version", "such as 1.33 or 1.33.4"},
 		"PatchRelease":       {kc + "{data: {}, topology: {version: 1.33.999, controlplane: {replicas: 1}}}", "spec.topology.version", "such as 1.33 or 1.33.4"},
@@ -260,6 +275,26 @@ func sameRefusals(t *testing.T, err error, obj, before *unstructured.Unstructure
 	}
 }
 
+// TestMachineClassesAreAccepted creates MachineClasses, and objects that name one.
+func TestMachineClassesAreAccepted(t *testing.T) {
+	t.Parallel()
+	client, namespace := setUp(t)
+	const class = "apiVersion: vitistack.io/v1alpha1\nkind: MachineClass\nmetadata: {name: x}\nspec: "
+	for name, doc := range map[string]string{
+		"Smallest":   class + "{resources: {cpu: {cores: 1}, memory: {size: 512Mi}}, disks: [{name: root, size: 1Gi}]}",
+		"Everything": class + "{resources: {cpu: {cores: 8, threads: 2, sockets: 2}, memory: {size: 32Gi}}, disks: [{name: root, size: 100Gi, storageClass: fast, accessMode: ReadWriteMany, volumeMode: Block}, {name: data, size: 1Ti}]}",
+		"Machine":    "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: x}\nspec: {template: gpu-xl, disks: [{name: data, storageClass: fast}]}",
+		"Pool":       "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: x}\nspec: {data: {}, topology: {version: '1.33', controlplane: {replicas: 1, template: gpu-xl}, workers: [{name: a, replicas: 1, template: m6}]}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := apply(t, client, namespace, doc); err != nil {
+				t.Errorf("%s: %v", doc, err)
+			}
+		})
+	}
+}
+
 // TestChangesAreRefused changes immutable fields.
 func TestChangesAreRefused(t *testing.T) {
 	t.Parallel()
@@ -268,6 +303,8 @@ func TestChangesAreRefused(t *testing.T) {
 		cluster = "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: %s}\nspec: "
 		ipa     = "apiVersion: vitistack.io/v1alpha2\nkind: IPAllocation\nmetadata: {name: %s}\nspec: "
 		nc      = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: %s}\nspec: "
+		class   = "apiVersion: vitistack.io/v1alpha1\nkind: MachineClass\nmetadata: {name: %s}\nspec: "
+		size    = "{resources: {cpu: {cores: 8}, memory: {size: 32Gi}}, disks: [{name: root, size: 100Gi}]}"
 	)
 	topology := "topology: {version: '1.33', controlplane: {replicas: 1}}"
 	cases := map[string]struct{ kind, from, to, remedy string }{
@@ -280,6 +317,8 @@ func TestChangesAreRefused(t *testing.T) {
 		"nowhere":  {cluster, "{data: {}, " + topology + ", networkNamespaceName: a}", "{data: {}, " + topology + "}", "a cluster does not move between networks"},
 		"moved":    {nc, "{networkNamespaceName: a}", "{networkNamespaceName: b}", "delete the NetworkConfiguration and create a new one"},
 		"anywhere": {nc, "{networkNamespaceName: a}", "{}", "delete the NetworkConfiguration and create a new one"},
+		"cores":    {class, size, strings.Replace(size, "cores: 8", "cores: 16", 1), "create another MachineClass and name it in template"},
+		"disks":    {class, size, strings.Replace(size, "100Gi}]", "100Gi}, {name: data, size: 1Ti}]", 1), "create another MachineClass and name it in template"},
 		"address":  {ipa, "{networkNamespaceName: a}", "{networkNamespaceName: a, requestedAddress: 10.0.0.5}", "delete it and create a new one"},
 	}
 	for name, tc := range cases {

@@ -87,9 +87,6 @@ func (p *Plan) addGroup(kc *v1alpha1.KubernetesCluster, machines map[string]*v1a
 func (p Plan) checkMachines() error {
 	const maxHost = 63
 	for _, g := range p.Groups {
-		if _, err := v1alpha1.FindMachineTemplate(g.Properties.Template); err != nil {
-			return usererror.Error{Reason: "TemplateNotFound", Message: fmt.Sprintf("pool %s: %s", g.Pool, err)}
-		}
 		if err := checkLabels(g.Properties.Labels); err != nil {
 			return usererror.Error{Reason: "InvalidTopology", Message: fmt.Sprintf("pool %s: %s", g.Pool, err)}
 		}

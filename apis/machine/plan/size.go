@@ -32,27 +32,29 @@ type Disk struct {
 	VolumeMode   v1alpha1.DiskVolumeMode
 }
 
+// ReasonTemplateNotFound is the reason of a Machine or a KubernetesCluster whose template names no size that exists.
+const ReasonTemplateNotFound = "TemplateNotFound"
+
 // DefaultClass as storage class means the default of the MachineProvider, or else of the hypervisor.
 const DefaultClass = "default"
 
-// ResolveSize returns the size of a machine: its template, overridden by each field of the spec,
-// and the disks of both merged by name. It returns a usererror.Error if the template does not exist
-// or a field is missing.
-func ResolveSize(spec v1alpha1.MachineSpec) (Size, error) {
+// ResolveSize returns the size of a machine: that of its template, overridden by each field of the spec,
+// and the disks of both merged by name. classes are the MachineClasses that its template may name, and
+// are not read for a built-in template. It returns a usererror.Error if the template does not exist or a
+// field is missing.
+func ResolveSize(spec v1alpha1.MachineSpec, classes []v1alpha1.MachineClass) (Size, error) {
 	s := Size{Cores: 1, Threads: 1, Sockets: 1}
 	var err error
 	if spec.Template != "" {
-		template, unknown := v1alpha1.FindMachineTemplate(spec.Template)
+		class, unknown := v1alpha1.FindMachineClass(spec.Template, classes)
 		if unknown != nil {
-			return Size{}, usererror.Error{Reason: "TemplateNotFound", Message: unknown.Error() + " into spec.template"}
+			return Size{}, usererror.Error{Reason: ReasonTemplateNotFound, Message: unknown.Error()}
 		}
-		if s, err = sizeOf(template); err != nil {
-			return Size{}, err
+		if s, err = sizeOf(class); err != nil {
+			return Size{}, usererror.Error{Reason: "InvalidSpec", Message: fmt.Sprintf("MachineClass %s: %s", spec.Template, err)}
 		}
 	}
-	if r := spec.Resources; r != nil && r.CPU != nil {
-		s.Cores, s.Threads, s.Sockets = cmp.Or(r.CPU.Cores, s.Cores), cmp.Or(r.CPU.Threads, s.Threads), cmp.Or(r.CPU.Sockets, s.Sockets)
-	}
+	s.setCPU(spec.Resources)
 	if r := spec.Resources; r != nil && r.Memory != nil {
 		if s.Memory, err = r.Memory.Size.Quantity(); err != nil {
 			return Size{}, usererror.Error{Reason: "InvalidSpec", Message: "spec.resources.memory.size: " + err.Error()}
@@ -75,15 +77,26 @@ func ResolveSize(spec v1alpha1.MachineSpec) (Size, error) {
 	return s, nil
 }
 
-// sizeOf returns a template as a size.
-func sizeOf(t v1alpha1.MachineTemplate) (s Size, err error) {
-	root := Disk{Name: v1alpha1.RootDisk, StorageClass: DefaultClass}
-	s = Size{Cores: t.Cores, Threads: 1, Sockets: 1}
-	if s.Memory, err = t.Memory.Quantity(); err != nil {
-		return s, err
+// setCPU overrides the processors by the fields that are set.
+func (s *Size) setCPU(r *v1alpha1.MachineResources) {
+	if r != nil && r.CPU != nil {
+		s.Cores, s.Threads, s.Sockets = cmp.Or(r.CPU.Cores, s.Cores), cmp.Or(r.CPU.Threads, s.Threads), cmp.Or(r.CPU.Sockets, s.Sockets)
 	}
-	root.Size, err = t.Disk.Quantity()
-	s.Disks = []Disk{root}
+}
+
+// sizeOf returns a MachineClass as a size.
+func sizeOf(class v1alpha1.MachineClassSpec) (s Size, err error) {
+	s = Size{Cores: 1, Threads: 1, Sockets: 1}
+	s.setCPU(&class.Resources)
+	if class.Resources.Memory != nil {
+		if s.Memory, err = class.Resources.Memory.Size.Quantity(); err != nil {
+			return s, err
+		}
+	}
+	s.Disks, err = mergeDisks(nil, class.Disks)
+	if root := slices.IndexFunc(s.Disks, func(d Disk) bool { return d.Name == v1alpha1.RootDisk }); root >= 0 {
+		s.Disks[root].StorageClass = cmp.Or(s.Disks[root].StorageClass, DefaultClass)
+	}
 	return s, err
 }
 

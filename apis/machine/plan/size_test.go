@@ -48,14 +48,39 @@ func TestResolveSize(t *testing.T) {
 				Disks: []v1alpha1.MachineDisk{{Name: "root", Size: "1Gi"}}},
 			want: Size{Cores: 3, Threads: 1, Sockets: 1, Memory: resource.MustParse("1Gi"), Disks: []Disk{{Name: "root", Size: resource.MustParse("1Gi")}}},
 		},
-		"Unknown":  {reason: "the requester has to choose a template that exists", spec: v1alpha1.MachineSpec{Template: "huge"}, why: "TemplateNotFound"},
-		"NoMemory": {reason: "a machine without template needs memory", why: "InvalidSpec"},
-		"NoSize":   {reason: "a disk needs a size", spec: v1alpha1.MachineSpec{Template: "small", Disks: []v1alpha1.MachineDisk{{Name: "data"}}}, why: "InvalidSpec"},
+		"Class": {
+			reason: "a MachineClass has sockets, threads and several disks",
+			spec:   v1alpha1.MachineSpec{Template: "gpu-xl"},
+			want: Size{Cores: 8, Threads: 2, Sockets: 2, Memory: resource.MustParse("64Gi"),
+				Disks: append(root("200Gi"), Disk{Name: "data", Size: resource.MustParse("1Ti"), StorageClass: "fast", VolumeMode: "Block"})},
+		},
+		"OverrideClass": {
+			reason: "the spec overrides a MachineClass as it does a built-in template",
+			spec: v1alpha1.MachineSpec{Template: "gpu-xl", Resources: cpu(4, 0, 1),
+				Disks: []v1alpha1.MachineDisk{{Name: "data", StorageClass: "slow"}}},
+			want: Size{Cores: 4, Threads: 2, Sockets: 1, Memory: resource.MustParse("64Gi"),
+				Disks: append(root("200Gi"), Disk{Name: "data", Size: resource.MustParse("1Ti"), StorageClass: "slow", VolumeMode: "Block"})},
+		},
+		"BuiltInFirst": {
+			reason: "an object cannot change what small means",
+			spec:   v1alpha1.MachineSpec{Template: "small"},
+			want:   Size{Cores: 1, Threads: 1, Sockets: 1, Memory: resource.MustParse("2Gi"), Disks: root("20Gi")},
+		},
+		"InvalidClass": {reason: "a size that no API server accepts names its MachineClass", spec: v1alpha1.MachineSpec{Template: "broken"}, why: "InvalidSpec"},
+		"Unknown":      {reason: "the requester has to choose a template that exists", spec: v1alpha1.MachineSpec{Template: "huge"}, why: "TemplateNotFound"},
+		"NoMemory":     {reason: "a machine without template needs memory", why: "InvalidSpec"},
+		"NoSize":       {reason: "a disk needs a size", spec: v1alpha1.MachineSpec{Template: "small", Disks: []v1alpha1.MachineDisk{{Name: "data"}}}, why: "InvalidSpec"},
+	}
+	classes := []v1alpha1.MachineClass{
+		class("gpu-xl", v1alpha1.MachineCPU{Cores: 8, Threads: 2, Sockets: 2}, "64Gi",
+			v1alpha1.MachineDisk{Name: "root", Size: "200Gi"}, v1alpha1.MachineDisk{Name: "data", Size: "1Ti", StorageClass: "fast", VolumeMode: "Block"}),
+		class("small", v1alpha1.MachineCPU{Cores: 64}, "64Gi", v1alpha1.MachineDisk{Name: "root", Size: "200Gi"}),
+		class("broken", v1alpha1.MachineCPU{Cores: 1}, "1Gx", v1alpha1.MachineDisk{Name: "root", Size: "20Gi"}),
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := ResolveSize(tc.spec)
+			got, err := ResolveSize(tc.spec, classes)
 			var f usererror.Error
 			if errors.As(err, &f); f.Reason != tc.why {
 				t.Fatalf("%s: got %v, want %q", tc.reason, err, tc.why)
@@ -65,6 +90,15 @@ func TestResolveSize(t *testing.T) {
 			}
 		})
 	}
+}
+
+// class returns a MachineClass.
+func class(name string, cpu v1alpha1.MachineCPU, memory v1alpha1.Size, disks ...v1alpha1.MachineDisk) v1alpha1.MachineClass {
+	c := v1alpha1.MachineClass{Spec: v1alpha1.MachineClassSpec{
+		Resources: v1alpha1.MachineResources{CPU: &cpu, Memory: &v1alpha1.MachineMemory{Size: memory}}, Disks: disks,
+	}}
+	c.Name = name
+	return c
 }
 
 // root returns the root disk of a template with a size.

@@ -1,5 +1,5 @@
 // Package apiserver reads from the Kubernetes API server what the gateway does not watch: the owners of tokens, their rights, the
-// generated files of clusters, the Events of objects, the Broker's address and the signing keys.
+// generated files of clusters, the Events of objects, MachineClasses, the Broker's address and the signing keys.
 package apiserver
 
 import (

@@ -3,12 +3,34 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
+
+// MachineClasses returns all MachineClasses by name, and none if the API server does not know the kind.
+func (c *Client) MachineClasses(ctx context.Context) ([]v1alpha1.MachineClass, error) {
+	raw, err := c.core.Get().AbsPath("/apis", v1alpha1.GroupVersion.String(), "machineclasses").Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	list := v1alpha1.MachineClassList{}
+	if err == nil {
+		err = json.Unmarshal(raw, &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read MachineClasses: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.MachineClass) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items, nil
+}
 
 // Object returns an object of the stack as it is now, or nil if there is none. namespace is empty for a kind of the
 // whole cluster. It lists by name, because the gateway has no other right.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -28,6 +29,12 @@ func TestPreviewOfChanges(t *testing.T) {
 	manifest := func(spec string) string {
 		return "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: web, namespace: " + s.namespace + "}\nspec: {" + spec + "}\n"
 	}
+	class := "apiVersion: vitistack.io/v1alpha1\nkind: MachineClass\nmetadata: {name: " + s.namespace + "-xl}\nspec: {resources: {cpu: {cores: 8, sockets: 2}, memory: {size: 32Gi}}, disks: [{name: root, size: 100Gi}]}\n"
+	classes := schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machineclasses"}
+	s.create(classes, "", class)
+	t.Cleanup(func() {
+		_ = s.client.Resource(classes).Delete(context.Background(), s.namespace+"-xl", metav1.DeleteOptions{})
+	})
 	was := manifest("template: small, protected: true, cloudInit: {userData: '#cloud-config hunter2'}")
 	s.create(machines, s.namespace, strings.Replace(was, "{name: web", `{annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"template":"small","protected":true,"cloudInit":{"userData":"#cloud-config"}}}'}, name: web`, 1))
 	for name, tc := range map[string]struct {
@@ -40,6 +47,11 @@ func TestPreviewOfChanges(t *testing.T) {
 		"Removed": {reason: "kubectl apply removes what the last manifest had", body: manifest("template: small, cloudInit: {userData: '#cloud-config hunter2'}"), key: whole, want: []string{`"field":"protected"`, `"from":true`, `"outcome":"applied"`}, not: `"to"`},
 		"Secret":  {reason: "user data may hold passwords", body: manifest("template: small, protected: true, cloudInit: {userData: '#cloud-config other'}"), key: whole, want: []string{`"outcome":"initial only"`, `"valid":false`, "cloudInit cannot be changed any more"}, not: "hunter2"},
 		"Growth":  {reason: "the disk grows", body: manifest("template: medium, protected: true, cloudInit: {userData: '#cloud-config hunter2'}"), key: whole, want: []string{`"field":"template"`, `"from":"small"`, `"to":"medium"`, "the disk root grows"}},
+		"Class":   {reason: "the MachineClass exists", body: strings.Replace(manifest("template: "+s.namespace+"-xl"), "name: web", "name: new", 1), key: whole, want: []string{`"valid":true`, `"cpus":16`, `"memoryBytes":34359738368`, `"diskBytes":107374182400`}},
+		"Unknown": {reason: "the message lists the MachineClasses", body: strings.Replace(manifest("template: huge"), "name: web", "name: new", 1), key: whole, want: []string{`"valid":false`, `"reason":"TemplateNotFound"`, s.namespace + "-xl"}},
+		"Created": {reason: "the manifest creates its MachineClass", body: strings.Replace(manifest("template: other"), "name: web", "name: new", 1) + "---\n" + strings.Replace(class, s.namespace+"-xl", "other", 1), key: whole, want: []string{`"valid":true`, `"cpus":16`}},
+		"Pool":    {reason: "a pool names the MachineClass", body: "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: shop, namespace: " + s.namespace + "}\nspec: {data: {}, topology: {version: '1.33', controlplane: {replicas: 1, template: small}, workers: [{name: w, replicas: 2, template: " + s.namespace + "-xl}]}}\n", key: whole, want: []string{`"valid":true`, `"cpus":33`}},
+		"NotNew":  {reason: "a MachineClass cannot be changed", body: strings.Replace(class, "cores: 8", "cores: 9", 1), key: whole, want: []string{`"valid":false`, "create another MachineClass and name it in template"}},
 		"Limited": {reason: "the key is for another namespace", body: was, key: limited, status: http.StatusForbidden},
 		"Whole":   {reason: "a key with namespaces does not see the whole installation", body: "apiVersion: vitistack.io/v1alpha1\nkind: MachineProvider\nmetadata: {name: pve}\nspec: {type: kubevirt}\n", key: limited, status: http.StatusForbidden},
 		"NoKey":   {reason: "a preview needs a key", body: was, status: http.StatusUnauthorized},
@@ -63,8 +75,17 @@ func TestPreviewOfChanges(t *testing.T) {
 			t.Errorf("%s: %s: %s is in %s", name, tc.reason, tc.not, text)
 		}
 		var p shared.Preview
-		if err := json.Unmarshal(r.body, &p); r.StatusCode == http.StatusOK && (err != nil || len(p.Documents) != 1) {
+		if err := json.Unmarshal(r.body, &p); r.StatusCode == http.StatusOK && (err != nil || len(p.Documents) < 1) {
 			t.Errorf("%s: %v in %s", name, err, text)
+		}
+	}
+	r := s.do(http.MethodGet, "/api/v1/machine-classes", "", "Authorization", "Bearer "+limited)
+	for _, want := range []string{
+		`{"name":"small","builtIn":true,"cpus":1,"memoryBytes":2147483648,"disks":[{"name":"root","bytes":21474836480}]}`,
+		`{"name":"` + s.namespace + `-xl","builtIn":false,"cpus":16,"memoryBytes":34359738368,"disks":[{"name":"root","bytes":107374182400}]}`,
+	} {
+		if r.StatusCode != http.StatusOK || !strings.Contains(string(r.body), want) {
+			t.Errorf("the sizes lack %s: %s %s", want, r.Status, r.body)
 		}
 	}
 	now, err := s.client.Resource(machines).Namespace(s.namespace).Get(t.Context(), "web", metav1.GetOptions{})

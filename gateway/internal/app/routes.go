@@ -65,8 +65,10 @@ func (a *app) readRoutes(inv *handlers.Inventory) []httpserver.Route {
 	objects := &handlers.Objects{
 		Inventory: inv, API: a.kubernetes, Cache: a.cache, CacheTTL: a.config.Cache.TTL, Timeout: a.config.APITimeout, Log: a.component("httpserver"),
 	}
+	classes := &handlers.MachineClasses{API: a.kubernetes, Cache: a.cache, CacheTTL: a.config.Cache.TTL, Timeout: a.config.APITimeout, Log: a.component("httpserver")}
 	all := []httpserver.Route{
 		httpserver.ReadByNamespace(base+"/objects/:id", objects.Show),
+		httpserver.ReadByNamespace(base+"/machine-classes", classes.List),
 		httpserver.Read(base+"/infrastructure", inv.ShowInfrastructure),
 		httpserver.ReadByNamespace(base+"/clusters", inv.List(inventory.TopicClusters)).WithParameters(),
 		httpserver.ReadByNamespace(base+"/resources", inv.ListResources).WithParameters(),

@@ -62,7 +62,8 @@ var silent = map[string]string{
 	"DELETE /api/v1/dead-letters/{sequence}": "it shows none", "POST /api/v1/dead-letters/{sequence}/resend": "it shows none",
 	"GET /api/v1/operators": "of hypervisors", "GET /api/v1/operators/{id}": "of hypervisors",
 	"GET /api/v1/hosts": "in no namespace", "GET /api/v1/hosts/{id}": "in no namespace",
-	"GET /api/v1/providers": "in no namespace", "GET /api/v1/providers/{id}": "in no namespace",
+	"GET /api/v1/machine-classes": "in no namespace",
+	"GET /api/v1/providers":       "in no namespace", "GET /api/v1/providers/{id}": "in no namespace",
 	"POST /api/v1/events": "it takes events, and shows none", "POST /events": "it takes events, and shows none", "POST /dead-letters": "it takes events, and shows none", "POST /heartbeats": "it takes events, and shows none",
 	"POST /api/v1/import/prometheus": "it takes metrics, and shows none",
 }

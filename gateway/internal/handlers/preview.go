@@ -7,12 +7,12 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 
 	shared "github.com/vitistack/stack/apis/preview"
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/gateway/internal/apiserver"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/preview"
@@ -55,7 +55,11 @@ func (h *Preview) Show(c *fiber.Ctx) error {
 	if err := h.readObjects(documents); err != nil {
 		return err
 	}
-	made, err := preview.Make(c.UserContext(), documents, snapshot, h.Inventory.Access.CallerOf(c).IsLimited())
+	classes, err := h.readClasses(documents)
+	if err != nil {
+		return err
+	}
+	made, err := preview.Make(c.UserContext(), documents, snapshot, classes, h.Inventory.Access.CallerOf(c).IsLimited())
 	if err != nil {
 		return err
 	}
@@ -112,5 +116,21 @@ func (h *Preview) readObjects(documents []shared.Document) error {
 	return nil
 }
 
+// readClasses returns the MachineClasses that exist, if documents have an object with a template.
+func (h *Preview) readClasses(documents []shared.Document) ([]v1alpha1.MachineClass, error) {
+	if !slices.ContainsFunc(documents, func(d shared.Document) bool {
+		return d.Object.GetKind() == "Machine" || d.Object.GetKind() == "KubernetesCluster"
+	}) {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), h.Timeout)
+	defer cancel()
+	classes, err := h.API.MachineClasses(ctx)
+	if err != nil {
+		return nil, problem.New(http.StatusServiceUnavailable, "the Kubernetes API does not answer: try again in a moment").WithRetryAfter(1)
+	}
+	return classes, nil
+}
+
 // resourceOf returns the plural of the kind of a document.
-func resourceOf(d shared.Document) string { return strings.ToLower(d.Object.GetKind()) + "s" }
+func resourceOf(d shared.Document) string { return shared.Resource(d.Object.GetKind()) }

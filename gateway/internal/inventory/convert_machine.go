@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
@@ -31,7 +32,7 @@ func fromMachine(m *v1alpha1.Machine) (*Object, error) {
 	if facts.Provider == "" && m.Spec.ProviderRef != nil {
 		facts.Provider = m.Spec.ProviderRef.Name
 	}
-	size := sizeOf(&m.Spec)
+	size := sizeOf(m)
 	facts.CPUs, facts.Memory, facts.Volumes = size.CPUs, size.Memory, size.Volumes
 	facts.StorageReady = meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStorageReady)
 	facts.VMFailed = meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionVirtualMachineReady)
@@ -66,29 +67,43 @@ type Size struct {
 	Volumes      []Volume
 }
 
-// templateSize returns the size of a template. It is empty for an unknown name, which create-vm refuses.
-func templateSize(name string) Size {
-	t, err := v1alpha1.FindMachineTemplate(name)
-	if err != nil {
-		return Size{}
+// templateOf returns the size that spec.template names: a built-in one, or that of the MachineClass of which the status has a copy.
+// It is empty for another name, of which nothing is known before create-vm has found its MachineClass.
+func templateOf(m *v1alpha1.Machine) v1alpha1.MachineClassSpec {
+	var classes []v1alpha1.MachineClass
+	name := m.Spec.Template
+	if t := m.Status.Template; t != nil && name != "" && !v1alpha1.IsBuiltInClass(name) {
+		name = t.Name // a machine keeps it while spec.template does not exist
+		if t.MachineClass != nil {
+			classes = []v1alpha1.MachineClass{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *t.MachineClass}}
+		}
 	}
-	return Size{CPUs: int64(t.Cores), Memory: bytesOr(t.Memory, 0), Volumes: []Volume{{v1alpha1.RootDisk, bytesOr(t.Disk, 0)}}}
+	spec, err := v1alpha1.FindMachineClass(name, classes)
+	if err != nil {
+		return v1alpha1.MachineClassSpec{}
+	}
+	return spec
 }
 
 // sizeOf returns the size of a machine's template, overridden field by field by its spec. It shows what it can of a
 // spec that create-vm refuses.
-func sizeOf(spec *v1alpha1.MachineSpec) Size {
-	size := templateSize(spec.Template)
-	if r := spec.Resources; r != nil {
+func sizeOf(m *v1alpha1.Machine) Size {
+	template := templateOf(m)
+	size := Size{}
+	cores, threads, sockets := int32(0), int32(1), int32(1)
+	for _, r := range []*v1alpha1.MachineResources{&template.Resources, m.Spec.Resources} {
+		if r == nil {
+			continue
+		}
 		if c := r.CPU; c != nil {
-			size.CPUs = int64(atLeast(c.Cores, int32(size.CPUs))) * int64(atLeast(c.Threads, 1)) * int64(atLeast(c.Sockets, 1))
+			cores, threads, sockets = atLeast(c.Cores, cores), atLeast(c.Threads, threads), atLeast(c.Sockets, sockets)
 		}
 		if r.Memory != nil {
 			size.Memory = bytesOr(r.Memory.Size, size.Memory)
 		}
 	}
-	size.Volumes = slices.Clone(size.Volumes)
-	for _, d := range spec.Disks {
+	size.CPUs = int64(cores) * int64(threads) * int64(sockets)
+	for _, d := range slices.Concat(template.Disks, m.Spec.Disks) {
 		i := slices.IndexFunc(size.Volumes, func(v Volume) bool { return v.Name == d.Name })
 		if i < 0 {
 			i = len(size.Volumes)

@@ -220,7 +220,7 @@ export const reasons = {
   "TalosUpgradePath": ["requester","Write the Talos version that the message names into spec.talos.version."],
   "TalosVersionUnknown": ["requester","Write a Talos version as in the message into spec.talos.version."],
   "TalosconfigDamaged": ["platform team","Delete the Secret with the talosconfig, so that the stack creates it again."],
-  "TemplateNotFound": ["requester","Write small, medium or large into the template."],
+  "TemplateNotFound": ["requester","Write small, medium, large or the name of a MachineClass into the template, or ask the platform team to create a MachineClass."],
   "TooManyDisks": ["requester","Write fewer disks: the message says how many the hypervisor supports."],
   "TooManyObjects": ["network team","Correct it at the backend as the message says. The stack checks again by itself."],
   "TopologyValid": ["no action","No action: this is as it should be."],

@@ -16,7 +16,7 @@ func made(manifest string, now *inventory.Snapshot) (*Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Make(context.Background(), documents, now, false)
+	return Make(context.Background(), documents, now, nil, false)
 }
 
 // TestMaliciousManifests previews manifests that expand to large documents or are deeply nested.

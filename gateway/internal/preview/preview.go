@@ -70,9 +70,9 @@ type builder struct {
 }
 
 // Make returns what applying the documents of a manifest would do, given a snapshot. Documents have the objects
-// that exist in Before. A caller that is limited to namespaces does not see what MachineProviders report of
-// their hosts.
-func Make(ctx context.Context, documents []shared.Document, now *inventory.Snapshot, limited bool) (*Preview, error) {
+// that exist in Before, and classes are the MachineClasses that exist. A caller that is limited to namespaces does
+// not see what MachineProviders report of their hosts.
+func Make(ctx context.Context, documents []shared.Document, now *inventory.Snapshot, classes []v1alpha1.MachineClass, limited bool) (*Preview, error) {
 	for i := range documents {
 		d := &documents[i]
 		if d.Before != nil {
@@ -91,7 +91,9 @@ func Make(ctx context.Context, documents []shared.Document, now *inventory.Snaps
 	if err != nil {
 		return nil, err
 	}
+	world.Classes = classes
 	p := &Preview{Preview: shared.Make(documents, world), Objects: []Object{}}
+	world.AddNew(documents)
 	for _, d := range documents {
 		if d.Before == nil && !slices.ContainsFunc(p.Errors, func(f shared.Finding) bool { return f.Document == d.Index }) {
 			p.addObjects(d, world)
@@ -162,7 +164,7 @@ func (m builder) member(c *v1alpha1.KubernetesCluster, member clusterplan.Member
 		labels[v1alpha1.LabelWorkerGroup] = member.Pool
 	}
 	spec := v1alpha1.MachineSpec{Template: template, ProviderRef: member.Properties.ProviderRef, NetworkNamespaceName: c.Spec.NetworkNamespaceName}
-	size, _ := machineplan.ResolveSize(spec) // the preview has refused what has no size
+	size, _ := machineplan.ResolveSize(spec, m.world.Classes) // the preview has refused what has no size
 	detail := map[string]any{"template": template, "cpus": size.CPUs(), "memoryBytes": size.Memory.Value(), "role": member.Role, "pool": member.Pool}
 	m.add(Object{APIVersion: "vitistack.io/v1alpha1", Kind: "Machine", Name: member.Name, Labels: labels, MadeBy: byTalos, Detail: detail})
 	m.machine(member.Name, &spec, labels)
@@ -173,7 +175,7 @@ func (m builder) machine(name string, spec *v1alpha1.MachineSpec, labels map[str
 	provider, kind := m.provider(spec)
 	hypervisor, known := backend.Find(kind)
 	inCluster := hypervisor.InCluster || !known
-	size, _ := machineplan.ResolveSize(*spec) // the preview has refused what has no size
+	size, _ := machineplan.ResolveSize(*spec, m.world.Classes) // the preview has refused what has no size
 	m.Totals.Machines++
 	m.Totals.CPUs += size.CPUs()
 	m.Totals.MemoryBytes += size.Memory.Value()

@@ -146,6 +146,16 @@ func admittedMachine(gate string) func(*world) string {
 	}
 }
 
+func classRows() (rows []row) {
+	for _, change := range [][2]string{
+		{"disks[].accessMode", "ReadWriteMany"}, {"disks[].name", "other"}, {"disks[].size", "30Gi"}, {"disks[].storageClass", "fast"}, {"disks[].volumeMode", "Block"},
+		{"resources.cpu.cores", "2"}, {"resources.cpu.sockets", "2"}, {"resources.cpu.threads", "2"}, {"resources.memory.size", "4Gi"},
+	} {
+		rows = append(rows, row{field: change[0], on: "class", to: change[1]})
+	}
+	return rows
+}
+
 func providerRows() []row {
 	rows := []row{
 		{field: "type", on: "type kubevirt", to: "proxmox"},

@@ -24,6 +24,7 @@ var (
 	IPAllocations         = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha2", Resource: "ipallocations"}
 	Machines              = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machines"}
 	MachineProviders      = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machineproviders"}
+	MachineClasses        = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machineclasses"}
 	NetworkPools          = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "networkpools"}
 	KubernetesClusters    = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "kubernetesclusters"}
 	EtcdBackups           = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "etcdbackups"}

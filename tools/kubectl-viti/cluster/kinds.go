@@ -32,8 +32,12 @@ var Kinds = []Kind{
 	{Name: "NetworkNamespace", Resource: "networknamespaces", Short: "nn", Group: group, Version: "v1alpha2"},
 	{Name: "EtcdBackup", Resource: "etcdbackups", Short: "eb", Group: group, Version: "v1alpha1"},
 	{Name: "MachineProvider", Resource: "machineproviders", Short: "mp", Group: group, Version: "v1alpha1", ClusterScoped: true},
+	{Name: "MachineClass", Resource: "machineclasses", Short: "mcl", Group: group, Version: "v1alpha1", ClusterScoped: true},
 	{Name: "NetworkPool", Resource: "networkpools", Short: "netpool", Group: group, Version: "v1alpha1", ClusterScoped: true},
 }
+
+// HasConditions reports whether objects of the kind have a status with conditions.
+func (k Kind) HasConditions() bool { return k.Name != "NetworkPool" && k.Name != "MachineClass" }
 
 // Belongings are the kinds of other projects whose objects belong to objects of the stack.
 var Belongings = []Kind{

@@ -253,7 +253,7 @@ Errors that the API server or a function would report later are reported at once
 	f.StringVar(&c.Version, "version", newestMinor(), "Kubernetes version")
 	f.StringVar(&c.Talos, "talos", "", "Talos version. Default: the one of the installation")
 	f.IntVar(&c.ControlPlanes, "control-planes", 3, "number of control planes: 1, 3, 5 or 7")
-	f.StringVar(&c.ControlPlaneTemplate, "control-plane-template", "", "size of the control planes: small, medium or large. Default: large")
+	f.StringVar(&c.ControlPlaneTemplate, "control-plane-template", "", "size of the control planes: small, medium, large or a MachineClass. Default: large")
 	f.StringArrayVar(&c.Workers, "workers", []string{"workers=2"}, "pool of workers, as NAME=REPLICAS or NAME=REPLICAS:TEMPLATE; write the flag once for each pool")
 	f.StringVar(&c.Network, "network", "", "NetworkNamespace of the machines. Default: the only one of the namespace")
 	f.StringVar(&c.Provider, "provider", "", "MachineProvider of the machines. Default: the default MachineProvider")
@@ -267,15 +267,8 @@ Errors that the API server or a function would report later are reported at once
 	f.BoolVar(&c.apply, "apply", false, "create the cluster instead of writing the manifest")
 	f.BoolVar(&c.dryRun, "dry-run", false, "have the API server check the manifest too, and create nothing")
 	cmd.MarkFlagsMutuallyExclusive("apply", "dry-run")
-	sizes := func(prefix string) []string {
-		var all []string
-		for _, t := range v1alpha1.MachineTemplates() {
-			all = append(all, prefix+t.Name)
-		}
-		return all
-	}
-	_ = cmd.RegisterFlagCompletionFunc("control-plane-template", cobra.FixedCompletions(sizes(""), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("workers", cobra.FixedCompletions(sizes("workers=3:"), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("control-plane-template", p.completeTemplates(""))
+	_ = cmd.RegisterFlagCompletionFunc("workers", p.completeTemplates("workers=3:"))
 	_ = cmd.RegisterFlagCompletionFunc("network", p.completeNames(cluster.MustFindKind("networknamespace")))
 	_ = cmd.RegisterFlagCompletionFunc("provider", p.completeNames(cluster.MustFindKind("machineprovider")))
 	return cmd
@@ -294,6 +287,9 @@ func (c *creation) run(ctx context.Context) error {
 	}
 	if err == nil {
 		c.Namespace = connection.Namespace
+	}
+	if c.NeedsClasses() {
+		c.readClasses(ctx, connection)
 	}
 	k, err := c.Object()
 	if err != nil {
@@ -314,6 +310,34 @@ func (c *creation) run(ctx context.Context) error {
 	}
 	_, err = c.Out.Write(content)
 	return err
+}
+
+// readClasses reads the MachineClasses, so that the names of templates are checked. connection is nil if there
+// is none. Without them any name is accepted, with a note.
+func (c *creation) readClasses(ctx context.Context, connection *cluster.Connection) {
+	err := errors.New("there is no connection")
+	if connection != nil {
+		c.Classes, err = listClasses(ctx, connection)
+	}
+	if err != nil {
+		c.AnyClass = true
+		c.note(fmt.Sprintf("the MachineClasses cannot be read, so the templates are not checked: %s", err))
+	}
+}
+
+// listClasses returns all MachineClasses.
+func listClasses(ctx context.Context, connection *cluster.Connection) ([]v1alpha1.MachineClass, error) {
+	list, err := connection.In(cluster.MustFindKind("machineclass"), "").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	classes := make([]v1alpha1.MachineClass, len(list.Items))
+	for i := range list.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &classes[i]); err != nil {
+			return nil, fmt.Errorf("read MachineClass %s: %w", list.Items[i].GetName(), err)
+		}
+	}
+	return classes, nil
 }
 
 // create sends the cluster to the API server, which creates it unless this is a dry run.

@@ -236,6 +236,9 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// class is a MachineClass.
+const class = "{apiVersion: vitistack.io/v1alpha1, kind: MachineClass, metadata: {name: NAME}, spec: {resources: {cpu: {cores: 8}, memory: {size: 32Gi}}, disks: [{name: root, size: 100Gi}]}}"
+
 func TestCreateCluster(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -254,10 +257,16 @@ func TestCreateCluster(t *testing.T) {
 	if got := e.get("kc", "shop", "spec", "data", "environment"); got != "prod" {
 		t.Errorf("the environment is %v", got)
 	}
+	e.create(strings.Replace(class, "NAME", e.namespace+"-xl", 1))
+	if written := e.must("create", "cluster", "xl", "--workers", "w=1:"+e.namespace+"-xl", "--dry-run"); !strings.Contains(written, "template: "+e.namespace+"-xl") {
+		t.Errorf("the pool has no MachineClass: %s", written)
+	}
 	e.refuses([]refusal{
+		{"a size says nothing about readiness", []string{"why", "machineclass/" + e.namespace + "-xl"}, "a MachineClass has no condition"},
 		{"it exists", []string{"create", "cluster", "shop", "--apply"}, "choose another name"},
 		{"there is no such namespace", []string{"create", "cluster", "shop", "--apply", "-n", "nowhere"}, "kubectl create namespace nowhere"},
 		{"the API server knows the rule", []string{"create", "cluster", "other", "--workers", "cp=1", "--dry-run"}, "a worker pool cannot be named cp"},
+		{"there is no such size", []string{"create", "cluster", "other", "--workers", "w=1:huge", "--dry-run"}, e.namespace + "-xl"},
 		{"all mistakes at once", []string{"create", "cluster", "other", "--control-planes", "2", "--workers", "w"}, "write NAME=REPLICAS"},
 		{"the two exclude each other", []string{"create", "cluster", "other", "--apply", "--dry-run"}, "[apply dry-run]"},
 	})
@@ -352,6 +361,7 @@ func TestComplete(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.create(stuck)
+	e.create(strings.Replace(class, "NAME", e.namespace+"-xl", 1))
 	for name, tc := range map[string]struct {
 		because string
 		args    []string
@@ -362,6 +372,8 @@ func TestComplete(t *testing.T) {
 		"Short":    {"by a short name too", []string{"__complete", "tree", "kc/"}, []string{"kc/shop"}},
 		"Clusters": {"a cluster", []string{"__complete", "kubeconfig", ""}, []string{"shop"}},
 		"Versions": {"what is possible", []string{"__complete", "upgrade", "shop", "--to", ""}, []string{"1.33.13", "1.34.13"}},
+		"Sizes":    {"the sizes that exist", []string{"__complete", "create", "cluster", "x", "--control-plane-template", ""}, []string{"small", "large", e.namespace + "-xl"}},
+		"Pools":    {"the sizes of pools", []string{"__complete", "create", "cluster", "x", "--workers", ""}, []string{"workers=3:small", "workers=3:" + e.namespace + "-xl"}},
 		"Output":   {"the formats", []string{"__complete", "status", "-o", ""}, []string{"json", "yaml", "name"}},
 		"Commands": {"the commands", []string{"__complete", "sup"}, []string{"support-bundle"}},
 	} {

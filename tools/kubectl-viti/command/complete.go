@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
 )
 
@@ -51,6 +52,21 @@ func (p *program) completeNames(k cluster.Kind) completions {
 
 func (p *program) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return p.names(cmd, cluster.Kind{Name: "Namespace", Resource: "namespaces", Version: "v1", ClusterScoped: true})
+}
+
+// completeTemplates completes the built-in sizes and the names of MachineClasses, each after a prefix.
+func (p *program) completeTemplates(prefix string) completions {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		var all []string
+		for _, c := range v1alpha1.BuiltInClasses() {
+			all = append(all, prefix+c.Name)
+		}
+		classes, _ := p.names(cmd, cluster.MustFindKind("machineclass")) // without a connection the built-in sizes are left
+		for _, name := range classes {
+			all = append(all, prefix+name)
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // names returns the names of the objects of a kind in the namespace of the flags.

@@ -137,7 +137,7 @@ func (s *status) draw(b *bytes.Buffer, o overview, namespace string, now time.Ti
 func count(set *cause.Set, objects cluster.Objects) []text.Count {
 	var counts []text.Count
 	for _, k := range cluster.Kinds {
-		if k.Name == "NetworkPool" {
+		if !k.HasConditions() {
 			continue
 		}
 		c := text.Count{Kind: k.Name}
@@ -185,8 +185,8 @@ func (p *program) why(ctx context.Context, args []string, output string) error {
 		return err
 	}
 	e := explanation{Chain: set.Explain(ref, time.Now()), Warnings: set.Find(ref).Warnings()}
-	if ref.Kind == "NetworkPool" {
-		return fmt.Errorf("a NetworkPool has no condition: kubectl describe networkpool %s shows what it allows", ref.Name)
+	if k, err := cluster.FindKind(ref.Kind); err == nil && !k.HasConditions() {
+		return fmt.Errorf("a %s has no condition: kubectl describe %s %s shows what it allows", k.Name, k.Singular(), ref.Name)
 	}
 	if output == "" {
 		return text.Chain(p.Out, e.Chain, e.Warnings, time.Now())

@@ -126,7 +126,7 @@ func (l *planning) world(ctx context.Context, c *cluster.Connection, documents [
 		}
 		return ns.GetLabels(), nil
 	}}
-	objects, err := c.Load(ctx, "", cluster.MustFindKind("machineprovider"))
+	objects, err := c.Load(ctx, "", cluster.MustFindKind("machineprovider"), cluster.MustFindKind("machineclass"))
 	if err != nil {
 		return w, err
 	}
@@ -160,6 +160,9 @@ func addTo(w *preview.World, u *unstructured.Unstructured) error {
 	case "MachineProvider":
 		w.Providers = append(w.Providers, v1alpha1.MachineProvider{})
 		return into(u.Object, &w.Providers[len(w.Providers)-1])
+	case "MachineClass":
+		w.Classes = append(w.Classes, v1alpha1.MachineClass{})
+		return into(u.Object, &w.Classes[len(w.Classes)-1])
 	case "NetworkNamespace":
 		w.Networks = append(w.Networks, v1alpha2.NetworkNamespace{})
 		return into(u.Object, &w.Networks[len(w.Networks)-1])

@@ -28,6 +28,7 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.create(stuck)
+	e.create(strings.Replace(class, "NAME", e.namespace+"-xl", 1))
 	applied := func(name, annotation string) {
 		e.create(strings.Replace(web, "{name: web}", "{name: "+name+", annotations: {"+annotation+"}}", 1))
 	}
@@ -57,6 +58,7 @@ func TestPlan(t *testing.T) {
 		"Both":      {"each document is planned", web + "---\n" + shop, []string{"Machine " + e.namespace + "/web: stays as it is", "KubernetesCluster " + e.namespace + "/shop: is changed"}, 2},
 		"Refused":   {"the API server refuses it", strings.Replace(web, "{name: web}\nspec: {template: small", "{name: new}\nspec: {template: small, disks: [{name: Root}]", 1), []string{"Refused /spec/disks/0/name"}, 1},
 		"Template":  {"create-vm would refuse it", strings.Replace(strings.Replace(web, "web", "new", 1), "small", "huge", 1), []string{"Refused /spec/template (TemplateNotFound)"}, 1},
+		"Class":     {"the MachineClass exists", strings.Replace(strings.Replace(web, "web", "new", 1), "small", e.namespace+"-xl", 1), []string{"is created"}, 2},
 		"Version":   {"bootstrap-talos would refuse it", strings.Replace(shop, `version: "1.33", controlplane: {replicas: 1, version: "1.33"}`, `version: "1.33", controlplane: {replicas: 1, version: "1.99"}`, 1), []string{"Refused /spec/topology/version (KubernetesVersionUnknown)"}, 1},
 		"Unwritten": {"a field that does not exist", strings.Replace(web, "template:", "tmplate:", 1), []string{"Refused", "tmplate"}, 1},
 	} {

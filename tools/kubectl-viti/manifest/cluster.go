@@ -31,6 +31,10 @@ type Cluster struct {
 	Network, Provider string
 	Data              v1alpha1.ClusterData
 	Protected         bool
+	// Classes are the MachineClasses that templates may name beside the built-in sizes. AnyClass leaves
+	// the names of templates unchecked, because the MachineClasses cannot be read.
+	Classes  []v1alpha1.MachineClass
+	AnyClass bool
 }
 
 // name is what metadata.name of a KubernetesCluster may be.
@@ -50,7 +54,7 @@ func (c Cluster) Object() (*v1alpha1.KubernetesCluster, error) {
 	}
 	var err error
 	for _, text := range c.Workers {
-		pool, poolErr := parsePool(text)
+		pool, poolErr := c.parsePool(text)
 		pool.ProviderRef = c.provider()
 		if slices.ContainsFunc(t.Workers, func(other v1alpha1.WorkerPool) bool { return other.Name == pool.Name }) {
 			poolErr = fmt.Errorf("--workers %s: two pools are called %s: give each a name of its own", text, pool.Name)
@@ -76,10 +80,8 @@ func (c Cluster) check() error {
 	if !slices.Contains([]int{1, 3, 5, 7}, c.ControlPlanes) {
 		errs = append(errs, fmt.Errorf("--control-planes %d: write 1, 3, 5 or 7, because etcd needs an odd number of members", c.ControlPlanes))
 	}
-	if c.ControlPlaneTemplate != "" {
-		if _, err := v1alpha1.FindMachineTemplate(c.ControlPlaneTemplate); err != nil {
-			errs = append(errs, fmt.Errorf("--control-plane-template: %w", err))
-		}
+	if err := c.checkTemplate(c.ControlPlaneTemplate); err != nil {
+		errs = append(errs, fmt.Errorf("--control-plane-template: %w", err))
 	}
 	var impossible versions.Error
 	if _, err := versions.ResolveKubernetes(c.Version, cmp.Or(strings.TrimPrefix(c.Talos, "v"), versions.DefaultTalos)); errors.As(err, &impossible) {
@@ -88,18 +90,35 @@ func (c Cluster) check() error {
 	return errors.Join(errs...)
 }
 
+// checkTemplate returns an error for a template that names no size. An empty one is the default.
+func (c Cluster) checkTemplate(template string) error {
+	if template == "" || c.AnyClass {
+		return nil
+	}
+	_, err := v1alpha1.FindMachineClass(template, c.Classes)
+	return err
+}
+
+// NeedsClasses reports whether a template is not built in.
+func (c Cluster) NeedsClasses() bool {
+	templates := []string{c.ControlPlaneTemplate}
+	for _, pool := range c.Workers {
+		_, template, _ := strings.Cut(pool, ":")
+		templates = append(templates, template)
+	}
+	return slices.ContainsFunc(templates, func(t string) bool { return t != "" && !v1alpha1.IsBuiltInClass(t) })
+}
+
 // parsePool reads NAME=REPLICAS or NAME=REPLICAS:TEMPLATE.
-func parsePool(text string) (v1alpha1.WorkerPool, error) {
+func (c Cluster) parsePool(text string) (v1alpha1.WorkerPool, error) {
 	pool, size, ok := strings.Cut(text, "=")
 	count, template, _ := strings.Cut(size, ":")
 	replicas, err := strconv.ParseInt(count, 10, 32)
 	if !ok || pool == "" || err != nil || replicas < 0 || replicas > 500 {
 		return v1alpha1.WorkerPool{}, fmt.Errorf("--workers %s: write NAME=REPLICAS or NAME=REPLICAS:TEMPLATE with 0 to 500 replicas, for example workers=3:medium", text)
 	}
-	if template != "" {
-		if _, err := v1alpha1.FindMachineTemplate(template); err != nil {
-			return v1alpha1.WorkerPool{}, fmt.Errorf("--workers %s: %w", text, err)
-		}
+	if err := c.checkTemplate(template); err != nil {
+		return v1alpha1.WorkerPool{}, fmt.Errorf("--workers %s: %w", text, err)
 	}
 	return v1alpha1.WorkerPool{Name: pool, Replicas: int32(replicas), MachineProperties: v1alpha1.MachineProperties{Template: template}}, nil
 }

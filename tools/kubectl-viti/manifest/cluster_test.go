@@ -55,6 +55,37 @@ spec:
 	}
 }
 
+func TestClusterWithClass(t *testing.T) {
+	t.Parallel()
+	class := v1alpha1.MachineClass{}
+	class.Name = "gpu-xl"
+	for name, tc := range map[string]struct {
+		because string
+		change  func(*manifest.Cluster)
+		needs   bool
+		message string
+	}{
+		"BuiltIn": {"it needs no object", func(c *manifest.Cluster) { c.Workers = []string{"a=1", "b=1:large"} }, false, ""},
+		"Pool":    {"it exists", func(c *manifest.Cluster) { c.Workers = []string{"a=1:gpu-xl"} }, true, ""},
+		"Planes":  {"it exists", func(c *manifest.Cluster) { c.ControlPlaneTemplate = "gpu-xl" }, true, ""},
+		"Other":   {"the names that exist are listed", func(c *manifest.Cluster) { c.Workers = []string{"a=1:huge"} }, true, "--workers a=1:huge: template \"huge\" does not exist: write small, medium, large or gpu-xl"},
+		"Offline": {"nothing is known of MachineClasses", func(c *manifest.Cluster) { c.Workers, c.Classes, c.AnyClass = []string{"a=1:huge"}, nil, true }, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := manifest.Cluster{Name: "shop", Version: "1.34", ControlPlanes: 1, Classes: []v1alpha1.MachineClass{class}}
+			tc.change(&c)
+			if got := c.NeedsClasses(); got != tc.needs {
+				t.Errorf("%s: needs MachineClasses: %t, want %t", tc.because, got, tc.needs)
+			}
+			_, err := c.Object()
+			if (err == nil) != (tc.message == "") || (err != nil && !strings.Contains(err.Error(), tc.message)) {
+				t.Errorf("%s: got %v, want %q", tc.because, err, tc.message)
+			}
+		})
+	}
+}
+
 func TestClusterErrors(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
