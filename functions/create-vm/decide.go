@@ -4,7 +4,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/vitistack/stack/apis/machine/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -92,9 +91,9 @@ func decideLocalAction(m *v1alpha1.Machine, cause string) string {
 // isSpecImpossible reports whether a machine has another size than its spec says, because the hypervisor
 // cannot apply the spec, or its template does not exist. Events about the virtual machine do not show that.
 func isSpecImpossible(m *v1alpha1.Machine) bool {
-	ready := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil || ready.Status != metav1.ConditionFalse {
-		return false
+	if t := m.Status.Template; t != nil && t.Name != m.Spec.Template {
+		return true
 	}
-	return m.Status.Phase == v1alpha1.MachineRunning || ready.Reason == plan.ReasonTemplateNotFound
+	ready := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady)
+	return m.Status.Phase == v1alpha1.MachineRunning && ready != nil && ready.Status == metav1.ConditionFalse
 }

@@ -75,7 +75,7 @@ func TestVitiExplains(t *testing.T) {
 		{"its network has no segment", "archive-cold", "machine/cold-storage", "NetworkNamespace from-nowhere", "Provisioning", cause.NoAction, "the network team checks the provider"},
 		{"another network has the prefix", "desk", "networknamespace/overlaps", "NetworkNamespace overlaps", "SegmentOverlap", cause.NetworkTeam, "Write a prefix and a VLAN"},
 		{"the namespace has no network", "homeless", "machine/without-network", "Machine without-network", "NoNetworkNamespace", cause.Requester, "Create the NetworkNamespace"},
-		{"the template does not exist", "commerce", "machine/unknown-template", "Machine unknown-template", "TemplateNotFound", cause.Requester, "Write small, medium or large"},
+		{"the template does not exist", "commerce", "machine/unknown-template", "Machine unknown-template", "TemplateNotFound", cause.Requester, "Write small, medium, large or the name of a MachineClass"},
 		{"the hypervisor does not exist", "commerce", "machine/unknown-provider", "Machine unknown-provider", "MachineProviderNotFound", cause.Requester, "Name an existing MachineProvider"},
 		{"the StorageClass does not exist", "media", "machine/unknown-storage", "Machine unknown-storage", "StorageClassNotFound", cause.Requester, "Name a StorageClass of the message"},
 		{"no host is large enough", "insight", "machine/too-large", "Machine too-large", "InsufficientResources", cause.PlatformTeam, "Add hosts"},
