@@ -30,6 +30,8 @@ func main() {
 	state := flag.String("state", ".run/sim", "`folder` that keeps the disks of simulated machines")
 	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, proxmox, talos, nam, netbox and kea take rules, GET /calls/ of these counts what they were asked for, and PUT /crash names the addresses of nodes that crash; what is listened on is written to <state>/control")
 	program := flag.String("judge", "", "`program` of tests/judges/kubevirt, which also has to allow each virtual machine")
+	realGuests := flag.String("guests", os.Getenv("VITI_GUESTS"), "`program` that runs the guests of KubeVirt in place of simulated nodes, see command.go; "+
+		"functions then connect to them directly. VITI_GUESTS sets the default")
 	flag.Usage = func() {
 		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "Plays KubeVirt, Proxmox VE, Talos Linux, where networks come from and Kea for the API server that KUBECONFIG names.")
 		flag.PrintDefaults()
@@ -38,13 +40,13 @@ func main() {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := run(ctx, *state, *control, *program, log); err != nil {
+	if err := run(ctx, *state, *control, *program, *realGuests, log); err != nil {
 		log.Error("Cannot go on", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, state, control, program string, log *slog.Logger) error {
+func run(ctx context.Context, state, control, program, realGuests string, log *slog.Logger) error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		return fmt.Errorf("find the API server: %w (set KUBECONFIG)", err)
@@ -73,8 +75,10 @@ func run(ctx context.Context, state, control, program string, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	if err := serveGateway(ctx, config, state); err != nil {
-		return err
+	if realGuests == "" {
+		if err := serveGateway(ctx, config, state); err != nil {
+			return err
+		}
 	}
 	fleet, err := talos.Open(filepath.Join(state, "talos"), nodes, log.With("simulator", "talos"))
 	if err != nil {
@@ -90,7 +94,11 @@ func run(ctx context.Context, state, control, program string, log *slog.Logger) 
 	if err != nil {
 		return errors.Join(err, cluster.Close(), fleet.Close())
 	}
-	hypervisors := kubevirt.New(config, kubevirt.Options{Judge: judges, Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: inside, DHCP: router.onAttachment})
+	options := kubevirt.Options{Judge: judges, Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: inside, DHCP: router.onAttachment}
+	if realGuests != "" {
+		options.Guests = commandGuests{program: realGuests}
+	}
+	hypervisors := kubevirt.New(config, options)
 	return errors.Join(hypervisors.Run(ctx), cluster.Close(), fleet.Close())
 }
 
