@@ -1,0 +1,99 @@
+package registry
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestPull requests what a client requests for a pull, and compares each digest.
+func TestPull(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(folder, "usr", "bin"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "usr", "bin", "pause"), []byte("program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("usr/bin/pause", filepath.Join(folder, "pause")); err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(Image{Name: "pause", Folder: folder, Entrypoint: []string{"/pause"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	if code, _ := get(t, server.URL+"/v2/"); code != http.StatusOK {
+		t.Errorf("the version check answers %d", code)
+	}
+	_, data := get(t, server.URL+"/v2/some/pause/manifests/3.10?ns=registry.k8s.io")
+	var manifest struct {
+		Config descriptor
+		Layers []descriptor
+	}
+	if err := json.Unmarshal(data, &manifest); err != nil {
+		t.Fatal(err)
+	}
+	if code, again := get(t, server.URL+"/v2/pause/manifests/"+digestOf(data)); code != http.StatusOK || !bytes.Equal(again, data) {
+		t.Errorf("the manifest by its digest: %d %s", code, again)
+	}
+	for _, d := range append(manifest.Layers, manifest.Config) {
+		_, content := get(t, server.URL+"/v2/pause/blobs/"+d.Digest)
+		if digestOf(content) != d.Digest || int64(len(content)) != d.Size {
+			t.Errorf("%s has %d bytes with digest %s", d.Digest, len(content), digestOf(content))
+		}
+	}
+	_, layer := get(t, server.URL+"/v2/pause/blobs/"+manifest.Layers[0].Digest)
+	found := map[string]string{}
+	for reader := tar.NewReader(bytes.NewReader(layer)); ; {
+		header, err := reader.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[header.Name] = header.Linkname + string(content)
+	}
+	if found["usr/bin/pause"] != "program" || found["pause"] != "usr/bin/pause" {
+		t.Errorf("the layer has %v", found)
+	}
+	for _, path := range []string{"/v2/other/manifests/1", "/v2/pause/blobs/sha256:0", "/v2/pause/tags/list", "/"} {
+		if code, _ := get(t, server.URL+path); code != http.StatusNotFound {
+			t.Errorf("%s answers %d", path, code)
+		}
+	}
+}
+
+func get(t *testing.T, url string) (int, []byte) {
+	t.Helper()
+	res, err := http.Get(url) //nolint:gosec // a server of this test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, body
+}
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,338 @@
+// Package talos runs the stack with nodes that are the real Talos Linux.
+package talos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/talos/lab"
+)
+
+const (
+	namespace   = "default"
+	clusterName = "real"
+	// kubernetesVersion is the version of the programs of build.sh.
+	kubernetesVersion = "1.35.6"
+)
+
+// manifests have a network in the lab, and a patch that makes nodes pull images from its registry. A kubelet from 1.35
+// runs on cgroups of version 1 only on request.
+const manifests = `apiVersion: vitistack.io/v1alpha2
+kind: NetworkNamespace
+metadata: {name: lab}
+spec:
+  datacenterIdentifier: no-west-az1
+  supervisorIdentifier: test
+  networkProvisioning:
+    provider: manual
+    manual: {ipv4CIDR: ` + lab.Network + `, ipv4Gateway: ` + lab.Gateway + `, vlanId: 100}
+  ipAllocation:
+    type: static
+    static: {ipv4RangeStart: 10.195.0.10, ipv4RangeEnd: 10.195.0.100, dns: [` + lab.Gateway + `]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: lab-patches}
+data:
+  lab.yaml: |
+    machine:
+      registries:
+        mirrors:
+          registry.k8s.io: {endpoints: ["http://` + lab.Gateway + ":" + registryPort + `"]}
+          ghcr.io: {endpoints: ["http://` + lab.Gateway + ":" + registryPort + `"]}
+      kubelet:
+        extraConfig:
+          failCgroupV1: false
+---
+apiVersion: vitistack.io/v1alpha1
+kind: KubernetesCluster
+metadata: {name: ` + clusterName + `}
+spec:
+  data: {provider: talos, environment: dev}
+  networkNamespaceName: lab
+  talos:
+    patches: {all: [lab-patches]}
+  topology:
+    version: "` + kubernetesVersion + `"
+    controlplane: {replicas: 1}
+    workers:
+      - {name: w, replicas: 1}
+`
+
+// TestTalos creates a cluster of real Talos nodes, scales its control plane, and deletes it. VITI_TALOS is the folder
+// of build.sh and rootfs.sh.
+func TestTalos(t *testing.T) {
+	if folder() == "" {
+		t.Skip("make test-talos sets VITI_TALOS, and builds the programs in it")
+	}
+	e := newEnv(t)
+	e.Apply(namespace, manifests)
+	e.awaitRunning(2)
+	e.checkNodes(t, 1, 1)
+	t.Run("Configuration", e.checkConfiguration)
+	t.Run("Pods", e.checkPods)
+
+	e.scaleControlPlane(3)
+	e.checkNodes(t, 3, 1)
+	e.scaleControlPlane(1)
+	e.checkNodes(t, 1, 1)
+	e.deleteAll()
+}
+
+// awaitRunning waits until the cluster is Running with a number of nodes, and prints each message on the way.
+func (e *env) awaitRunning(nodes int) {
+	e.t.Helper()
+	last := ""
+	e.await(fmt.Sprintf("KubernetesCluster %s is Running with %d nodes", clusterName, nodes), 10*time.Minute, func(context.Context) error {
+		cluster := e.Get(engine.KubernetesClusters, namespace, clusterName)
+		phase, _, _ := unstructured.NestedString(cluster.Object, "status", "phase")
+		observed, _, _ := unstructured.NestedInt64(cluster.Object, "status", "observedGeneration")
+		ready, message := readyCondition(cluster)
+		if message != last {
+			e.step("%s: %s", phase, message)
+			last = message
+		}
+		machines := e.List(engine.Machines, namespace, "")
+		if phase == "Running" && ready && observed == cluster.GetGeneration() && len(machines) == nodes {
+			return nil
+		}
+		return fmt.Errorf("phase %s, %d machines: %s", phase, len(machines), message)
+	})
+	e.step("KubernetesCluster %s is Running", clusterName)
+}
+
+// readyCondition returns the condition Ready of a cluster.
+func readyCondition(cluster *unstructured.Unstructured) (ready bool, message string) {
+	conditions, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
+	for _, condition := range conditions {
+		if c, ok := condition.(map[string]any); ok && c["type"] == "Ready" {
+			return c["status"] == "True", fmt.Sprintf("%v: %v", c["reason"], c["message"])
+		}
+	}
+	return false, ""
+}
+
+// checkNodes compares what the tenant's API and Talos's own client say with the number of nodes.
+func (e *env) checkNodes(t *testing.T, controlPlanes, workers int) {
+	t.Helper()
+	client := e.workload()
+	addresses := map[bool][]string{}
+	e.await("all Nodes are Ready in the API of the tenant", 2*time.Minute, func(ctx context.Context) error {
+		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		clear(addresses)
+		for _, node := range list.Items {
+			if err := checkNode(node); err != nil {
+				return err
+			}
+			_, controlPlane := node.Labels["node-role.kubernetes.io/control-plane"]
+			addresses[controlPlane] = append(addresses[controlPlane], internalAddress(node))
+		}
+		if len(addresses[true]) != controlPlanes || len(addresses[false]) != workers {
+			return fmt.Errorf("there are %d control planes and %d workers", len(addresses[true]), len(addresses[false]))
+		}
+		return nil
+	})
+	e.step("the tenant's API has %d control planes and %d workers, all Ready", controlPlanes, workers)
+
+	config := e.credential("talosconfig")
+	for _, address := range slices.Concat(addresses[true], addresses[false]) {
+		version, err := e.talosctl(t.Context(), "--talosconfig", config, "--nodes", address, "version")
+		if err != nil || !strings.Contains(version, "Tag:         v"+talosVersion(t)) {
+			t.Errorf("talosctl version of %s: %v\n%s", address, err, version)
+		}
+	}
+	members, err := e.talosctl(t.Context(), "--talosconfig", config, "--nodes", addresses[true][0], "etcd", "members")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(members), "\n")[1:]
+	if len(lines) != controlPlanes {
+		t.Errorf("talosctl etcd members prints %d members, want %d:\n%s", len(lines), controlPlanes, members)
+	}
+	for _, line := range lines {
+		if !strings.HasSuffix(strings.TrimSpace(line), "false") {
+			t.Errorf("a member is a learner: %s", line)
+		}
+	}
+	e.step("talosctl: version of %d nodes, %d voting members of etcd", controlPlanes+workers, len(lines))
+}
+
+// checkNode returns an error unless a node is Ready with the expected versions.
+func checkNode(node corev1.Node) error {
+	info := node.Status.NodeInfo
+	if info.KubeletVersion != "v"+kubernetesVersion || !strings.HasPrefix(info.OSImage, "Talos") {
+		return fmt.Errorf("Node %s runs kubelet %s on %s", node.Name, info.KubeletVersion, info.OSImage)
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("Node %s is not Ready", node.Name)
+}
+
+func internalAddress(node corev1.Node) string {
+	for _, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			return address.Address
+		}
+	}
+	return ""
+}
+
+// talosVersion returns the version in the name of the program talosctl.
+func talosVersion(t *testing.T) string {
+	t.Helper()
+	matches, err := filepath.Glob(filepath.Join(folder(), "bin", "talosctl-v*"))
+	if err != nil || len(matches) != 1 {
+		t.Fatalf("find talosctl: %v, %v", matches, err)
+	}
+	_, version, _ := strings.Cut(filepath.Base(matches[0]), "-v")
+	return version
+}
+
+// checkConfiguration has Talos's own client validate the machine configurations that run.
+func (e *env) checkConfiguration(t *testing.T) {
+	config := e.credential("talosconfig")
+	for _, machine := range e.List(engine.Machines, namespace, "") {
+		address, err := addressOf(machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := e.talosctl(t.Context(), "--talosconfig", config, "--nodes", address, "get", "machineconfig", "v1alpha1", "--output", "jsonpath={.spec}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(e.dir, machine.GetName()+".yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, mode := range []string{"metal", "cloud", "container"} {
+			if _, err := e.talosctl(t.Context(), "validate", "--config", path, "--mode", mode, "--strict"); err != nil {
+				t.Errorf("Machine %s, mode %s: %v", machine.GetName(), mode, err)
+			}
+		}
+	}
+	e.step("talosctl validates the configurations for metal, cloud and container")
+}
+
+// addressOf returns the address of a Machine.
+func addressOf(machine unstructured.Unstructured) (string, error) {
+	addresses, _, _ := unstructured.NestedStringSlice(machine.Object, "status", "ipAddresses")
+	if len(addresses) == 0 {
+		return "", fmt.Errorf("Machine %s has no address", machine.GetName())
+	}
+	return addresses[0], nil
+}
+
+// checkPods waits until all pods of the cluster are Ready. CoreDNS is Ready only if flannel and kube-proxy let it reach
+// the API server.
+func (e *env) checkPods(*testing.T) {
+	client := e.workload()
+	e.await("all pods are Ready", 3*time.Minute, func(ctx context.Context) error {
+		pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		found := map[string]bool{}
+		for _, pod := range pods.Items {
+			if !podReady(pod) {
+				return fmt.Errorf("pod %s is %s", pod.Name, pod.Status.Phase)
+			}
+			found[pod.Labels["k8s-app"]] = true
+		}
+		for _, app := range []string{"kube-apiserver", "kube-dns", "kube-proxy", "flannel"} {
+			if !found[app] {
+				return fmt.Errorf("there is no pod of %s, only of %v", app, slices.Sorted(maps.Keys(found)))
+			}
+		}
+		return nil
+	})
+	e.step("all pods are Ready: control plane, CoreDNS, kube-proxy, flannel")
+}
+
+func podReady(pod corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// scaleControlPlane changes the number of control planes and waits for it.
+func (e *env) scaleControlPlane(replicas int) {
+	e.t.Helper()
+	patch := fmt.Appendf(nil, `{"spec":{"topology":{"controlplane":{"replicas":%d}}}}`, replicas)
+	if _, err := e.Client.Resource(engine.KubernetesClusters).Namespace(namespace).Patch(e.t.Context(), clusterName, types.MergePatchType,
+		patch, metav1.PatchOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+	e.step("the control plane is scaled to %d", replicas)
+	e.awaitRunning(replicas + 1)
+}
+
+// deleteAll deletes the cluster and its network, and checks that nothing of them is left: no object, process, disk or
+// network interface.
+func (e *env) deleteAll() {
+	e.t.Helper()
+	e.Delete(engine.KubernetesClusters, namespace, clusterName)
+	e.await("the cluster is deleted", 5*time.Minute, func(context.Context) error {
+		for _, resource := range []struct {
+			name string
+			left int
+		}{
+			{"KubernetesClusters", len(e.List(engine.KubernetesClusters, namespace, ""))},
+			{"Machines", len(e.List(engine.Machines, namespace, ""))},
+			{"NetworkConfigurations", len(e.List(engine.NetworkConfigurations, namespace, ""))},
+			{"IPAllocations", len(e.List(engine.IPAllocations, namespace, ""))},
+			{"VirtualMachines", len(e.List(engine.VirtualMachines, namespace, ""))},
+			{"PersistentVolumeClaims", len(e.List(engine.Claims, namespace, ""))},
+			{"Secrets", len(e.List(engine.Secrets, namespace, ""))},
+		} {
+			if resource.left > 0 {
+				return fmt.Errorf("%d %s are left", resource.left, resource.name)
+			}
+		}
+		nodes, err := nodeFolders()
+		if err == nil && len(nodes) > 0 {
+			err = fmt.Errorf("the disks of %v are left", nodes)
+		}
+		return err
+	})
+	e.step("KubernetesCluster %s and all that belongs to it are deleted", clusterName)
+	e.Delete(engine.NetworkNamespaces, namespace, "lab")
+	e.await("the network is deleted", time.Minute, func(context.Context) error {
+		if e.Get(engine.NetworkNamespaces, namespace, "lab") != nil {
+			return errors.New("it still exists")
+		}
+		return nil
+	})
+	if out, err := exec.CommandContext(e.t.Context(), "ip", "-o", "link", "show", "master", lab.Bridge).Output(); err != nil || len(out) > 0 {
+		e.t.Errorf("interfaces are left: %v\n%s", err, out)
+	}
+	for _, program := range []string{"init", "containerd", "kubelet", "etcd"} {
+		if out, err := exec.CommandContext(e.t.Context(), "pgrep", "-x", program).Output(); err == nil {
+			e.t.Errorf("processes %s are left: %s", program, out)
+		}
+	}
+	e.step("the network is deleted, and no process, interface or disk is left")
+}

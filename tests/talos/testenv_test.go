@@ -1,0 +1,199 @@
+package talos
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/talos/lab"
+	"github.com/vitistack/stack/tests/talos/registry"
+)
+
+// registryPort is the port of the registry at the address of the lab.
+const registryPort = "5000"
+
+// folder returns the folder of build.sh, or an empty string if the suite was not requested.
+func folder() string { return os.Getenv("VITI_TALOS") }
+
+func TestMain(m *testing.M) {
+	code, err := 0, error(nil)
+	switch {
+	case folder() == "" || os.Getenv(lab.Inside) == "program":
+		code = m.Run()
+	case os.Getenv(lab.Inside) == "init":
+		code, err = lab.Init()
+	default:
+		if err = lab.Check(); err == nil {
+			code, err = lab.Run(folder())
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// env is a local engine whose guests are real Talos nodes.
+type env struct {
+	*engine.Engine
+	t     *testing.T
+	dir   string // credentials of the cluster
+	start time.Time
+}
+
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	serveImages(t)
+	t.Setenv("VITI_LAB", folder())
+	t.Setenv("VITI_GUESTS", filepath.Join(folder(), "bin", "node"))
+	e := &env{t: t, dir: t.TempDir(), start: time.Now()}
+	e.Engine = engine.Start(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			e.printConsoles()
+		}
+	})
+	e.step("the stack is ready")
+	return e
+}
+
+// step prints what has been reached, with the seconds since the last step.
+func (e *env) step(format string, args ...any) {
+	e.t.Helper()
+	e.t.Logf("%6.1f s  %s", time.Since(e.start).Seconds(), fmt.Sprintf(format, args...))
+	e.start = time.Now()
+}
+
+// serveImages serves the images of the folder images until the test ends.
+func serveImages(t *testing.T) {
+	t.Helper()
+	entrypoints := map[string][]string{"pause": {"/pause"}, "coredns": {"/coredns"}}
+	folders, err := filepath.Glob(filepath.Join(folder(), "images", "*"))
+	if err != nil || len(folders) == 0 {
+		t.Fatalf("find the images of rootfs.sh in %s: %d, %v; run make test-talos", folder(), len(folders), err)
+	}
+	var images []registry.Image
+	for _, path := range folders {
+		name := filepath.Base(path)
+		images = append(images, registry.Image{Name: name, Folder: path, Entrypoint: entrypoints[name]})
+	}
+	handler, err := registry.New(images...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(lab.Gateway, registryPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+}
+
+// printConsoles prints the end of the console of each node.
+func (e *env) printConsoles() {
+	consoles, _ := filepath.Glob(filepath.Join(folder(), "nodes", "*", "console.log"))
+	for _, path := range consoles {
+		text, _ := os.ReadFile(path) //nolint:gosec // a file of this test
+		const most = 4000
+		e.t.Logf("%s:\n%s", path, text[max(0, len(text)-most):])
+	}
+}
+
+// await waits until done returns nil, and fails the test with its last error after a timeout.
+func (e *env) await(what string, timeout time.Duration, done func(context.Context) error) {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), timeout)
+	defer cancel()
+	for {
+		err := done(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			e.t.Fatalf("%s: not after %s: %v", what, timeout, err)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// credential writes a value of a Secret of the cluster into a file of the same name, and returns its path.
+func (e *env) credential(key string) string {
+	e.t.Helper()
+	secret := e.Get(engine.Secrets, namespace, clusterName+"-"+key)
+	if secret == nil {
+		e.t.Fatalf("Secret %s-%s does not exist", clusterName, key)
+	}
+	encoded, _, _ := unstructured.NestedString(secret.Object, "data", key)
+	content, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || len(content) == 0 {
+		e.t.Fatalf("Secret %s has no %s: %v", secret.GetName(), key, err)
+	}
+	path := filepath.Join(e.dir, key)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	return path
+}
+
+// workload returns a client of the tenant for the created cluster.
+func (e *env) workload() kubernetes.Interface {
+	e.t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", e.credential("kubeconfig"))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	config.Timeout = 10 * time.Second
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return client
+}
+
+// talosctl runs Talos's own client, and returns its standard output.
+func (e *env) talosctl(ctx context.Context, args ...string) (string, error) {
+	matches, err := filepath.Glob(filepath.Join(folder(), "bin", "talosctl-*"))
+	if err != nil || len(matches) != 1 {
+		return "", fmt.Errorf("find talosctl in %s: %v, %w", folder(), matches, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	command := exec.CommandContext(ctx, matches[0], args...) //nolint:gosec // a program of build.sh
+	var out, problems bytes.Buffer
+	command.Stdout, command.Stderr = &out, &problems
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("talosctl %s: %w: %s", strings.Join(args, " "), err, &problems)
+	}
+	return out.String(), nil
+}
+
+// nodeFolders returns the folders of all nodes that exist.
+func nodeFolders() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(folder(), "nodes"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, err
+}
