@@ -184,26 +184,31 @@ func resolveClass(classes []storagev1.StorageClass, disk, provider string) (stri
 		if exists(name) {
 			return name, nil
 		}
-		return "", reconcile.UserError{Reason: "StorageClassNotFound", Message: fmt.Sprintf("StorageClass %s does not exist: create it, or name one of %s", name, classNames(classes))}
+		return "", reconcile.UserError{Reason: "StorageClassNotFound", Message: fmt.Sprintf("StorageClass %s does not exist: create it%s", name, otherClasses(classes))}
 	}
 	for _, c := range classes {
 		if c.Annotations[isDefaultClass] == "true" {
 			return c.Name, nil
 		}
 	}
+	if len(classes) == 0 {
+		return "", reconcile.UserError{Reason: "StorageClassNotFound", Message: fmt.Sprintf(
+			"the cluster of KubeVirt has no StorageClass: create one with the annotation %s=true", isDefaultClass)}
+	}
 	return "", reconcile.UserError{Reason: "StorageClassNotFound", Message: fmt.Sprintf(
-		"no StorageClass is the cluster's default: mark one with the annotation %s, or name one of %s in the disk", isDefaultClass, classNames(classes))}
+		"no StorageClass is the cluster's default: mark one with the annotation %s=true%s in the disk", isDefaultClass, otherClasses(classes))}
 }
 
-// classNames returns the names of StorageClasses for a message.
-func classNames(classes []storagev1.StorageClass) string {
+// otherClasses returns the part of a message that offers the existing StorageClasses, which is empty
+// if there are none.
+func otherClasses(classes []storagev1.StorageClass) string {
 	if len(classes) == 0 {
-		return "none, since there is none"
+		return ""
 	}
 	var names []string
 	for _, c := range classes {
 		names = append(names, c.Name)
 	}
 	slices.Sort(names)
-	return strings.Join(names, ", ")
+	return ", or name one of " + strings.Join(names, ", ")
 }

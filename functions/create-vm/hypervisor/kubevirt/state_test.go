@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -79,5 +81,42 @@ func TestConditionMessage(t *testing.T) {
 		if want := "waits for the virtual machine to start" + tc.want; s.Message != want {
 			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, s.Message, want)
 		}
+	}
+}
+
+func TestResolveClass(t *testing.T) {
+	t.Parallel()
+	class := func(name, isDefault string) storagev1.StorageClass {
+		return storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{isDefaultClass: isDefault}}}
+	}
+	both := []storagev1.StorageClass{class("standard", "false"), class("fast", "true")}
+	for name, tc := range map[string]struct {
+		reason         string
+		classes        []storagev1.StorageClass
+		disk, provider string
+		want, message  string
+	}{
+		"Disk":      {reason: "the disk names one", classes: both, disk: "standard", provider: "fast", want: "standard"},
+		"Provider":  {reason: "the MachineProvider names one", classes: both, provider: "standard", want: "standard"},
+		"Default":   {reason: "the cluster has a default", classes: both, want: "fast"},
+		"Unknown":   {reason: "it does not exist", classes: both, disk: "slow", message: "StorageClass slow does not exist: create it, or name one of fast, standard"},
+		"NoneNamed": {reason: "it does not exist, and no other does", disk: "slow", message: "StorageClass slow does not exist: create it"},
+		"NoDefault": {
+			reason: "none is the default", classes: both[:1],
+			message: "mark one with the annotation storageclass.kubernetes.io/is-default-class=true, or name one of standard in the disk",
+		},
+		"NoneExists": {reason: "none exists", message: "the cluster of KubeVirt has no StorageClass: create one with the annotation"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := resolveClass(tc.classes, tc.disk, tc.provider)
+			message := ""
+			if err != nil {
+				message = err.Error()
+			}
+			if got != tc.want || !strings.Contains(message, tc.message) || (tc.message == "") != (err == nil) {
+				t.Errorf("%s: got %q and %q, want %q and %q", tc.reason, got, message, tc.want, tc.message)
+			}
+		})
 	}
 }
