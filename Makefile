@@ -16,7 +16,7 @@ TOOL := go tool -modfile=tools/lint/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell go list ./...))
 
-.PHONY: help build plugin plugins run screenshots clean-run prepare judge test test-knative test-talos check style generate helm images pin deploy chaos roles bench vuln
+.PHONY: help build plugin plugins run screenshots clean-run prepare judge test test-knative test-talos clean-talos check style generate helm images pin deploy chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -120,6 +120,9 @@ TALOS = $(CACHE)/talos
 test-talos: build judge ## Run the whole stack on nodes of the real Talos, as root
 	@cd tests/talos && sh packages.sh && sh build.sh $(TALOS) && sh rootfs.sh $(TALOS)
 	@VITI_TALOS=$(TALOS) go test -count=1 -timeout 40m -v ./tests/talos
+
+clean-talos: ## Remove what a killed make test-talos has left: cgroups, disks, changed sysctls
+	@go run ./tests/talos/clean $(TALOS)
 
 bench: build judge ## Measure everything, and write tests/bench/RESULTS.md (LOAD=0.1 for a tenth of the load)
 	@go run ./tests/bench/results -load $(or $(LOAD),1)

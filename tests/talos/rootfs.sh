@@ -9,12 +9,9 @@ images=$to/images
 talos=$to/source/talos
 rm -rf "$root" "$images"
 
-built() { # built PROGRAM: the newest file of build.sh for a program
-	find "$to/bin" \( -name "$1" -o -name "$1-v*" \) -printf '%T@ %p\n' | sort -n | tail -1 | cut -d ' ' -f 2
-}
 place() { # place PROGRAM FILE: links a program of build.sh
 	mkdir -p "$(dirname "$2")"
-	ln -f "$(built "$1")" "$2"
+	ln -L "$to/bin/$1" "$2"
 }
 debian() { # debian ROOT PROGRAM...: copies installed programs with the libraries that they need
 	under=$1

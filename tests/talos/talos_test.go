@@ -18,7 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/vitistack/stack/apis/versions"
 	"github.com/vitistack/stack/tests/stand/engine"
 	"github.com/vitistack/stack/tests/talos/lab"
 )
@@ -30,8 +32,19 @@ const (
 	kubernetesVersion = "1.35.6"
 )
 
-// manifests have a network in the lab, and a patch that makes nodes pull images from its registry. A kubelet from 1.35
-// runs on cgroups of version 1 only on request.
+// patch makes nodes pull images from the registry of the lab. A kubelet from 1.35 runs on cgroups of version 1 only on
+// request.
+const patch = `machine:
+  registries:
+    mirrors:
+      registry.k8s.io: {endpoints: ["http://` + lab.Gateway + ":" + registryPort + `"]}
+      ghcr.io: {endpoints: ["http://` + lab.Gateway + ":" + registryPort + `"]}
+  kubelet:
+    extraConfig:
+      failCgroupV1: false
+`
+
+// manifests are a network in the lab, and a cluster in it.
 const manifests = `apiVersion: vitistack.io/v1alpha2
 kind: NetworkNamespace
 metadata: {name: lab}
@@ -50,14 +63,7 @@ kind: ConfigMap
 metadata: {name: lab-patches}
 data:
   lab.yaml: |
-    machine:
-      registries:
-        mirrors:
-          registry.k8s.io: {endpoints: ["http://` + lab.Gateway + ":" + registryPort + `"]}
-          ghcr.io: {endpoints: ["http://` + lab.Gateway + ":" + registryPort + `"]}
-      kubelet:
-        extraConfig:
-          failCgroupV1: false
+    %s
 ---
 apiVersion: vitistack.io/v1alpha1
 kind: KubernetesCluster
@@ -81,7 +87,7 @@ func TestTalos(t *testing.T) {
 		t.Skip("make test-talos sets VITI_TALOS, and builds the programs in it")
 	}
 	e := newEnv(t)
-	e.Apply(namespace, manifests)
+	e.Apply(namespace, fmt.Sprintf(manifests, strings.ReplaceAll(patch, "\n", "\n    ")))
 	e.awaitRunning(2)
 	e.checkNodes(t, 1, 1)
 	t.Run("Configuration", e.checkConfiguration)
@@ -89,6 +95,7 @@ func TestTalos(t *testing.T) {
 
 	e.scaleControlPlane(3)
 	e.checkNodes(t, 3, 1)
+	t.Run("VirtualAddress", e.checkVirtualAddress)
 	e.scaleControlPlane(1)
 	e.checkNodes(t, 1, 1)
 	e.deleteAll()
@@ -154,12 +161,12 @@ func (e *env) checkNodes(t *testing.T, controlPlanes, workers int) {
 
 	config := e.credential("talosconfig")
 	for _, address := range slices.Concat(addresses[true], addresses[false]) {
-		version, err := e.talosctl(t.Context(), "--talosconfig", config, "--nodes", address, "version")
-		if err != nil || !strings.Contains(version, "Tag:         v"+talosVersion(t)) {
+		version, err := talosctl(t.Context(), "--talosconfig", config, "--nodes", address, "version")
+		if err != nil || !strings.Contains(version, "Tag:         v"+versions.DefaultTalos) {
 			t.Errorf("talosctl version of %s: %v\n%s", address, err, version)
 		}
 	}
-	members, err := e.talosctl(t.Context(), "--talosconfig", config, "--nodes", addresses[true][0], "etcd", "members")
+	members, err := talosctl(t.Context(), "--talosconfig", config, "--nodes", addresses[true][0], "etcd", "members")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,17 +205,6 @@ func internalAddress(node corev1.Node) string {
 	return ""
 }
 
-// talosVersion returns the version in the name of the program talosctl.
-func talosVersion(t *testing.T) string {
-	t.Helper()
-	matches, err := filepath.Glob(filepath.Join(folder(), "bin", "talosctl-v*"))
-	if err != nil || len(matches) != 1 {
-		t.Fatalf("find talosctl: %v, %v", matches, err)
-	}
-	_, version, _ := strings.Cut(filepath.Base(matches[0]), "-v")
-	return version
-}
-
 // checkConfiguration has Talos's own client validate the machine configurations that run.
 func (e *env) checkConfiguration(t *testing.T) {
 	config := e.credential("talosconfig")
@@ -217,7 +213,7 @@ func (e *env) checkConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := e.talosctl(t.Context(), "--talosconfig", config, "--nodes", address, "get", "machineconfig", "v1alpha1", "--output", "jsonpath={.spec}")
+		text, err := talosctl(t.Context(), "--talosconfig", config, "--nodes", address, "get", "machineconfig", "v1alpha1", "--output", "jsonpath={.spec}")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +222,7 @@ func (e *env) checkConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, mode := range []string{"metal", "cloud", "container"} {
-			if _, err := e.talosctl(t.Context(), "validate", "--config", path, "--mode", mode, "--strict"); err != nil {
+			if _, err := talosctl(t.Context(), "validate", "--config", path, "--mode", mode, "--strict"); err != nil {
 				t.Errorf("Machine %s, mode %s: %v", machine.GetName(), mode, err)
 			}
 		}
@@ -276,6 +272,37 @@ func podReady(pod corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// checkVirtualAddress checks that the endpoint in the kubeconfig is the address of no node, and that one control plane
+// has it in addition to its own.
+func (e *env) checkVirtualAddress(t *testing.T) {
+	config, err := clientcmd.BuildConfigFromFlags("", e.credential("kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := strings.TrimSuffix(strings.TrimPrefix(config.Host, "https://"), ":6443")
+	var holders []string
+	for _, machine := range e.List(engine.Machines, namespace, "") {
+		address, err := addressOf(machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if address == host {
+			t.Errorf("the endpoint %s is the address of Machine %s", host, machine.GetName())
+		}
+		out, err := talosctl(t.Context(), "--talosconfig", e.credential("talosconfig"), "--nodes", address, "get", "addresses")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(out, " "+host+"/32 ") {
+			holders = append(holders, machine.GetName())
+		}
+	}
+	if len(holders) != 1 {
+		t.Errorf("the virtual address %s is on %v", host, holders)
+	}
+	e.step("the endpoint is the virtual address %s, which %v has", host, holders)
 }
 
 // scaleControlPlane changes the number of control planes and waits for it.

@@ -12,10 +12,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -26,6 +29,8 @@ import (
 
 // registryPort is the port of the registry at the address of the lab.
 const registryPort = "5000"
+
+var storageClasses = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"}
 
 // folder returns the folder of build.sh, or an empty string if the suite was not requested.
 func folder() string { return os.Getenv("VITI_TALOS") }
@@ -66,8 +71,15 @@ func newEnv(t *testing.T) *env {
 	e.Engine = engine.Start(t)
 	t.Cleanup(func() {
 		if t.Failed() {
-			e.printConsoles()
+			printConsoles(t)
 		}
+	})
+	e.await("the simulated KubeVirt has a StorageClass", time.Minute, func(ctx context.Context) error {
+		list, err := e.Client.Resource(storageClasses).List(ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) == 0 {
+			err = errors.New("there is none")
+		}
+		return err
 	})
 	e.step("the stack is ready")
 	return e
@@ -80,20 +92,56 @@ func (e *env) step(format string, args ...any) {
 	e.start = time.Now()
 }
 
+// images is the registry of the lab.
+type images struct {
+	registry http.Handler
+
+	mu   sync.Mutex
+	held string        // the repository that does not answer
+	free chan struct{} // closed when it answers
+}
+
+// hold delays all answers for a repository until release is called.
+func (i *images) hold(repository string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.held, i.free = repository, make(chan struct{})
+}
+
+func (i *images) release() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.held = ""
+	close(i.free)
+}
+
+func (i *images) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	held, free := i.held, i.free
+	i.mu.Unlock()
+	if held != "" && strings.Contains(r.URL.Path, "/"+held+"/") {
+		select {
+		case <-free:
+		case <-r.Context().Done():
+		}
+	}
+	i.registry.ServeHTTP(w, r)
+}
+
 // serveImages serves the images of the folder images until the test ends.
-func serveImages(t *testing.T) {
+func serveImages(t *testing.T) *images {
 	t.Helper()
 	entrypoints := map[string][]string{"pause": {"/pause"}, "coredns": {"/coredns"}}
 	folders, err := filepath.Glob(filepath.Join(folder(), "images", "*"))
 	if err != nil || len(folders) == 0 {
 		t.Fatalf("find the images of rootfs.sh in %s: %d, %v; run make test-talos", folder(), len(folders), err)
 	}
-	var images []registry.Image
+	var all []registry.Image
 	for _, path := range folders {
 		name := filepath.Base(path)
-		images = append(images, registry.Image{Name: name, Folder: path, Entrypoint: entrypoints[name]})
+		all = append(all, registry.Image{Name: name, Folder: path, Entrypoint: entrypoints[name]})
 	}
-	handler, err := registry.New(images...)
+	handler, err := registry.New(all...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,18 +149,21 @@ func serveImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	i := &images{registry: handler}
+	server := &http.Server{Handler: i, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
+	return i
 }
 
 // printConsoles prints the end of the console of each node.
-func (e *env) printConsoles() {
+func printConsoles(t *testing.T) {
+	t.Helper()
 	consoles, _ := filepath.Glob(filepath.Join(folder(), "nodes", "*", "console.log"))
 	for _, path := range consoles {
 		text, _ := os.ReadFile(path) //nolint:gosec // a file of this test
 		const most = 4000
-		e.t.Logf("%s:\n%s", path, text[max(0, len(text)-most):])
+		t.Logf("%s:\n%s", path, text[max(0, len(text)-most):])
 	}
 }
 
@@ -169,14 +220,10 @@ func (e *env) workload() kubernetes.Interface {
 }
 
 // talosctl runs Talos's own client, and returns its standard output.
-func (e *env) talosctl(ctx context.Context, args ...string) (string, error) {
-	matches, err := filepath.Glob(filepath.Join(folder(), "bin", "talosctl-*"))
-	if err != nil || len(matches) != 1 {
-		return "", fmt.Errorf("find talosctl in %s: %v, %w", folder(), matches, err)
-	}
+func talosctl(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	command := exec.CommandContext(ctx, matches[0], args...) //nolint:gosec // a program of build.sh
+	command := exec.CommandContext(ctx, filepath.Join(folder(), "bin", "talosctl"), args...) //nolint:gosec // a program of build.sh
 	var out, problems bytes.Buffer
 	command.Stdout, command.Stderr = &out, &problems
 	if err := command.Run(); err != nil {

@@ -53,7 +53,7 @@ func Run(folder string) (int, error) {
 	if err := Clean(folder); err != nil {
 		return 1, fmt.Errorf("clean up after an earlier run: %w", err)
 	}
-	if err := saveSysctls(sysctlFile(folder)); err != nil {
+	if err := errors.Join(saveSysctls(sysctlFile(folder)), os.Mkdir(temporary(folder), 0o700)); err != nil {
 		return 1, err
 	}
 	self, err := os.Executable()
@@ -61,7 +61,7 @@ func Run(folder string) (int, error) {
 		return 1, err
 	}
 	command := exec.Command(self, os.Args[1:]...)
-	command.Env = append(os.Environ(), Inside+"=init")
+	command.Env = append(os.Environ(), Inside+"=init", "TMPDIR="+temporary(folder))
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL}
 	// The kernel kills the lab when the thread that started it ends.
@@ -130,8 +130,11 @@ func IP(args string) error {
 	return nil
 }
 
-// Clean removes what a lab that has ended leaves on this machine: the cgroups and disks of nodes, and sysctls that
-// kubelets have changed. Everything else is in namespaces.
+// temporary is the folder for temporary files of the program.
+func temporary(folder string) string { return filepath.Join(folder, "tmp") }
+
+// Clean removes what a lab that has ended leaves on this machine: the cgroups and disks of nodes, temporary files, and
+// sysctls that kubelets have changed. Everything else is in namespaces.
 func Clean(folder string) error {
-	return errors.Join(cgroup.RemoveAll(), os.RemoveAll(filepath.Join(folder, "nodes")), restoreSysctls(sysctlFile(folder)))
+	return errors.Join(cgroup.RemoveAll(), os.RemoveAll(filepath.Join(folder, "nodes")), os.RemoveAll(temporary(folder)), restoreSysctls(sysctlFile(folder)))
 }

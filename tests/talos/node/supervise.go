@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -39,7 +41,7 @@ func (n node) supervise() error {
 		case <-ended.done:
 		}
 		fmt.Println("=== power off", time.Now().Format(time.RFC3339Nano), ended.command.ProcessState)
-		if err := cgroup.Remove(n.id); err != nil {
+		if err := errors.Join(cgroup.Remove(n.id), n.disconnect()); err != nil {
 			fmt.Println(err)
 		}
 		if stopped {
@@ -98,15 +100,27 @@ func (n node) start() (machine, error) {
 	return m, connected.Close()
 }
 
-// connect gives a process the interface eth0, whose other end is at the bridge. It disappears with the network
-// namespace of the process.
+// port returns the name of the node's interface at the bridge.
+func (n node) port() string { return fmt.Sprintf("node%08x", crc32.ChecksumIEEE([]byte(n.id))) }
+
+// connect gives a process the interface eth0, whose other end is at the bridge.
 func (n node) connect(pid int) error {
-	port := fmt.Sprintf("node%08x", crc32.ChecksumIEEE([]byte(n.id)))
 	for _, args := range []string{
-		"link add " + port + " type veth peer name eth0 netns " + strconv.Itoa(pid),
-		"link set " + port + " master " + lab.Bridge + " up",
+		"link add " + n.port() + " type veth peer name eth0 netns " + strconv.Itoa(pid),
+		"link set " + n.port() + " master " + lab.Bridge + " up",
 	} {
 		if err := lab.IP(args); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// disconnect deletes both interfaces. The kernel also deletes them with the network namespace of the ended process,
+// but may need seconds for that.
+func (n node) disconnect() error {
+	if err := lab.IP("link delete " + n.port()); err != nil {
+		if _, missing := net.InterfaceByName(n.port()); missing == nil {
 			return err
 		}
 	}
