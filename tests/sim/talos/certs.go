@@ -33,7 +33,7 @@ type identity struct {
 
 // maintenanceIdentity returns an identity with a self-signed certificate.
 func maintenanceIdentity(n wiring) (*identity, error) {
-	ca, err := x509.NewSelfSignedCertificateAuthority(x509.ECDSA(true), x509.CommonName("maintenance-service.talos.dev"))
+	ca, err := x509.NewSelfSignedCertificateAuthority()
 	if err != nil {
 		return nil, err
 	}

@@ -87,9 +87,9 @@ func (a *api) EtcdRemoveMemberByID(ctx context.Context, in *machineapi.EtcdRemov
 		err := c.Etcd.Remove(in.MemberId, c.live())
 		switch {
 		case errors.Is(err, etcd.ErrMemberNotFound):
-			return status.Error(codes.NotFound, err.Error())
+			return status.Errorf(codes.NotFound, "failed to remove member %d: %v", in.MemberId, err)
 		case err != nil:
-			return fmt.Errorf("failed to remove member: %w", err)
+			return fmt.Errorf("failed to remove member: failed to remove member %d: %w", in.MemberId, err)
 		}
 		for _, n := range c.controlPlanes() {
 			if n.Etcd != nil && n.Etcd.Member == in.MemberId {

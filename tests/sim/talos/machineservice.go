@@ -31,11 +31,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// onlyControlPlane rejects a method on a worker, and without a configuration.
+// onlyControlPlane rejects a method on a worker, and without a configuration, when the machine type is unknown.
 func (b *boot) onlyControlPlane(name string) error {
-	if b.node.config == nil {
-		return status.Errorf(codes.Unimplemented, "machine type is not set, cannot use %s API", name)
-	}
 	if !b.node.controlPlane() {
 		return status.Errorf(codes.Unimplemented, "%s is only available on control plane nodes", name)
 	}
