@@ -20,7 +20,7 @@ cd "$(dirname "$0")"
 echo "$1 $2 $(cat)" >> calls
 [ "$2" != broken ] || { echo "no space left"; exit 1; }
 `
-	if err := os.WriteFile(program, []byte(script), 0o700); err != nil { //nolint:gosec // it has to be executable
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	g := commandGuests{program: program}

@@ -161,7 +161,7 @@ func printConsoles(t *testing.T) {
 	t.Helper()
 	consoles, _ := filepath.Glob(filepath.Join(folder(), "nodes", "*", "console.log"))
 	for _, path := range consoles {
-		text, _ := os.ReadFile(path) //nolint:gosec // a file of this test
+		text, _ := os.ReadFile(path)
 		const most = 4000
 		t.Logf("%s:\n%s", path, text[max(0, len(text)-most):])
 	}
@@ -223,7 +223,7 @@ func (e *env) workload() kubernetes.Interface {
 func talosctl(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	command := exec.CommandContext(ctx, filepath.Join(folder(), "bin", "talosctl"), args...) //nolint:gosec // a program of build.sh
+	command := exec.CommandContext(ctx, filepath.Join(folder(), "bin", "talosctl"), args...)
 	var out, problems bytes.Buffer
 	command.Stdout, command.Stderr = &out, &problems
 	if err := command.Run(); err != nil {

@@ -94,7 +94,8 @@ func (f *Fleet) reconcile(c *cluster) {
 	c.stepVIPs()
 	c.stepKubelets()
 	for _, n := range c.working() {
-		if b := n.boot; b.stage == runtime.MachineStageBooting && (!n.controlPlane() || b.etcd == etcdUp) {
+		// The boot sequence waits for etcd, but a bootstrap request stops that service, and this ends the wait.
+		if b := n.boot; b.stage == runtime.MachineStageBooting && (!n.controlPlane() || b.etcd == etcdUp || b.pulling != nil) {
 			b.enter(runtime.MachineStageRunning)
 		}
 	}

@@ -108,6 +108,7 @@ func (a *api) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest) (*ma
 		restore = func() error { c.replaceObjects(); return nil }
 	}
 	b.pullEtcd(restore)
+	n.fleet.reconcile(c)
 	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
 }
 

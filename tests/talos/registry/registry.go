@@ -202,7 +202,7 @@ func writeEntry(out *tar.Writer, folder, path string, entry fs.DirEntry) error {
 	if err := out.WriteHeader(header); err != nil || !info.Mode().IsRegular() {
 		return err
 	}
-	file, err := os.Open(path) //nolint:gosec // a file of an image
+	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -57,7 +58,7 @@ func TestPull(t *testing.T) {
 	found := map[string]string{}
 	for reader := tar.NewReader(bytes.NewReader(layer)); ; {
 		header, err := reader.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -81,7 +82,7 @@ func TestPull(t *testing.T) {
 
 func get(t *testing.T, url string) (int, []byte) {
 	t.Helper()
-	res, err := http.Get(url) //nolint:gosec // a server of this test
+	res, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
