@@ -43,7 +43,7 @@ func TestTalosReportsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{timing: simtalos.Timing{EtcdPull: time.Hour}})
 	s.create(s.cluster("shop", 1, 0))
-	s.awaitReason("shop", "WaitingForEtcd", "node shop-cp-0 to pull the image of etcd", "Talos on shop-cp-0 is booting", "etcd not running")
+	s.awaitReason("shop", "WaitingForEtcd", "node shop-cp-0 to pull the image of etcd", "Talos on shop-cp-0 is running", "etcd not running")
 	if got := s.get("shop").Status.Message; strings.Contains(got, "delete Machine") || strings.Contains(got, "0 machines") {
 		t.Errorf("the message names a remedy that destroys a healthy node: %s", got)
 	}
