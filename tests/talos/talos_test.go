@@ -96,6 +96,7 @@ func TestTalos(t *testing.T) {
 	e.scaleControlPlane(3)
 	e.checkNodes(t, 3, 1)
 	t.Run("VirtualAddress", e.checkVirtualAddress)
+	e.measureOutage("the API servers have their new configurations", func() { e.checkPods(t) })
 	e.scaleControlPlane(1)
 	e.checkNodes(t, 1, 1)
 	e.deleteAll()
@@ -314,7 +315,45 @@ func (e *env) scaleControlPlane(replicas int) {
 		e.t.Fatal(err)
 	}
 	e.step("the control plane is scaled to %d", replicas)
-	e.awaitRunning(replicas + 1)
+	e.measureOutage(fmt.Sprintf("scale the control plane to %d", replicas), func() { e.awaitRunning(replicas + 1) })
+}
+
+// measureOutage prints the longest time for which the tenant's API did not answer during a change, at the endpoint of
+// before.
+func (e *env) measureOutage(change string, do func()) {
+	e.t.Helper()
+	longest := e.watchAPI()
+	do()
+	e.t.Logf("          %s: the longest outage of the tenant's API was %.1f s", change, longest().Seconds())
+}
+
+// watchAPI requests the version of the tenant's API at the endpoint of the present kubeconfig until the returned function
+// is called, which returns the longest time without an answer.
+func (e *env) watchAPI() (stop func() time.Duration) {
+	e.t.Helper()
+	client := e.workload()
+	ctx, cancel := context.WithCancel(e.t.Context())
+	result := make(chan time.Duration, 1)
+	go func() {
+		longest, answered := time.Duration(0), time.Now()
+		for ctx.Err() == nil {
+			request, done := context.WithTimeout(ctx, time.Second)
+			err := client.Discovery().RESTClient().Get().AbsPath("/version").Do(request).Error()
+			done()
+			if ctx.Err() == nil {
+				longest = max(longest, time.Since(answered))
+			}
+			if err == nil {
+				answered = time.Now()
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		result <- longest
+	}()
+	return func() time.Duration {
+		cancel()
+		return <-result
+	}
 }
 
 // deleteAll deletes the cluster and its network, and checks that nothing of them is left: no object, process, disk or
