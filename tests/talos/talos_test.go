@@ -244,7 +244,7 @@ func addressOf(machine unstructured.Unstructured) (string, error) {
 // the API server.
 func (e *env) checkPods(*testing.T) {
 	client := e.workload()
-	e.await("all pods are Ready", 3*time.Minute, func(ctx context.Context) error {
+	e.await("all pods are Ready", 8*time.Minute, func(ctx context.Context) error {
 		pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
