@@ -11,10 +11,18 @@ TOUR_FILES := apis/examples/tour-network.yaml apis/examples/simple-kubernetesclu
 ifeq ($(TOUR),busy)
 TOUR_FILES := $(STATE)/busy.yaml
 endif
+# The Go of go.mod comes first in PATH, also where a distribution has an older one.
+ifneq ($(filter-out help,$(or $(MAKECMDGOALS),help)),)
+PATH := $(shell sh tools/path.sh $(CACHE))
+ifneq ($(.SHELLSTATUS),0)
+$(error The stack needs Go)
+endif
+export PATH
+endif
 TOOL := go tool -modfile=tools/lint/go.mod
 # Packages whose tests start programs of their own gain nothing from the race detector, unless those have it: see RACE.
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
-PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell go list ./...))
+PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell PATH="$(PATH)" go list ./...))
 
 .PHONY: help build plugin plugins run screenshots clean-run prepare judge test test-knative test-talos clean-talos check style generate helm images pin deploy chaos roles bench vuln
 help: ## Show this help
@@ -22,10 +30,8 @@ help: ## Show this help
 
 build: ## Build the functions, the gateway, kubectl viti, the simulators and the local engine
 	@mkdir -p $(BIN)
-	@test -x $(LOCAL) || echo "Building kube-apiserver and etcd, which takes about five minutes the first time ..."
 	@sh knative/local/build.sh $(LOCAL)
-	@echo "Building the functions, the gateway, kubectl viti and the simulators ..."
-	@CGO_ENABLED=$(if $(RACE),1 go build -race,0 go build) -trimpath -ldflags '-s -w' -o $(BIN)/ ./functions/... ./gateway ./tests/sim ./tools/kubectl-viti
+	@go run -trimpath ./tools/build -title "the functions, the gateway, kubectl viti and the simulators" -o $(BIN)/ ./functions/... ./gateway ./tests/sim ./tools/kubectl-viti
 
 PLUGINS ?= $(HOME)/.local/bin
 plugin: ## Install kubectl viti into ~/.local/bin (PLUGINS=folder of PATH)

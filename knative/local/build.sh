@@ -7,6 +7,7 @@ cd "$(dirname "$0")"
 version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
 minor=${version#v1.}
 package=k8s.io/component-base/version
-CGO_ENABLED=0 exec go build -trimpath -o "$output" -ldflags "-s -w \
+cd ../..
+RACE= exec go run -trimpath ./tools/build -title "kube-apiserver, etcd and the local engine" -C knative/local -o "$output" -ldflags "\
   -X $package.gitVersion=$version -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*} \
   -X $package.gitTreeState=clean" .

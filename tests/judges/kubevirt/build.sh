@@ -2,6 +2,5 @@
 # Builds the judge of KubeVirt's objects: build.sh PROGRAM. Go's build cache makes a second call fast.
 set -eu
 case $1 in /*) program=$1 ;; *) program=$PWD/$1 ;; esac
-cd "$(dirname "$0")"
-test -x "$program" || echo "Building KubeVirt's webhooks, which takes some minutes the first time ..."
-CGO_ENABLED=0 exec go build -trimpath -ldflags '-s -w' -o "$program" .
+cd "$(dirname "$0")/../../.."
+RACE= exec go run -trimpath ./tools/build -title "KubeVirt's webhooks" -C tests/judges/kubevirt -o "$program" .
