@@ -89,7 +89,8 @@ func FindMachineClass(name string, classes []MachineClass) (MachineClassSpec, er
 			return all[i].Spec, nil
 		}
 	}
-	return MachineClassSpec{}, fmt.Errorf("template %q does not exist: write %s, or ask the platform team to create MachineClass %s", name, choiceOf(builtIn, classes), name)
+	return MachineClassSpec{}, fmt.Errorf("template %q does not exist: write %s, or ask the platform team to create MachineClass %s",
+		name, choiceOf(builtIn, classes), name)
 }
 
 // maxNames bounds the MachineClasses that a message lists.

@@ -54,7 +54,8 @@ func TestMachineClass(t *testing.T) {
 	template := s.Namespace + "-xl"
 	s.Create(machineWith("vm", func(m *v1alpha1.MachineSpec) { m.Template = template }))
 	m := s.awaitMachine("vm", "waits for its MachineClass", hypervisortest.HasReason("TemplateNotFound"))
-	if got := condition(m, "Ready"); !strings.Contains(got, "write small, medium") || !strings.Contains(got, "ask the platform team to create MachineClass "+template) || m.Status.Phase != v1alpha1.MachinePending {
+	ask := "ask the platform team to create MachineClass " + template
+	if got := condition(m, "Ready"); !strings.Contains(got, "write small, medium") || !strings.Contains(got, ask) || m.Status.Phase != v1alpha1.MachinePending {
 		t.Errorf("phase %s, condition %q", m.Status.Phase, got)
 	}
 

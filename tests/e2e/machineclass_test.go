@@ -20,6 +20,11 @@ import (
 
 const (
 	machineClass     = "apiVersion: vitistack.io/v1alpha1\nkind: MachineClass\nmetadata: {name: odd}\nspec: {resources: {cpu: {cores: 3}, memory: {size: 3Gi}}, disks: [{name: root, size: 23Gi}]}\n"
+	machineWithClass = `apiVersion: vitistack.io/v1alpha1
+kind: Machine
+metadata: {name: alone}
+spec: {template: odd, providerRef: {name: kubevirt}, networkNamespaceName: network}
+`
 	clusterWithClass = `apiVersion: vitistack.io/v1alpha1
 kind: KubernetesCluster
 metadata: {name: shop}
@@ -33,7 +38,7 @@ func TestMachineClass(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t)
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
-	e.Apply("default", "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: alone}\nspec: {template: odd, providerRef: {name: kubevirt}, networkNamespaceName: network}\n")
+	e.Apply("default", machineWithClass)
 	e.Apply("default", clusterWithClass)
 	missing := `template "odd" does not exist: write small, medium or large, or ask the platform team to create MachineClass odd`
 	for name, message := range map[string]string{"alone": missing, "shop": "pool odd: " + missing} {
@@ -55,7 +60,8 @@ func TestMachineClass(t *testing.T) {
 	e.UntilPhase(engine.Machines, "default", "alone", "Running")
 	e.UntilPhase(engine.KubernetesClusters, "default", "shop", "Running")
 	for _, name := range []string{"alone", "shop-odd-0"} {
-		if cores, _, _ := unstructured.NestedInt64(e.Get(engine.VirtualMachines, "default", name).Object, "spec", "template", "spec", "domain", "cpu", "cores"); cores != 3 {
+		vm := e.Get(engine.VirtualMachines, "default", name)
+		if cores, _, _ := unstructured.NestedInt64(vm.Object, "spec", "template", "spec", "domain", "cpu", "cores"); cores != 3 {
 			t.Errorf("virtual machine %s has %d cores, want those of the MachineClass", name, cores)
 		}
 	}
@@ -66,12 +72,14 @@ func TestMachineClass(t *testing.T) {
 	}
 	feed.Until(t, "the REST API shows the size", func() (bool, string) {
 		body, err := e.Ask("api/v1/machines/default/alone")
-		return err == nil && strings.Contains(string(body), `"cpus":3,`) && strings.Contains(string(body), `"memoryBytes":3221225472`), fmt.Sprintf("%s %v", body, err)
+		shown := err == nil && strings.Contains(string(body), `"cpus":3,`) && strings.Contains(string(body), `"memoryBytes":3221225472`)
+		return shown, fmt.Sprintf("%s %v", body, err)
 	})
 
 	e.Delete(engine.MachineClasses, "", "odd")
 	patch := []byte(`[{"op": "replace", "path": "/spec/topology/workers/0/replicas", "value": 2}]`)
-	if _, err := e.Client.Resource(engine.KubernetesClusters).Namespace("default").Patch(t.Context(), "shop", types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+	clusters := e.Client.Resource(engine.KubernetesClusters).Namespace("default")
+	if _, err := clusters.Patch(t.Context(), "shop", types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	feed.Until(t, "the new machine and its cluster say that the size does not exist", func() (bool, string) {

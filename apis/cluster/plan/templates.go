@@ -12,7 +12,8 @@ import (
 type poolTemplate struct{ pool, template string }
 
 func templatesOf(t v1alpha1.ClusterTopology) []poolTemplate {
-	all := []poolTemplate{{v1alpha1.ControlPlanePool, cmp.Or(t.ControlPlane.Template, v1alpha1.DefaultMachineTemplate(v1alpha1.RoleControlPlane))}}
+	controlPlane := cmp.Or(t.ControlPlane.Template, v1alpha1.DefaultMachineTemplate(v1alpha1.RoleControlPlane))
+	all := []poolTemplate{{v1alpha1.ControlPlanePool, controlPlane}}
 	for _, p := range t.Workers {
 		all = append(all, poolTemplate{p.Name, cmp.Or(p.Template, v1alpha1.DefaultMachineTemplate(v1alpha1.RoleWorker))})
 	}

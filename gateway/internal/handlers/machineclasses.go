@@ -47,8 +47,8 @@ type MachineClasses struct {
 	Log     *slog.Logger
 }
 
-// List serves the built-in sizes, and then the MachineClasses by name. Every caller sees all of them, because they are in no namespace and
-// every requester chooses from them.
+// List serves the built-in sizes, and then the MachineClasses by name. Every caller sees all of them, because every requester chooses
+// from them.
 func (h *MachineClasses) List(c *fiber.Ctx) error {
 	ctx, cancel := context.WithTimeout(context.Background(), h.Timeout)
 	defer cancel()
@@ -59,11 +59,12 @@ func (h *MachineClasses) List(c *fiber.Ctx) error {
 	classes, err := h.API.MachineClasses(ctx)
 	if err != nil {
 		h.Log.Warn("Cannot read MachineClasses", "error", err.Error())
-		return problem.New(http.StatusBadGateway, "the Kubernetes API does not give the MachineClasses out: the gateway needs to list machineclasses")
+		return problem.New(http.StatusBadGateway, "the Kubernetes API refuses to list MachineClasses: the gateway needs to list machineclasses")
 	}
 	all := []machineClassJSON{}
 	for _, class := range append(v1alpha1.BuiltInClasses(), classes...) {
-		if size, err := machineplan.ResolveSize(v1alpha1.MachineSpec{Template: class.Name}, classes); err == nil { // the API server accepts no other
+		// The API server accepts only sizes that can be resolved.
+		if size, err := machineplan.ResolveSize(v1alpha1.MachineSpec{Template: class.Name}, classes); err == nil {
 			all = append(all, machineClassOf(class.Name, size))
 		}
 	}
