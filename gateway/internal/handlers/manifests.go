@@ -69,7 +69,7 @@ func (h *Manifests) Show(c *fiber.Ctx) error {
 	files, err := h.API.Manifests(ctx, i.Namespace, i.Name)
 	if err != nil {
 		h.Log.Warn("Cannot read manifests", "error", err.Error())
-		return problem.New(http.StatusBadGateway, "the Kubernetes API does not give the manifests out: the gateway needs to list configmaps in namespace %s", i.Namespace)
+		return problem.New(http.StatusBadGateway, "the manifests cannot be read from the Kubernetes API: if it is available, grant the service account of the gateway list on configmaps in namespace %s", i.Namespace)
 	}
 	body, err := json.Marshal(manifestsJSON{ID: i.ID, Name: i.Name, Namespace: i.Namespace, Files: shownFiles(files)})
 	if err != nil {

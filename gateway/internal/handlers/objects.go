@@ -74,7 +74,7 @@ func (h *Objects) Show(c *fiber.Ctx) error {
 	}
 	if out.Events, err = h.events(i); err != nil {
 		h.Log.Warn("Cannot read Events", "error", err.Error())
-		out.Partial = "the Kubernetes API does not give the Events out: the gateway needs to list events"
+		out.Partial = "Events cannot be read from the Kubernetes API. If it is available, grant the service account of the gateway list on events."
 	}
 	return response.JSON(c, http.StatusOK, out)
 }

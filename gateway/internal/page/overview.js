@@ -80,7 +80,7 @@ function problem(g) {
       "div",
       {},
       h("h3", {}, many ? subject(g) : [link(to(g.topic, first), place(first)), h("span", { class: "soft" }, ` ${kindOf[g.topic]}`)]),
-      h("p", { class: "what" }, h("strong", {}, words(first.reason) || first.phase), first.message ? `: ${first.message}` : ""),
+      h("p", { class: "what" }, h("strong", {}, words(first.reason || first.phase)), first.message ? `: ${first.message}` : ""),
       h("p", { class: "todo" }, v.todo),
       g.holds.length > 0 &&
         h(
