@@ -125,7 +125,7 @@ var advices = map[string]Advice{
 	"WaitingForCluster":             on(NoAction, "No action: the rotation starts when the cluster is Running.", kindMachine),
 	"WaitingForVirtualAddress":      on(NoAction, "See the IPAllocation.", kindAllocation, kindNetwork),
 	"RemovingNodes":                 on(NoAction, "No action: the message names the node, and what its removal waits for.", kindMachine),
-	"ChangingNodes":                 on(NoAction, "No action: a node reboots with its new configuration."),
+	"ChangingNodes":                 on(NoAction, "No action: a node restarts what its new configuration changes."),
 	"Rotating":                      on(NoAction, "No action: the condition AuthoritiesRotated has the progress."),
 	"RotationStarted":               on(NoAction, continues),
 	"Upgrading":                     on(NoAction, "No action: the message names the nodes, and what they wait for."),

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events/outbound"
 	simtalos "github.com/vitistack/stack/tests/sim/talos"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -208,4 +211,71 @@ func TestAutoscaling(t *testing.T) {
 		status, _ := obj.Object["status"].(map[string]any)
 		return status["replicas"] == int64(2) && strings.Contains(status["selector"].(string), "cluster-name=shop"), ""
 	})
+}
+
+// TestOneControlPlaneAtATime changes what the API servers of three control planes are rendered from, and checks that
+// at most one of them does not answer at any time.
+func TestOneControlPlaneAtATime(t *testing.T) {
+	t.Parallel()
+	const restart = 700 * time.Millisecond
+	s := newEnv(t, envOptions{timing: simtalos.Timing{StaticPods: restart}})
+	patches := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "patches"}, Data: map[string]string{"a.yaml": auditPatch("30")}}
+	s.create(patches)
+	kc := s.cluster("shop", 3, 1)
+	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"patches"}}}
+	s.create(kc)
+	s.awaitRunning("shop", "cp-0", "cp-1", "cp-2", "pool-0")
+	mostDown := s.watchAPIServers("shop", "cp-0", "cp-1", "cp-2")
+	if err := s.kube.Merge(t.Context(), patches, map[string]any{"data": map[string]any{"a.yaml": auditPatch("31")}}); err != nil {
+		t.Fatal(err)
+	}
+	s.reconcile("shop")
+	for _, node := range []string{"cp-0", "cp-1", "cp-2"} {
+		feed.Until(t, node+" has the change", func() (bool, string) {
+			return strings.Contains(s.activeConfig("shop", node), `audit-log-maxage: "31"`), s.get("shop").Status.Message
+		})
+	}
+	s.awaitRunning("shop")
+	time.Sleep(3 * restart) // the API servers of all changed nodes have restarted by then
+	if most := mostDown(); most != 1 {
+		t.Errorf("%d API servers did not answer at the same time, want 1", most)
+	}
+}
+
+// auditPatch is a patch that Talos renders the API server from.
+func auditPatch(days string) string {
+	return "cluster:\n  apiServer:\n    extraArgs:\n      audit-log-maxage: \"" + days + "\"\n"
+}
+
+// watchAPIServers connects to the API servers of nodes until the returned function is called, which returns how many
+// of them did not accept a connection at the same time.
+func (s *env) watchAPIServers(cluster string, nodes ...string) (stop func() int) {
+	s.Helper()
+	var servers []string
+	for _, node := range nodes {
+		servers = append(servers, net.JoinHostPort(plan.Address(s.machine(cluster+"-"+node)), "6443"))
+	}
+	ctx, cancel := context.WithCancel(s.Context())
+	most := make(chan int, 1)
+	go func() {
+		result := 0
+		for ctx.Err() == nil {
+			down := 0
+			for _, server := range servers {
+				conn, err := outbound.FromEnvironment().DialContext(ctx, "tcp", server)
+				if err == nil {
+					_ = conn.Close()
+				} else if ctx.Err() == nil {
+					down++
+				}
+			}
+			result = max(result, down)
+			time.Sleep(20 * time.Millisecond)
+		}
+		most <- result
+	}()
+	return func() int {
+		cancel()
+		return <-most
+	}
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,7 +18,8 @@ import (
 
 // updateConfigs has every node run its rendered configuration: without a reboot if Talos can,
 // and otherwise as spec.talos.configChanges says. It reports the condition ConfigCurrent.
-// Because it runs only while all nodes are Ready, they reboot one after the other.
+// Because it runs only while all nodes are Ready, they reboot one after the other. A control plane is
+// changed once the others run what Talos has rendered from their configurations.
 func (f *function) updateConfigs(ctx context.Context, c *cluster) error {
 	configs, err := f.renderConfigs(ctx, c, c.plan.Members)
 	if err != nil {
@@ -27,14 +30,29 @@ func (f *function) updateConfigs(ctx context.Context, c *cluster) error {
 		policy = c.Spec.Talos.ConfigChanges
 	}
 	c.report.config = conditionReport{true, "ConfigCurrent", "every node runs its rendered configuration"}
+	var waiting error
 	for _, m := range c.plan.Members {
 		machine := c.observed.machines[m.Name]
 		if !plan.IsRunning(machine) || !plan.IsInstalled(machine) {
 			continue
 		}
-		outcome, diff, err := talos.UpdateConfig(ctx, plan.Address(machine), c.connections.credentials, configs[m.Name], policy)
-		if err != nil {
+		isControlPlane, allow := m.Role == v1alpha1.RoleControlPlane, allowChange
+		if isControlPlane {
+			allow = func() error { return c.awaitOtherControlPlanes(ctx, m) }
+		}
+		outcome, diff, err := talos.UpdateConfig(ctx, plan.Address(machine), c.connections.credentials, configs[m.Name], policy, allow)
+		switch {
+		case errors.As(err, new(reconcile.WaitError)): // another control plane may be the one that has to change first
+			waiting = cmp.Or(waiting, err)
+			continue
+		case err != nil:
 			return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s, to compare its configuration", m.Name), Requeue: true}
+		case outcome == talos.ConfigChanged && isControlPlane:
+			err = c.awaitStaticPods(ctx, m)
+		}
+		if err != nil {
+			c.report.config = conditionReport{}
+			return err
 		}
 		if outcome == talos.ConfigUnchanged || outcome == talos.ConfigChanged {
 			continue
@@ -44,8 +62,14 @@ func (f *function) updateConfigs(ctx context.Context, c *cluster) error {
 			return reconcile.WaitError{Reason: "ChangingNodes", Message: fmt.Sprintf("reboots node %s to apply its new configuration", m.Name), Requeue: true}
 		}
 	}
-	return nil
+	if waiting != nil {
+		c.report.config = conditionReport{}
+	}
+	return waiting
 }
+
+// allowChange allows every change of a configuration.
+func allowChange() error { return nil }
 
 // updateConfigsEarly gives the nodes of a cluster that has never been Running the changes that
 // need no reboot, such as the registry mirror that they may wait for. Nodes that do not answer
@@ -67,7 +91,7 @@ func (f *function) updateConfigsEarly(ctx context.Context, c *cluster) error {
 		if state, _ := talos.Probe(ctx, address, c.connections.credentials); state != talos.Configured {
 			continue
 		}
-		outcome, diff, err := talos.UpdateConfig(ctx, address, c.connections.credentials, configs[m.Name], v1alpha1.ConfigNoReboot)
+		outcome, diff, err := talos.UpdateConfig(ctx, address, c.connections.credentials, configs[m.Name], v1alpha1.ConfigNoReboot, allowChange)
 		if err == nil && outcome == talos.ConfigNeedsReboot {
 			c.report.config = conditionReport{false, string(outcome), fmt.Sprintf("node %s: %s", m.Name, diff)}
 		}

@@ -33,8 +33,24 @@ const (
 
 // UpdateConfig has a node run a configuration: without a reboot if Talos can, and otherwise as
 // the policy says. It returns the outcome, and the difference without secrets. A second call
-// does nothing.
-func UpdateConfig(ctx context.Context, address string, a *Credentials, wanted []byte, policy v1alpha1.ConfigChanges) (ConfigUpdate, string, error) {
+// does nothing. It calls allow before a change, and returns its error.
+func UpdateConfig(
+	ctx context.Context, address string, a *Credentials, wanted []byte, policy v1alpha1.ConfigChanges, allow func() error,
+) (ConfigUpdate, string, error) {
+	outcome, diff, err := compareConfig(ctx, address, a, wanted, policy)
+	if err != nil || outcome != "" {
+		return outcome, diff, err
+	}
+	if err := allow(); err != nil {
+		return "", "", err
+	}
+	outcome, err = changeConfig(ctx, address, a, wanted, policy)
+	return outcome, diff, err
+}
+
+// compareConfig returns the difference between the configuration of a node and the wanted one. The
+// outcome is empty if the node has to be changed.
+func compareConfig(ctx context.Context, address string, a *Credentials, wanted []byte, policy v1alpha1.ConfigChanges) (ConfigUpdate, string, error) {
 	ctx, c, end, err := Connect(ctx, address, a, longTimeout)
 	if err != nil {
 		return "", "", err
@@ -55,20 +71,30 @@ func UpdateConfig(ctx context.Context, address string, a *Credentials, wanted []
 	if policy == v1alpha1.ConfigStaged && isStaged(ctx, c, next) {
 		return ConfigStaged, diff, nil
 	}
+	return "", diff, nil
+}
+
+// changeConfig gives a node a configuration.
+func changeConfig(ctx context.Context, address string, a *Credentials, wanted []byte, policy v1alpha1.ConfigChanges) (ConfigUpdate, error) {
+	ctx, c, end, err := Connect(ctx, address, a, longTimeout)
+	if err != nil {
+		return "", err
+	}
+	defer end()
 	err = applyConfig(ctx, c, wanted, machine.ApplyConfigurationRequest_NO_REBOOT)
 	if err == nil {
-		return ConfigChanged, diff, nil
+		return ConfigChanged, nil
 	}
 	if status.Code(err) != codes.InvalidArgument {
-		return "", "", err
+		return "", err
 	}
 	switch policy {
 	case v1alpha1.ConfigStaged:
-		return ConfigStaged, diff, applyConfig(ctx, c, wanted, machine.ApplyConfigurationRequest_STAGED)
+		return ConfigStaged, applyConfig(ctx, c, wanted, machine.ApplyConfigurationRequest_STAGED)
 	case v1alpha1.ConfigReboot:
-		return ConfigReboots, diff, applyConfig(ctx, c, wanted, machine.ApplyConfigurationRequest_REBOOT)
+		return ConfigReboots, applyConfig(ctx, c, wanted, machine.ApplyConfigurationRequest_REBOOT)
 	default:
-		return ConfigNeedsReboot, diff, nil
+		return ConfigNeedsReboot, nil
 	}
 }
 

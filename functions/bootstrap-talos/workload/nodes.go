@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,6 +56,18 @@ func (w *Client) Version(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("read version: %w", err)
 	}
 	return strings.TrimPrefix(info.GitVersion, "v"), nil
+}
+
+// SystemPod returns the annotations of a pod in the namespace kube-system, and whether it is Ready.
+func (w *Client) SystemPod(ctx context.Context, name string) (annotations map[string]string, ready bool, err error) {
+	var pod corev1.Pod
+	if err := w.call(ctx, http.MethodGet, "/api/v1/namespaces/kube-system/pods/"+url.PathEscape(name), "", nil, &pod); err != nil {
+		return nil, false, fmt.Errorf("read pod kube-system/%s: %w", name, err)
+	}
+	ready = slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+	return pod.Annotations, ready, nil
 }
 
 // SetCordoned cordons or uncordons a Node.

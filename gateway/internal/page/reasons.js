@@ -19,7 +19,7 @@ export const reasons = {
   "Bootstrapped": ["no action","No action: this is as it should be."],
   "BridgeNotAllowed": ["requester","Remove spec.bridge of the NetworkConfiguration, or ask the platform team to list the bridge with the VLAN in a NetworkPool."],
   "BridgeNotFound": ["platform team","Create the bridge on the host, or correct it: the message says which exist."],
-  "ChangingNodes": ["no action","No action: a node reboots with its new configuration."],
+  "ChangingNodes": ["no action","No action: a node restarts what its new configuration changes."],
   "Claiming": ["no action","No action: this continues without you."],
   "ClockSkew": ["platform team","Let the node that the message names reach a time server."],
   "CloudInitSecretNotAllowed": ["requester","Label the Secret vitistack.io/cloud-init=true, or name another."],

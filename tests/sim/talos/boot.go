@@ -62,9 +62,14 @@ type boot struct {
 	// joined is the Node name of the kubelet, and agent is how the kubelet described itself.
 	joined string
 	agent  workload.Kubelet
-	// served is the version of the API server. certified has the names in its certificate, the signing
-	// authority, and the authorities of accepted client certificates.
-	served, certified string
+	// served is the version of the API server.
+	served string
+	// rendered is what the static pods are rendered from, and renderings counts its changes. running is
+	// the rendering that the kubelet runs.
+	rendered            string
+	renderings, running int
+	// restarting is whether the API server has ended and starts again.
+	restarting bool
 	// trusted are the authorities that the kubelet was started with.
 	trusted string
 	// sequence is the running sequence, if any. installing is whether an installer runs at the same

@@ -144,11 +144,15 @@ func (b *boot) controlPlaneResources() []resource.Resource {
 	spec.CNIName, spec.FlannelEnabled = cfg.Network().CNI().Name(), cfg.Network().CNI().Name() == constants.FlannelCNI
 	spec.PodCIDRs = strings.Fields(strings.Join(cfg.Network().PodCIDRs(), " "))
 	all := []resource.Resource{server, manager, scheduler, manifests}
+	annotations := map[string]any{}
+	for name, version := range staticPodAnnotations(b.renderings) {
+		annotations[name] = version
+	}
 	for name, image := range staticPods(b.node.config) {
 		pod := k8s.NewStaticPod(k8s.NamespaceName, name)
 		pod.TypedSpec().Pod = map[string]any{
 			"apiVersion": "v1", "kind": "Pod",
-			"metadata": map[string]any{"name": name, "namespace": "kube-system"},
+			"metadata": map[string]any{"name": name, "namespace": "kube-system", "annotations": annotations},
 			"spec":     map[string]any{"containers": []any{map[string]any{"name": name, "image": image}}},
 		}
 		all = append(all, pod)

@@ -22,18 +22,24 @@ import (
 )
 
 // stepKubernetes runs an API server on every control plane node whose etcd runs, and creates the
-// objects of a new cluster.
+// objects of a new cluster. An API server restarts after a change of what its pod is rendered from.
 func (c *cluster) stepKubernetes() {
 	for _, n := range c.controlPlanes() {
 		b := n.boot
-		up, version := b.etcd == etcdUp, imageTag(n.config.Cluster().APIServer().Image())
-		certified := strings.Join(append(serverNames(n.config), kubernetesCAs(n.config)...), " ")
-		if b.kubernetes != nil && (!up || b.served != version || b.certified != certified) {
+		up := b.etcd == etcdUp
+		if b.kubernetes != nil && !up {
 			b.kubernetes.retire()
 			b.kubernetes = nil
 		}
-		if up && b.kubernetes == nil {
-			b.served, b.certified = version, certified
+		if up && b.rendered != n.clusterSection {
+			b.rendered = n.clusterSection
+			b.renderings++
+			if b.kubernetes != nil {
+				b.restartKubernetes(c)
+			}
+		}
+		if up && b.kubernetes == nil && !b.restarting {
+			b.served, b.running = imageTag(n.config.Cluster().APIServer().Image()), b.renderings
 			b.listenKubernetes(c)
 		}
 	}
@@ -49,6 +55,24 @@ func (c *cluster) stepKubernetes() {
 	if online {
 		c.publishAuthority()
 	}
+}
+
+// restartKubernetes ends the API server a moment after its pod is rendered, and starts it a moment
+// later, unless the pod is rendered again before.
+func (b *boot) restartKubernetes(c *cluster) {
+	pause, rendering := c.fleet.timing.StaticPods, b.renderings
+	b.later(pause, func() {
+		if b.renderings != rendering || b.kubernetes == nil {
+			return
+		}
+		b.kubernetes.retire()
+		b.kubernetes, b.restarting = nil, true
+		c.fleet.reconcile(c)
+		b.later(pause, func() {
+			b.restarting = false
+			c.fleet.reconcile(c)
+		})
+	})
 }
 
 // publishAuthority plays the controller manager: it publishes the authority that signs on its control
@@ -231,6 +255,12 @@ func (c *cluster) stepKubelets() {
 			c.workload.Leave(b.joined)
 			b.joined = ""
 		}
+		if b.joined != "" && !maps.Equal(k.StaticPodAnnotations, b.agent.StaticPodAnnotations) {
+			if err := c.workload.RestartStaticPods(k); err != nil {
+				b.fail("restart the static pods", err)
+			}
+			b.agent.StaticPodAnnotations = k.StaticPodAnnotations
+		}
 		if b.joined != "" || n.config.Machine().Kubelet().SkipNodeRegistration() || !c.certifyKubelet(n) {
 			continue
 		}
@@ -303,6 +333,7 @@ func (b *boot) kubelet() workload.Kubelet {
 	}
 	if n.controlPlane() {
 		agent.StaticPods = staticPods(n.config)
+		agent.StaticPodAnnotations = staticPodAnnotations(b.running)
 	}
 	return agent
 }
@@ -317,6 +348,16 @@ func staticPods(cfg config.Provider) map[string]string {
 		pods["kube-scheduler"] = cfg.Cluster().Scheduler().Image()
 	}
 	return pods
+}
+
+// staticPodAnnotations returns the annotations by which Talos tells the renderings of a pod apart.
+func staticPodAnnotations(rendering int) map[string]string {
+	version := strconv.Itoa(rendering)
+	return map[string]string{
+		constants.AnnotationStaticPodConfigVersion:     version,
+		constants.AnnotationStaticPodConfigFileVersion: version,
+		constants.AnnotationStaticPodSecretsVersion:    version,
+	}
 }
 
 // taints parses "value:Effect" or "Effect", the form in the configuration.

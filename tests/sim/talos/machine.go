@@ -131,6 +131,9 @@ type Timing struct {
 	EtcdPull time.Duration
 	// EtcdStart is how long a member takes to start, and again to be promoted.
 	EtcdStart time.Duration
+	// StaticPods is the time from a changed configuration to the end of the API server that runs, and
+	// again to the start of the next one. Default: 10 ms. Negative: none.
+	StaticPods time.Duration
 	// NodeReady is the time from a kubelet's start to its Node being ready.
 	NodeReady time.Duration
 	// NodeLost is the time from the end of a machine to its Node being unknown. Default: 100 ms.
@@ -144,6 +147,7 @@ func (t Timing) withDefaults() Timing {
 	t.Linger = orDefault(t.Linger, 20*time.Millisecond)
 	t.Reboot = orDefault(t.Reboot, 100*time.Millisecond)
 	t.EtcdPull = orDefault(t.EtcdPull, 10*time.Millisecond)
+	t.StaticPods = orDefault(t.StaticPods, 10*time.Millisecond)
 	t.NodeLost = orDefault(t.NodeLost, 100*time.Millisecond)
 	return t
 }

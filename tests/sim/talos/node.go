@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 )
 
@@ -19,7 +20,10 @@ type node struct {
 	config config.Provider
 	active []byte
 	key    string
-	on     bool
+	// clusterSection is the section "cluster" of the configuration of a control plane, from which Talos
+	// renders the static pods.
+	clusterSection string
+	on             bool
 	// crashed is whether the operating system of a machine that is on has crashed.
 	crashed bool
 	// boot is nil while the machine is off and between two boots.
@@ -66,7 +70,14 @@ func (n *node) parse() error {
 			return err
 		}
 	}
-	n.config, n.key, n.active = cfg, key, n.Config
+	n.config, n.key, n.active, n.clusterSection = cfg, key, n.Config, ""
+	if raw := cfg.RawV1Alpha1(); raw != nil && n.controlPlane() {
+		section, err := encoder.NewEncoder(raw.ClusterConfig, encoder.WithComments(encoder.CommentsDisabled)).Encode()
+		if err != nil {
+			return fmt.Errorf("encode the section cluster of the configuration: %w", err)
+		}
+		n.clusterSection = string(section)
+	}
 	return nil
 }
 

@@ -36,6 +36,8 @@ type Kubelet struct {
 	Memory              uint64
 	// StaticPods has the images of the control plane's pods by name.
 	StaticPods map[string]string
+	// StaticPodAnnotations are the annotations of these pods.
+	StaticPodAnnotations map[string]string
 }
 
 // Join starts a kubelet: it creates its Node or takes over the existing one, and is ready a moment

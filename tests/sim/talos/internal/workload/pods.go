@@ -26,6 +26,7 @@ func (c *Cluster) mirror(k Kubelet) error {
 				Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
 			},
 		}
+		maps.Copy(pod.Annotations, k.StaticPodAnnotations)
 		if node, ok := c.node(k.Name); ok {
 			pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(node, core("Node"))}
 		}
@@ -38,6 +39,19 @@ func (c *Cluster) mirror(k Kubelet) error {
 		}
 	}
 	return nil
+}
+
+// RestartStaticPods has a running kubelet replace the mirror pods of its static pods.
+func (c *Cluster) RestartStaticPods(k Kubelet) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.alive(k.Name) {
+		return nil
+	}
+	if err := c.mirror(k); err != nil {
+		return err
+	}
+	return c.reconcile()
 }
 
 // terminate begins the deletion of a pod. Without a grace period or a kubelet, or if the pod has
