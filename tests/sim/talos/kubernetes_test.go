@@ -7,14 +7,20 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/cosi-project/runtime/pkg/safe"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
@@ -235,4 +241,55 @@ func (r *rack) kubeFrom(c *client.Client) *kubernetes.Clientset {
 		r.t.Fatal(err)
 	}
 	return k
+}
+
+// TestAPIServerRestarts changes what the static pods of a control plane are rendered from.
+func TestAPIServerRestarts(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, "v1.13.9", talos.Timing{StaticPods: 200 * time.Millisecond})
+	c := r.cluster(1, 0)
+	k := r.kube()
+	rendered := func(ctx context.Context) (string, error) {
+		pod, err := safe.StateGetByID[*k8s.StaticPod](ctx, c.COSI, k8s.APIServerID)
+		if err != nil {
+			return "", err
+		}
+		return (&unstructured.Unstructured{Object: pod.TypedSpec().Pod}).GetAnnotations()[constants.AnnotationStaticPodConfigVersion], nil
+	}
+	before, err := rendered(t.Context())
+	if err != nil || before == "" {
+		t.Fatalf("the static pod has the version %q: %v", before, err)
+	}
+	change := "cluster:\n  apiServer:\n    extraArgs:\n      audit-log-maxage: \"31\"\n"
+	if _, err := c.ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{
+		Data: r.config(machine.TypeControlPlane, r.hostname("cp-2"), change), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	after, err := rendered(t.Context())
+	if err != nil || after == before {
+		t.Fatalf("the static pod has the version %q, and %q before: %v", after, before, err)
+	}
+	version := func(ctx context.Context) error {
+		return k.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+	}
+	if err := version(t.Context()); err != nil {
+		t.Errorf("the API server ends before the kubelet has the new pod: %v", err)
+	}
+	r.eventually("the API server has ended", func(ctx context.Context) error {
+		if version(ctx) == nil {
+			return errors.New("it still answers")
+		}
+		return nil
+	})
+	r.eventually("the kubelet runs the new pod", func(ctx context.Context) error {
+		pod, err := k.CoreV1().Pods("kube-system").Get(ctx, "kube-apiserver-cp-2", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if got := pod.Annotations[constants.AnnotationStaticPodConfigVersion]; got != after {
+			return fmt.Errorf("the mirror pod has the version %q, want %q", got, after)
+		}
+		return nil
+	})
 }
