@@ -44,7 +44,7 @@ func RenderedPods(ctx context.Context, address string, a *Credentials) (map[stri
 		}
 	}
 	if _, ok := rendered[k8s.APIServerID]; !ok {
-		return nil, fmt.Errorf("Talos on %s has not rendered %s", address, k8s.APIServerID)
+		return nil, fmt.Errorf("node %s: Talos has not rendered %s", address, k8s.APIServerID)
 	}
 	return rendered, nil
 }
