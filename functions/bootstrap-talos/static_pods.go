@@ -64,7 +64,8 @@ func (c *cluster) awaitStaticPods(ctx context.Context, members ...plan.Member) e
 
 // waitForStaticPods returns the error about a control plane that does not run its static pods as rendered.
 func waitForStaticPods(node string, err error) error {
-	message := fmt.Sprintf("waits for the control plane of node %s to run its new configuration: %s", node, kube.Text(err.Error(), talos.MaxDiff))
+	reason := kube.Text(err.Error(), talos.MaxDiff)
+	message := fmt.Sprintf("waits for the control plane of node %s to run its new configuration: %s", node, reason)
 	return reconcile.WaitError{Reason: "ChangingNodes", Message: message, Requeue: true}
 }
 

@@ -50,7 +50,9 @@ func UpdateConfig(
 
 // compareConfig returns the difference between the configuration of a node and the wanted one. The
 // outcome is empty if the node has to be changed.
-func compareConfig(ctx context.Context, address string, a *Credentials, wanted []byte, policy v1alpha1.ConfigChanges) (ConfigUpdate, string, error) {
+func compareConfig(
+	ctx context.Context, address string, a *Credentials, wanted []byte, policy v1alpha1.ConfigChanges,
+) (ConfigUpdate, string, error) {
 	ctx, c, end, err := Connect(ctx, address, a, longTimeout)
 	if err != nil {
 		return "", "", err
