@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/stack/apis/versions"
@@ -97,6 +101,7 @@ func TestTalos(t *testing.T) {
 	e.checkNodes(t, 3, 1)
 	t.Run("VirtualAddress", e.checkVirtualAddress)
 	e.measureOutage("the API servers have their new configurations", func() { e.checkPods(t) })
+	e.changeAPIServers(t)
 	e.scaleControlPlane(1)
 	e.checkNodes(t, 1, 1)
 	e.deleteAll()
@@ -345,6 +350,106 @@ func (e *env) watchAPI() (stop func() time.Duration) {
 			}
 			if err == nil {
 				answered = time.Now()
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		result <- longest
+	}()
+	return func() time.Duration {
+		cancel()
+		return <-result
+	}
+}
+
+// apiPatch is a patch from which Talos renders the API servers again.
+const apiPatch = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: lab-api}
+data:
+  api.yaml: |
+    cluster:
+      apiServer:
+        extraArgs:
+          audit-log-maxage: "31"
+`
+
+// changeAPIServers changes the configuration of three API servers, and checks that at most one at a time restarts. A
+// busy machine may let another one answer late.
+func (e *env) changeAPIServers(t *testing.T) {
+	t.Helper()
+	longest := e.watchAPIServers(2)
+	e.Apply(namespace, apiPatch)
+	if _, err := e.Client.Resource(engine.KubernetesClusters).Namespace(namespace).Patch(t.Context(), clusterName, types.MergePatchType,
+		[]byte(`{"spec":{"talos":{"patches":{"controlPlane":["lab-api"]}}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.awaitRunning(4)
+	client := e.workload()
+	e.await("all API servers have the change", 3*time.Minute, func(ctx context.Context) error {
+		pods, err := client.CoreV1().Pods("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=kube-apiserver"})
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			if !podReady(pod) || !slices.Contains(pod.Spec.Containers[0].Command, "--audit-log-maxage=31") {
+				return fmt.Errorf("pod %s is not the changed one, or not Ready", pod.Name)
+			}
+		}
+		return nil
+	})
+	outage := longest()
+	t.Logf("          fewer than 2 of 3 API servers answered for at most %.1f s", outage.Seconds())
+	if outage > 5*time.Second {
+		t.Errorf("fewer than 2 of 3 API servers answered for %.1f s", outage.Seconds())
+	}
+}
+
+// watchAPIServers requests the version of each API server until the returned function is called, which returns the
+// longest time in which fewer than the wanted number answered.
+func (e *env) watchAPIServers(wanted int) (stop func() time.Duration) {
+	e.t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", e.credential("kubeconfig"))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	var servers []kubernetes.Interface
+	for _, machine := range e.List(engine.Machines, namespace, "") {
+		address, err := addressOf(machine)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		if !strings.HasPrefix(machine.GetName(), clusterName+"-cp-") {
+			continue
+		}
+		at := rest.CopyConfig(config)
+		at.Host, at.Timeout = "https://"+address+":6443", 2*time.Second
+		client, err := kubernetes.NewForConfig(at)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		servers = append(servers, client)
+	}
+	ctx, cancel := context.WithCancel(e.t.Context())
+	result := make(chan time.Duration, 1)
+	go func() {
+		longest, enough := time.Duration(0), time.Now()
+		for ctx.Err() == nil {
+			var answers atomic.Int32
+			var requests sync.WaitGroup
+			for _, server := range servers {
+				requests.Go(func() {
+					if server.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error() == nil {
+						answers.Add(1)
+					}
+				})
+			}
+			requests.Wait()
+			switch {
+			case ctx.Err() != nil:
+			case int(answers.Load()) >= wanted:
+				enough = time.Now()
+			default:
+				longest = max(longest, time.Since(enough))
 			}
 			time.Sleep(200 * time.Millisecond)
 		}
