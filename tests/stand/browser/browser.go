@@ -172,6 +172,23 @@ func (b *Tab) Media(name, value string) {
 	b.AwaitDrawing()
 }
 
+// Paper shows the page as it would be printed on A4, until the returned function is called.
+func (b *Tab) Paper() (screen func()) {
+	b.t.Helper()
+	show := func(media, event string) {
+		_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: media})
+		b.must(err)
+		b.Do(`dispatchEvent(new Event("` + event + `"))`)
+		b.AwaitDrawing()
+	}
+	b.Size(794, 1123)
+	show("print", "beforeprint")
+	return func() {
+		b.t.Helper()
+		show("", "afterprint")
+	}
+}
+
 // Size changes the window.
 func (b *Tab) Size(width, height int64) {
 	b.t.Helper()
