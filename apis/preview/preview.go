@@ -114,6 +114,9 @@ func (m *maker) document(d Document) {
 	m.Documents = append(m.Documents, m.result)
 }
 
+// segmentNote is said of networks, whose segments are compared with those of all namespaces.
+const segmentNote = "not checked before the apply: whether another network has the segment, and whether a NetworkPool allows it; the condition Ready says it then"
+
 // consequences adds what the functions say of the object, and what happens to machines.
 func (m *maker) consequences() {
 	after := cmp.Or(m.of.After, m.of.Object)
@@ -128,6 +131,8 @@ func (m *maker) consequences() {
 		if m.decode(after, machine) {
 			m.machine(machine)
 		}
+	case "NetworkNamespace":
+		m.result.Note = cmp.Or(m.result.Note, segmentNote)
 	case "NetworkConfiguration":
 		nc := &v1alpha1.NetworkConfiguration{}
 		if m.decode(after, nc) && m.of.Before == nil {

@@ -151,6 +151,17 @@ func TestDeletedClass(t *testing.T) {
 	}
 }
 
+// TestSegments says of a network, and of nothing else, what is not checked before the apply.
+func TestSegments(t *testing.T) {
+	t.Parallel()
+	p := Make(parsed(t, networkHead+"spec: {networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24}}}\n---\n"+machineHead+"spec: {template: small}\n"), worldOf(t))
+	for i, want := range []string{segmentNote, ""} {
+		if got := p.Documents[i].Note; got != want {
+			t.Errorf("%s: the note is %q, want %q", p.Documents[i].Kind, got, want)
+		}
+	}
+}
+
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ reason, manifest, want string }{
