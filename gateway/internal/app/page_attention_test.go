@@ -108,6 +108,9 @@ func TestPageAttention(t *testing.T) {
 	if len(rows) != 7 {
 		t.Errorf("%d problems, want 7:\n%s", len(rows), strings.Join(rows, "\n"))
 	}
+	if got := b.Text(".headline"); !strings.Contains(got, "6 objects stuck") {
+		t.Errorf("a machine that runs and needs a restart counts as stuck: %s", got)
+	}
 	if got := b.Text(".attention"); !strings.Contains(got, "Holds up shop") {
 		t.Errorf("nothing says that the address holds up the cluster:\n%s", got)
 	}

@@ -5,7 +5,7 @@ import { href, setQuery, to } from "./router.js";
 import { all, brokenOf, isFresh } from "./store.js";
 import { capacity, mayFail } from "./hosts.js";
 import { guide, isNeeded } from "./guide.js";
-import { problems } from "./problems.js";
+import { problems, stuckIn } from "./problems.js";
 import { bar } from "./tables.js";
 import { kindOf, layers, nounOf, words } from "./words.js";
 import { ask } from "./api.js";
@@ -32,7 +32,7 @@ export const overview = {
 function headline(found) {
   const worst = found[0]?.verdict.state ?? "good";
   const moving = ["networks", "addresses", "machines", "clusters"].flatMap(all).filter((i) => !i.ready && !i.deleting).length;
-  const stuck = found.reduce((n, g) => n + g.items.length, 0);
+  const stuck = stuckIn(found);
   const text = found.length === 0 ? "All is well" : `${plural(found.length, "thing")} ${found.length === 1 ? "needs" : "need"} attention`;
   const held = found.reduce((n, g) => n + g.holds.length, 0);
   const detail =
@@ -40,7 +40,9 @@ function headline(found) {
       ? moving
         ? `${plural(moving, "object")} in progress, none delayed.`
         : "All objects are ready."
-      : `${plural(stuck, "object")} stuck${held ? `, and ${count(held)} held up by them` : ""}.`;
+      : stuck
+        ? `${plural(stuck, "object")} stuck${held ? `, and ${count(held)} held up by them` : ""}.`
+        : "No object is stuck.";
   return h(
     "p",
     { class: `headline ${worst}` },
@@ -268,7 +270,7 @@ const operatorState = { healthy: "good", degraded: "act", unhealthy: "bad", unre
 function layerLine(layer, found) {
   const items = layer.topics.flatMap(all);
   const mine = found.filter((g) => layer.topics.includes(g.topic) || layer.also?.includes(g.topic));
-  const stuck = mine.reduce((n, g) => n + g.items.length, 0);
+  const stuck = stuckIn(mine);
   const waiting = items.filter((i) => !i.ready).length;
   const broken = brokenOf(layer);
   const state = broken.length || mine.some((g) => g.verdict.state === "bad") ? "bad" : stuck ? "act" : items.length ? "good" : "idle";

@@ -91,6 +91,9 @@ export function problems() {
   return compute();
 }
 
+// stuckIn counts the items of problems that are not ready. What a warning is about is ready, or counted for its own problem.
+export const stuckIn = (groups) => groups.filter((g) => !g.condition).reduce((n, g) => n + g.items.length, 0);
+
 // standings has, by identifier, whether an item that is not ready is stuck, or held up by another that is.
 export const standings = () =>
   new Map(
