@@ -70,6 +70,14 @@ type MachineTemplate struct {
 	MachineClass *MachineClassSpec `json:"machineClass,omitempty"`
 }
 
+// Classes returns the MachineClass that the template has a copy of, and none for a built-in template.
+func (t *MachineTemplate) Classes() []MachineClass {
+	if t.MachineClass == nil {
+		return nil
+	}
+	return []MachineClass{{ObjectMeta: metav1.ObjectMeta{Name: t.Name}, Spec: *t.MachineClass}}
+}
+
 // ProviderTask is work that a provider does in the background.
 type ProviderTask struct {
 	// ID of the task at the provider.

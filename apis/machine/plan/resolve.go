@@ -3,8 +3,6 @@ package plan
 import (
 	"errors"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/vitistack/stack/apis/usererror"
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
@@ -37,7 +35,7 @@ func Resolve(m *v1alpha1.Machine, classes func() ([]v1alpha1.MachineClass, error
 	switch {
 	case name == "" || v1alpha1.IsBuiltInClass(name):
 	case kept != nil && kept.Name == name:
-		known = classesOf(kept)
+		known = kept.Classes()
 	default:
 		if known, err = classes(); err != nil {
 			return Resolution{}, err
@@ -52,7 +50,7 @@ func Resolve(m *v1alpha1.Machine, classes func() ([]v1alpha1.MachineClass, error
 	spec := m.Spec
 	spec.Template = kept.Name
 	r = Resolution{Template: kept, Missing: &problem}
-	r.Size, err = ResolveSize(spec, classesOf(kept))
+	r.Size, err = ResolveSize(spec, kept.Classes())
 	return r, err
 }
 
@@ -66,12 +64,4 @@ func templateOf(name string, classes []v1alpha1.MachineClass) *v1alpha1.MachineT
 		t.MachineClass = spec.DeepCopy()
 	}
 	return t
-}
-
-// classesOf returns the MachineClass that a template holds a copy of, and nothing for a built-in template.
-func classesOf(t *v1alpha1.MachineTemplate) []v1alpha1.MachineClass {
-	if t.MachineClass == nil {
-		return nil
-	}
-	return []v1alpha1.MachineClass{{ObjectMeta: metav1.ObjectMeta{Name: t.Name}, Spec: *t.MachineClass}}
 }

@@ -59,7 +59,7 @@ func (h *MachineClasses) List(c *fiber.Ctx) error {
 	classes, err := h.API.MachineClasses(ctx)
 	if err != nil {
 		h.Log.Warn("Cannot read MachineClasses", "error", err.Error())
-		return problem.New(http.StatusBadGateway, "the Kubernetes API refuses to list MachineClasses: the gateway needs to list machineclasses")
+		return problem.New(http.StatusBadGateway, "MachineClasses cannot be read from the Kubernetes API: if it is available, grant the service account of the gateway list on machineclasses")
 	}
 	all := []machineClassJSON{}
 	for _, class := range append(v1alpha1.BuiltInClasses(), classes...) {

@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
@@ -73,10 +72,7 @@ func templateOf(m *v1alpha1.Machine) v1alpha1.MachineClassSpec {
 	var classes []v1alpha1.MachineClass
 	name := m.Spec.Template
 	if t := m.Status.Template; t != nil && name != "" && !v1alpha1.IsBuiltInClass(name) {
-		name = t.Name // a machine keeps it while spec.template does not exist
-		if t.MachineClass != nil {
-			classes = []v1alpha1.MachineClass{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *t.MachineClass}}
-		}
+		name, classes = t.Name, t.Classes() // a machine keeps it while spec.template does not exist
 	}
 	spec, err := v1alpha1.FindMachineClass(name, classes)
 	if err != nil {
