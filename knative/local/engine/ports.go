@@ -51,20 +51,17 @@ func (e *engine) placeDeployments() error {
 	return nil
 }
 
-// place finds a local port for each port of the container. The first is the program's own port, in the
-// variable PORT.
+// place keeps a local port for each port of the container until the engine stops, also while the program starts again.
+// The first is the program's own port, in the variable PORT.
 func (e *engine) place(program manifest.Program) (ports, error) {
 	placed := ports{}
-	of := func(name string, port int, flag string) (int, error) {
-		// The process itself listens; this only checks that the port is free.
-		listener, err := e.state.listen(name, port, flag)
+	of := func(name string, number int, flag string) (int, error) {
+		kept, err := e.state.keepPort(name, number, flag)
 		if err != nil {
 			return 0, err
 		}
-		if err := listener.Close(); err != nil {
-			return 0, fmt.Errorf("free port %d: %w", portOf(listener), err)
-		}
-		return portOf(listener), nil
+		e.closers = append(e.closers, kept.Close)
+		return kept.Number(), nil
 	}
 	port, flag := 0, ""
 	if program.Name == gatewayName {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/vitistack/stack/knative/local/port"
 )
 
 // state is the directory of a run. One engine owns it at a time.
@@ -71,24 +73,45 @@ func (s *state) path(elements ...string) string {
 
 // listen opens a TCP socket on the loopback address: on the port if it is not 0, or else on the last port of the name, or else on a free one. flag is
 // the option that selects another.
-func (s *state) listen(name string, port int, flag string) (*net.TCPListener, error) {
-	if port != 0 {
-		listener, err := net.ListenTCP("tcp", loopback(port))
+func (s *state) listen(name string, number int, flag string) (*net.TCPListener, error) {
+	return choose(s, name, number, flag, func(number int) (*net.TCPListener, int, error) {
+		listener, err := net.ListenTCP("tcp", loopback(number))
 		if err != nil {
-			return nil, fmt.Errorf("listen on port %d: %w; choose another with %s, or 0 for a free one", port, err, flag)
+			return nil, 0, fmt.Errorf("listen on port %d: %w", number, err)
 		}
-		return listener, nil
+		return listener, portOf(listener), nil
+	})
+}
+
+// keepPort keeps a port, which it chooses as listen does, for a program that listens on it later.
+func (s *state) keepPort(name string, number int, flag string) (*port.Port, error) {
+	return choose(s, name, number, flag, func(number int) (*port.Port, int, error) {
+		kept, err := port.Keep(number)
+		if err != nil {
+			return nil, 0, err
+		}
+		return kept, kept.Number(), nil
+	})
+}
+
+// choose takes the port with a number if it is not 0, or else the last port of the name, or else a free one.
+func choose[T any](s *state, name string, number int, flag string, take func(number int) (T, int, error)) (taken T, err error) {
+	if number != 0 {
+		if taken, _, err = take(number); err != nil {
+			return taken, fmt.Errorf("%w; choose another port with %s, or 0 for a free one", err, flag)
+		}
+		return taken, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	listener, err := net.ListenTCP("tcp", loopback(s.ports[name]))
+	taken, number, err = take(s.ports[name])
 	if err != nil {
-		if listener, err = net.ListenTCP("tcp", loopback(0)); err != nil {
-			return nil, fmt.Errorf("listen on a free port for %s: %w", name, err)
+		if taken, number, err = take(0); err != nil {
+			return taken, fmt.Errorf("find a free port for %s: %w", name, err)
 		}
 	}
-	s.ports[name] = portOf(listener)
-	return listener, s.write("ports.json", s.ports)
+	s.ports[name] = number
+	return taken, s.write("ports.json", s.ports)
 }
 
 func loopback(port int) *net.TCPAddr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port} }

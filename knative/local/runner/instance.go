@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/vitistack/stack/knative/local/port"
 	"github.com/vitistack/stack/knative/local/process"
 )
 
@@ -24,6 +25,7 @@ const (
 type instance struct {
 	state    string
 	port     int
+	kept     *port.Port       // of live alone
 	process  *process.Process // nil until it is started
 	inFlight int
 	retired  bool        // gets no new request
@@ -73,6 +75,9 @@ func (f *Function) live(in *instance) {
 	if in.process != nil {
 		in.process.Stop(f.spec.Grace)
 	}
+	if in.kept != nil {
+		_ = in.kept.Close()
+	}
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,11 +93,12 @@ func (f *Function) live(in *instance) {
 func (f *Function) launch(in *instance) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	port, err := freePort()
+	kept, err := port.Keep(0)
 	if err != nil {
 		return err
 	}
-	command, err := f.spec.Command(ctx, port)
+	in.kept = kept
+	command, err := f.spec.Command(ctx, kept.Number())
 	if err != nil {
 		return fmt.Errorf("prepare the command: %w", err)
 	}
@@ -102,7 +108,7 @@ func (f *Function) launch(in *instance) error {
 		return err
 	}
 	f.mu.Lock()
-	in.process, in.port = child, port
+	in.process, in.port = child, kept.Number()
 	f.mu.Unlock()
 	if err := f.awaitReady(ctx, in); err != nil {
 		return err
@@ -164,13 +170,4 @@ func (f *Function) probe(ctx context.Context, client *http.Client, port int) boo
 
 func local(port int) *url.URL {
 	return &url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
-}
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }
