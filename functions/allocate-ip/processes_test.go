@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -24,6 +23,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/tests/stand/feed"
+	"github.com/vitistack/stack/tests/stand/port"
 	"github.com/vitistack/stack/tests/stand/process"
 )
 
@@ -91,15 +91,19 @@ func (s *env) processes(n int) func(context.Context, event.Event) (*event.Event,
 	}))
 	s.Cleanup(sink.Close)
 	for i := range n {
-		port := freePort(s.T)
+		kept, err := port.Keep(0)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.Cleanup(kept.Close)
 		command := exec.Command(program)
-		command.Env = append(os.Environ(), "PORT="+strconv.Itoa(port), "KUBECONFIG="+kubeconfig, "K_SINK="+sink.URL, "LOG_LEVEL=error")
+		command.Env = append(os.Environ(), "PORT="+strconv.Itoa(kept.Number), "KUBECONFIG="+kubeconfig, "K_SINK="+sink.URL, "LOG_LEVEL=error")
 		p, err := process.Start(command, filepath.Join(dir, fmt.Sprintf("log%d", i)))
 		if err != nil {
 			s.Fatal(err)
 		}
 		s.Cleanup(p.Kill)
-		url := fmt.Sprintf("http://127.0.0.1:%d", port)
+		url := fmt.Sprintf("http://127.0.0.1:%d", kept.Number)
 		feed.Until(s.T, "a process is ready", func() (bool, string) {
 			res, err := http.Get(url + "/readyz")
 			if err != nil {
@@ -141,14 +145,4 @@ func (s *env) writeKubeconfig(path string) {
 	if err := clientcmd.WriteToFile(config, path); err != nil {
 		s.Fatal(err)
 	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
 }

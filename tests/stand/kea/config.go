@@ -103,7 +103,7 @@ func (s *Server) write(o Options, earlier object) error {
 
 // socket returns the configuration of the DHCP server's HTTP socket.
 func (s *Server) socket(o Options) object {
-	socket := object{"socket-type": "http", "socket-address": "127.0.0.1", "socket-port": s.httpPort}
+	socket := object{"socket-type": "http", "socket-address": "127.0.0.1", "socket-port": s.port.Number}
 	if o.TLS != nil {
 		socket["socket-type"] = "https"
 	}
@@ -112,7 +112,7 @@ func (s *Server) socket(o Options) object {
 
 // agent returns the configuration of the control agent in front of the DHCP server.
 func (s *Server) agent(o Options) object {
-	return s.secure(object{"http-host": "127.0.0.1", "http-port": s.httpPort}, o)
+	return s.secure(object{"http-host": "127.0.0.1", "http-port": s.port.Number}, o)
 }
 
 func (s *Server) secure(socket object, o Options) object {

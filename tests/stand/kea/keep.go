@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/vitistack/stack/tests/stand/port"
 )
 
 // ErrNone means that this machine has no real Kea.
@@ -33,36 +34,37 @@ func Open(dir string) (*Server, error) {
 }
 
 func open(software software, dir string) (*Server, error) {
-	ports, err := freePorts()
+	s, err := newServer(software, dir, Options{})
 	if err != nil {
 		return nil, err
 	}
-	s, err := newServer(software, dir, ports, Options{})
-	if err != nil {
-		return nil, err
-	}
-	kept, err := s.kept()
-	if err != nil {
-		return nil, err
-	}
-	if port, err := os.ReadFile(s.path(portFile)); err == nil {
-		s.again(string(port))
-	}
-	if err := s.write(Options{}, kept); err != nil {
-		return nil, err
-	}
-	// An earlier Kea may be a zombie of a dead parent. The new one would take it for running.
-	if err := os.Remove(s.path(pidFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	if err := s.run(); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(s.path(portFile), []byte(strconv.Itoa(s.httpPort)), 0o600); err != nil {
-		s.Stop()
+	if err := s.open(); err != nil {
+		s.close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// open starts the server with the port and the networks of an earlier run.
+func (s *Server) open() error {
+	kept, err := s.kept()
+	if err != nil {
+		return err
+	}
+	if number, err := os.ReadFile(s.path(portFile)); err == nil {
+		s.again(string(number))
+	}
+	if err := s.write(Options{}, kept); err != nil {
+		return err
+	}
+	// An earlier Kea may be a zombie of a dead parent. The new one would take it for running.
+	if err := os.Remove(s.path(pidFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := s.run(); err != nil {
+		return err
+	}
+	return os.WriteFile(s.path(portFile), []byte(strconv.Itoa(s.port.Number)), 0o600)
 }
 
 const (
@@ -80,13 +82,17 @@ func Opened(dir string) bool {
 }
 
 // again uses the port of an earlier run if it is free.
-func (s *Server) again(port string) {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+func (s *Server) again(number string) {
+	n, err := strconv.Atoi(number)
 	if err != nil {
 		return
 	}
-	s.httpPort = l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
+	earlier, err := port.Keep(n)
+	if err != nil {
+		return
+	}
+	s.port.Close()
+	s.port = earlier
 }
 
 // kept returns the networks of an earlier run with their reservations.
@@ -107,7 +113,7 @@ func (s *Server) kept() (object, error) {
 
 // Keep restarts the server whenever it ends, until ctx ends, and then stops it.
 func (s *Server) Keep(ctx context.Context) {
-	defer s.Stop()
+	defer s.close()
 	const pause = time.Second
 	for {
 		var ended <-chan struct{}

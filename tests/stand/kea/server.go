@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/stack/tests/stand/port"
 	"github.com/vitistack/stack/tests/stand/process"
 )
 
@@ -26,7 +27,7 @@ const (
 	// startTimeout bounds the start of one server, which takes some tenths of a second on an idle
 	// machine.
 	startTimeout = time.Minute
-	// attempts is the number of starts with different ports. Another process may take a free port
+	// attempts is the number of starts with different ports. Another process may take a free port of UDP
 	// before its use.
 	attempts = 3
 )
@@ -40,7 +41,7 @@ type Server struct {
 	scheme   string
 	username string
 	password string
-	httpPort int
+	port     *port.Port // for commands
 	// serverPort and relayPort are the ports of DHCP.
 	serverPort, relayPort int
 	relay                 sync.Mutex
@@ -57,7 +58,7 @@ func Start(t testing.TB, g Generation, o Options) *Server {
 	for i := range attempts {
 		var s *Server
 		if s, err = launch(software, t.TempDir(), o); err == nil {
-			t.Cleanup(s.Stop)
+			t.Cleanup(s.close)
 			return s
 		}
 		t.Logf("start Kea %d, attempt %d: %v", g, i+1, err)
@@ -67,21 +68,22 @@ func Start(t testing.TB, g Generation, o Options) *Server {
 }
 
 func launch(software software, dir string, o Options) (*Server, error) {
-	ports, err := freePorts()
-	if err != nil {
-		return nil, err
-	}
-	s, err := newServer(software, dir, ports, o)
+	s, err := newServer(software, dir, o)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.write(o, nil); err != nil {
+		s.close()
 		return nil, err
 	}
-	return s, s.run()
+	if err := s.run(); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
 }
 
-func newServer(software software, dir string, ports [3]int, o Options) (*Server, error) {
+func newServer(software software, dir string, o Options) (*Server, error) {
 	// Kea 3 rejects folders that others may read.
 	if err := os.Chmod(dir, 0o750); err != nil {
 		return nil, err
@@ -89,14 +91,18 @@ func newServer(software software, dir string, ports [3]int, o Options) (*Server,
 	s := &Server{
 		software: software, dir: dir, scheme: "http", http: &http.Client{Timeout: startTimeout},
 		username: o.Username, password: o.Password,
-		httpPort: ports[0], serverPort: ports[1], relayPort: ports[2],
 	}
 	if o.TLS != nil {
 		if err := s.trust(*o.TLS); err != nil {
 			return nil, err
 		}
 	}
-	return s, nil
+	var err error
+	if s.serverPort, s.relayPort, err = freePorts(); err != nil {
+		return nil, err
+	}
+	s.port, err = port.Keep(0)
+	return s, err
 }
 
 // trust makes the server's own commands use its own certificate.
@@ -173,6 +179,12 @@ func (s *Server) Stop() {
 	s.processes = nil
 }
 
+// close stops the server for ever.
+func (s *Server) close() {
+	s.Stop()
+	s.port.Close()
+}
+
 // StopDHCP ends the DHCP server, and keeps the control agent of Kea 2 running.
 func (s *Server) StopDHCP() {
 	s.processes[0].Kill()
@@ -190,7 +202,7 @@ func (s *Server) Restart(t testing.TB) {
 }
 
 // URL returns the address for commands.
-func (s *Server) URL() string { return fmt.Sprintf("%s://127.0.0.1:%d/", s.scheme, s.httpPort) }
+func (s *Server) URL() string { return fmt.Sprintf("%s://127.0.0.1:%d/", s.scheme, s.port.Number) }
 
 // Protect makes the configuration file read-only for the server until t ends, or until undo is called.
 func (s *Server) Protect(t testing.TB) (undo func()) {
@@ -250,21 +262,16 @@ func (s *Server) Command(ctx context.Context, name string, arguments, into any) 
 	return answers[0].Result, nil
 }
 
-// freePorts returns a TCP port and two UDP ports of the loopback address that are free now.
-func freePorts() ([3]int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return [3]int{}, err
-	}
-	defer func() { _ = l.Close() }()
-	ports := [3]int{l.Addr().(*net.TCPAddr).Port}
-	for i := range 2 {
+// freePorts returns two UDP ports of the loopback address that are free now.
+func freePorts() (server, relay int, err error) {
+	var ports [2]int
+	for i := range ports {
 		c, err := net.ListenPacket("udp4", "127.0.0.1:0")
 		if err != nil {
-			return [3]int{}, err
+			return 0, 0, err
 		}
 		defer func() { _ = c.Close() }()
-		ports[i+1] = c.LocalAddr().(*net.UDPAddr).Port
+		ports[i] = c.LocalAddr().(*net.UDPAddr).Port
 	}
-	return ports, nil
+	return ports[0], ports[1], nil
 }

@@ -28,6 +28,8 @@ import (
 
 	_ "github.com/go-sql-driver/mysql" // the driver mysql
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+
+	"github.com/vitistack/stack/tests/stand/port"
 )
 
 // startTimeout bounds the time until a server accepts connections.
@@ -55,6 +57,7 @@ type kind struct {
 type server struct {
 	dir   string
 	port  int
+	kept  *port.Port
 	tools map[string]string
 	cmd   *exec.Cmd
 	done  chan struct{}
@@ -129,14 +132,11 @@ func (k *kind) start() (*server, error) {
 			return nil, err
 		}
 	}
-	// Another process may have taken a port that was free.
-	for range 5 {
-		if err = k.launch(s); err == nil {
-			return s, nil
-		}
+	if err := k.launch(s); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
 	}
-	_ = os.RemoveAll(dir)
-	return nil, err
+	return s, nil
 }
 
 func (k *kind) find(program string) (string, error) {
@@ -154,12 +154,16 @@ func (k *kind) find(program string) (string, error) {
 }
 
 func (k *kind) launch(s *server) error {
-	port, err := freePort()
+	kept, err := port.Keep(0)
 	if err != nil {
 		return err
 	}
-	s.port = port
-	return k.boot(s)
+	s.kept, s.port = kept, kept.Number
+	if err := k.boot(s); err != nil {
+		kept.Close()
+		return err
+	}
+	return nil
 }
 
 // boot starts the process of a server on its port and its data.
@@ -221,6 +225,7 @@ func (k *kind) await(s *server) error {
 func (s *server) stop() {
 	_ = s.cmd.Process.Kill()
 	<-s.done
+	s.kept.Close()
 	_ = os.RemoveAll(s.dir)
 }
 
@@ -249,15 +254,6 @@ func own(dir string) error {
 		return nil
 	}
 	return os.Chown(dir, unprivilegedID, unprivilegedID)
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 var databases atomic.Int64
