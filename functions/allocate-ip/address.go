@@ -20,7 +20,7 @@ func (f *function) allocateAddress(ctx context.Context, nn *v1alpha2.NetworkName
 		return false, err
 	}
 	before, waited := a.DeepCopy(), isPoolExhausted(a)
-	plan, verdict := planAddress(nn, nc, a, f.now())
+	plan, result := planAddress(nn, nc, a, f.now())
 	h := holderOf(a, ttlOf(nn))
 	taken, refused := f.leases.claimMAC(ctx, nn.Name, mac, h)
 	if twin := (errDuplicateMAC{}); a.Status.Address != "" && errors.As(refused, &twin) {
@@ -28,18 +28,18 @@ func (f *function) allocateAddress(ctx context.Context, nn *v1alpha2.NetworkName
 	}
 	switch {
 	case refused != nil:
-		plan, verdict = addressPlan{}, refused
-	case verdict == nil:
-		plan.address, verdict = f.applyPlan(ctx, nn, a, plan, h)
+		plan, result = addressPlan{}, refused
+	case result == nil:
+		plan.address, result = f.applyPlan(ctx, nn, a, plan, h)
 	}
-	if verdict != nil && !isResult(verdict) {
-		return false, verdict
+	if result != nil && !isResult(result) {
+		return false, result
 	}
-	changed, err := f.writeAllocation(ctx, before, a, setAllocationResult(a, nn, plan.pool, plan.address, plan.validity, verdict))
+	changed, err := f.writeAllocation(ctx, before, a, setAllocationResult(a, nn, plan.pool, plan.address, plan.validity, result))
 	if plan.address.IsValid() && mayBeReleased(err, taken && !changed) {
 		err = errors.Join(err, f.releaseSuperfluous(ctx, nn.Name, plan.address, mac, a, h))
 	}
-	if err == nil && errors.Is(verdict, errExpired) {
+	if err == nil && errors.Is(result, errExpired) {
 		err = f.releaseAddresses(ctx, a, nn)
 	}
 	if err == nil && changed && waited && a.Status.Phase == v1alpha2.IPAllocationAllocated {

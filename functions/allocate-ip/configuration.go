@@ -182,16 +182,16 @@ func (f *function) checkUnused(ctx context.Context, nc *v1alpha1.NetworkConfigur
 // available.
 func (f *function) checkRequestedAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, want *v1alpha2.IPAllocation) error {
 	p, _ := ipam.New(nn, want.Spec.IPFamily) // an invalid pool contains no addresses
-	var verdict error
+	var result error
 	if requested, err := netip.ParseAddr(want.Spec.RequestedAddress); err != nil || !p.Contains(requested) {
-		verdict = errOutsidePool{want.Spec.RequestedAddress}
+		result = errOutsidePool{want.Spec.RequestedAddress}
 	} else {
-		verdict = f.leases.checkAddressFree(ctx, want.Namespace, leaseName(nn.Name, requested))
+		result = f.leases.checkAddressFree(ctx, want.Namespace, leaseName(nn.Name, requested))
 	}
-	if verdict == nil || !isResult(verdict) {
-		return verdict
+	if result == nil || !isResult(result) {
+		return result
 	}
-	outcome := setAllocationResult(want.DeepCopy(), nn, p, netip.Addr{}, validity{}, verdict)
+	outcome := setAllocationResult(want.DeepCopy(), nn, p, netip.Addr{}, validity{}, result)
 	return reconcile.UserError{Reason: outcome.Reason, Message: outcome.Message}
 }
 
