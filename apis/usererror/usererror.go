@@ -12,3 +12,6 @@ type Error struct {
 }
 
 func (e Error) Error() string { return e.Reason + ": " + e.Message }
+
+// Retried returns false: the change that corrects the mistake causes an event of its own.
+func (e Error) Retried() bool { return false }

@@ -120,6 +120,9 @@ func (d *Denied) Error() string {
 	return "connections to " + d.Host + " are not allowed here: name another server, or have it added to " + Variable
 }
 
+// Retried returns false: another attempt is denied as well.
+func (d *Denied) Retried() bool { return false }
+
 // Unwrap returns the error of an invalid list, or nil.
 func (d *Denied) Unwrap() error { return d.broken }
 

@@ -151,7 +151,7 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 	if errors.As(reconcile.SecretsError(err, plan.FunctionName), new(reconcile.UserError)) {
 		return full()
 	}
-	if w := (reconcile.WaitError{}); errors.As(err, &w) && !w.Requeue {
+	if !reconcile.Retried(err) {
 		return nil // the next event of the Machine continues
 	}
 	return err

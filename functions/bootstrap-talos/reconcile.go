@@ -169,10 +169,8 @@ func requeueError(c *cluster, err error, options reconcileOptions) error {
 	if err == nil && plan.IsRotating(c.KubernetesCluster) && options.requeue {
 		return clusterError(c, reconcile.WaitError{Reason: "Rotating", Message: c.report.authorities.message, Requeue: true})
 	}
-	if _, isUserError := reconcile.AsUserError(err); err == nil || isUserError {
-		return nil
-	}
-	if wait := (reconcile.WaitError{}); errors.As(err, &wait) && (!wait.Requeue || !options.requeue) {
+	isWaiting := errors.As(err, new(reconcile.WaitError))
+	if !reconcile.Retried(err) || (isWaiting && !options.requeue) {
 		return nil
 	}
 	return clusterError(c, err)

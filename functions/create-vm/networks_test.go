@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 func TestIsNew(t *testing.T) {
@@ -65,7 +66,7 @@ func TestCheckUsable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := checkUsable(m, tc.nc)
-			if (err == nil) != (tc.want == "") || isRetried(err) != tc.retried || (err != nil && !strings.Contains(err.Error(), tc.want)) {
+			if (err == nil) != (tc.want == "") || reconcile.Retried(err) != tc.retried || (err != nil && !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("%s: got %v", tc.reason, err)
 			}
 		})

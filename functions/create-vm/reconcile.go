@@ -17,6 +17,7 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // function reconciles Machines and MachineProviders.
@@ -136,7 +137,7 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 	if err != nil {
 		return f.removeIfDeleted(ctx, m, err)
 	}
-	if isRetried(a.err) {
+	if reconcile.Retried(a.err) {
 		return fmt.Errorf("reconcile machine %s/%s: %w", namespace, name, a.err)
 	}
 	return requeueError(m, wrote)

@@ -65,14 +65,14 @@ func (f *function) waitForEtcd(ctx context.Context, m *v1alpha1.Machine) error {
 // writeRemovalError writes why a machine could not be removed. It returns the error that has
 // the Broker redeliver the event if another attempt may succeed.
 func (f *function) writeRemovalError(ctx context.Context, before, m *v1alpha1.Machine, why error) error {
-	if isRetried(why) {
+	if reconcile.Retried(why) {
 		recordFailure(m, f.now())
 	}
 	reason, message := reasonOf(why)
 	if _, err := f.patchStatus(ctx, before, m, setDeleting(m, reason, message)); err != nil {
 		return err
 	}
-	if isRetried(why) {
+	if reconcile.Retried(why) {
 		return fmt.Errorf("remove machine %s/%s: %w", m.Namespace, m.Name, why)
 	}
 	return nil

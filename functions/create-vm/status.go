@@ -131,7 +131,7 @@ func missingTemplate(a attempt) (reason, message string) {
 
 // setProblem writes what a machine waits for, or what a user has to change.
 func setProblem(m *v1alpha1.Machine, a attempt) reconcile.Outcome {
-	if isRetried(a.err) {
+	if reconcile.Retried(a.err) {
 		recordFailure(m, a.ended)
 	} else {
 		m.Status.Failures, m.Status.NextCheckTime = 0, nil

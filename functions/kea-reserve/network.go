@@ -218,7 +218,7 @@ func (f *function) removeSubnets(ctx context.Context, nn *v1alpha2.NetworkNamesp
 	if err := all.Problem(); err != nil {
 		return err
 	}
-	if out := all.Outage(); out.IsTransient() {
+	if out := all.Outage(); out.Retried() {
 		return out
 	}
 	return nil // an empty subnet that is left does no harm

@@ -211,8 +211,8 @@ func (f *function) reserveAddresses(ctx context.Context, nc *v1alpha1.NetworkCon
 	if waited && err == nil {
 		return f.requeueNextWaiting(ctx, nn)
 	}
-	if outage.IsTransient() {
-		return fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, outage)
+	if reconcile.Retried(err) {
+		return fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, err)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (f *function) releaseDeleted(ctx context.Context, nc *v1alpha1.NetworkConfi
 		if err := f.patchStatus(ctx, before, nc, outcome); err != nil {
 			return err
 		}
-		if !out.IsTransient() {
+		if !out.Retried() {
 			return nil
 		}
 	}

@@ -53,7 +53,7 @@ func setStatus(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace,
 		if statusMatches(nc, r, nn) {
 			phase = v1alpha1.NetworkConfigurationReady
 		}
-		if outage.IsTransient() {
+		if outage.Retried() {
 			scheduleCheck(nc, now, outageCheckInterval)
 		} else {
 			scheduleCheck(nc, now, userErrorCheckInterval)

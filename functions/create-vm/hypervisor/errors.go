@@ -16,6 +16,9 @@ type RetriedUserError struct{ reconcile.UserError }
 // Unwrap returns the UserError.
 func (e RetriedUserError) Unwrap() error { return e.UserError }
 
+// Retried returns true.
+func (e RetriedUserError) Retried() bool { return true }
+
 // NotInstalledError is the UserError of a hypervisor that is not installed, or is being
 // installed.
 type NotInstalledError struct{ reconcile.UserError }

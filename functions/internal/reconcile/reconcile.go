@@ -52,6 +52,20 @@ type WaitError struct {
 
 func (e WaitError) Error() string { return e.Reason + ": " + e.Message }
 
+// Retried returns Requeue.
+func (e WaitError) Retried() bool { return e.Requeue }
+
+// Retried reports whether the event of a delivery that ended with err has to be delivered again.
+// An error decides that itself by a method Retried, as UserError and WaitError do. Any other error is a
+// request that has failed, and is retried. Nil is not.
+func Retried(err error) bool {
+	var known interface{ Retried() bool }
+	if errors.As(err, &known) {
+		return known.Retried()
+	}
+	return err != nil
+}
+
 // Outcome is what a delivery has written into the condition Ready of an object.
 type Outcome struct {
 	Reason, Message string

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -43,3 +44,31 @@ func TestSetReady(t *testing.T) {
 		}
 	}
 }
+
+func TestRetried(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		err    error
+		want   bool
+	}{
+		"Success":   {"nothing is left to do", nil, false},
+		"Request":   {"a request has failed", errors.New("connection refused"), true},
+		"UserError": {"the user's change causes an event", fmt.Errorf("reserve: %w", reconcile.UserError{Reason: "PoolExhausted"}), false},
+		"Wait":      {"the end of the wait causes an event", reconcile.WaitError{Reason: "WaitingForAddress"}, false},
+		"Requeue":   {"the end of the wait causes no event", fmt.Errorf("node: %w", reconcile.WaitError{Reason: "WaitingForNode", Requeue: true}), true},
+		"Denied":    {"the settings have to change", fmt.Errorf("connect: %w", &outbound.Denied{Host: "pve"}), false},
+		"Own":       {"the error says so, and not the UserError that it wraps", taken{reconcile.UserError{Reason: "VMIDTaken"}}, true},
+	} {
+		if got := reconcile.Retried(tc.err); got != tc.want {
+			t.Errorf("%s: got %t for %v, want %t: %s", name, got, tc.err, tc.want, tc.reason)
+		}
+	}
+}
+
+// taken is a UserError that another attempt may resolve.
+type taken struct{ reconcile.UserError }
+
+func (e taken) Unwrap() error { return e.UserError }
+
+func (taken) Retried() bool { return true }

@@ -122,8 +122,8 @@ func (o Outage) Reason() string {
 	return o[0].Reason
 }
 
-// IsTransient reports whether waiting may help for one of the servers.
-func (o Outage) IsTransient() bool {
+// Retried reports whether waiting may help for one of the servers.
+func (o Outage) Retried() bool {
 	return slices.ContainsFunc(o, func(f ServerError) bool { return f.Transient })
 }
 
