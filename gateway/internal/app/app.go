@@ -18,11 +18,11 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/oidc"
 	"github.com/vitistack/stack/events/outbound"
-	"github.com/vitistack/stack/gateway/internal/announce"
 	"github.com/vitistack/stack/gateway/internal/apiserver"
 	"github.com/vitistack/stack/gateway/internal/auth"
 	"github.com/vitistack/stack/gateway/internal/cache"
 	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/gateway/internal/domainevents"
 	"github.com/vitistack/stack/gateway/internal/filewatch"
 	"github.com/vitistack/stack/gateway/internal/health"
 	"github.com/vitistack/stack/gateway/internal/heartbeat"
@@ -64,7 +64,7 @@ type app struct {
 	replicas   *replicas.Replicas
 	heartbeats *heartbeat.Watcher
 	deliverer  *webhook.Deliverer
-	announcer  *announce.Announcer
+	producer   *domainevents.Producer
 	deliveries *ingest.Deliveries
 	external   *ingest.External
 }
@@ -182,7 +182,7 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 	if c.SinkURL != "" {
 		delay = brokerDelay
 	}
-	a.announcer = announce.New(announce.Options{
+	a.producer = domainevents.New(domainevents.Options{
 		Store: a.store, History: a.history, Show: a.showOwnEvent, BrokerDelay: delay, Log: log,
 		Synced: func(kind inventory.Kind) bool { return a.watcher.Progress()[kind].State == watch.Synced },
 		Deliveries: func(e event.Event, namespace string, direct bool) []history.Delivery {
@@ -195,7 +195,7 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 	})
 	recorder := &ingest.Recorder{History: a.history, Deliverer: a.deliverer, Show: a.replicas.ShowEvent}
 	a.deliveries = &ingest.Deliveries{
-		Verifier: verifier, Announcer: a.announcer, Recorder: recorder, Heartbeats: a.heartbeats, Metrics: a.metrics, Timeout: c.APITimeout, Log: log,
+		Verifier: verifier, Producer: a.producer, Recorder: recorder, Heartbeats: a.heartbeats, Metrics: a.metrics, Timeout: c.APITimeout, Log: log,
 	}
 	a.external, err = ingest.NewExternal(ingest.Options{
 		Settings: c.Ingest, Auth: a.auth, Signer: a.signer, Broker: a.broker, Recorder: recorder, Cache: a.cache, CacheTTL: c.Cache.TTL,

@@ -6,20 +6,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vitistack/stack/gateway/internal/announce"
+	"github.com/vitistack/stack/gateway/internal/domainevents"
 	"github.com/vitistack/stack/gateway/internal/health"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/metrics"
 	"github.com/vitistack/stack/gateway/internal/stream"
 )
 
-// publisher commits snapshots of the inventory and publishes them to the stream, the metrics, the health and the announcer.
+// publisher commits snapshots of the inventory and publishes them to the stream, the metrics, the health and the producer.
 type publisher struct {
-	store     *inventory.Store
-	hub       *stream.Hub
-	metrics   *metrics.Gateway
-	health    *health.Health
-	announcer *announce.Announcer
+	store    *inventory.Store
+	hub      *stream.Hub
+	metrics  *metrics.Gateway
+	health   *health.Health
+	producer *domainevents.Producer
 	// window is the time for which changes are gathered.
 	window  time.Duration
 	started time.Time
@@ -30,7 +30,7 @@ type publisher struct {
 
 func newPublisher(a *app) *publisher {
 	return &publisher{
-		store: a.store, hub: a.hub, metrics: a.metrics, health: a.health, announcer: a.announcer,
+		store: a.store, hub: a.hub, metrics: a.metrics, health: a.health, producer: a.producer,
 		window: a.config.Stream.Window, started: a.started, log: a.component("gateway"), published: make(chan struct{}),
 	}
 }
@@ -74,7 +74,7 @@ func (p *publisher) run(ctx context.Context, synced <-chan struct{}) {
 		}
 		changes := p.commit()
 		p.metrics.Changed(changes)
-		p.announcer.Changed(changes)
+		p.producer.Changed(changes)
 		pause.Reset(p.window)
 	}
 }

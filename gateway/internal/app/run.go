@@ -93,7 +93,7 @@ func (a *app) parts() []func(context.Context) {
 		a.watcher.Run,
 		func(ctx context.Context) { p.run(ctx, a.watcher.Synced()) },
 		func(ctx context.Context) { a.health.Run(ctx, c.HealthCheckInterval, a.history.Migrated()) },
-		func(ctx context.Context) { a.announcer.Run(ctx, p.published) },
+		func(ctx context.Context) { a.producer.Run(ctx, p.published) },
 		a.deliverer.Run,
 		p.after(rounds.Run),
 		p.after(nodes.Run),

@@ -1,5 +1,5 @@
-// Package announce turns changes of objects into domain events, and records, delivers and shows each event exactly once.
-package announce
+// Package domainevents turns changes of objects into domain events, and records, delivers and shows each event exactly once.
+package domainevents
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package announce
+package domainevents
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package announce
+package domainevents
 
 import (
 	"context"
@@ -22,7 +22,7 @@ const Source = "/gateway"
 // KindOperator stands for an operator, which is no Kubernetes object.
 const KindOperator inventory.Kind = "Operator"
 
-// Options are the parts and settings of an Announcer.
+// Options are the parts and settings of a Producer.
 type Options struct {
 	Store   *inventory.Store
 	History *history.Store
@@ -38,8 +38,8 @@ type Options struct {
 	Log         *slog.Logger
 }
 
-// Announcer records the domain events of changed objects, and shows and delivers each event once.
-type Announcer struct {
+// Producer records the domain events of changed objects, and shows and delivers each event once.
+type Producer struct {
 	Options
 	queue workqueue.TypedRateLimitingInterface[subject]
 	seed  maphash.Seed
@@ -56,9 +56,9 @@ type subject struct {
 	namespace, name string
 }
 
-// New returns an Announcer. Call Run to start it.
-func New(o Options) *Announcer {
-	return &Announcer{
+// New returns a Producer. Call Run to start it.
+func New(o Options) *Producer {
+	return &Producer{
 		Options: o, seed: maphash.MakeSeed(), recorded: map[string]uint64{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[subject](200*time.Millisecond, 30*time.Second)),
@@ -72,10 +72,10 @@ var kindOf = map[inventory.Topic]inventory.Kind{
 }
 
 // collection returns the current items of a kind with events, or none of another kind.
-func (a *Announcer) collection(kind inventory.Kind) *inventory.Collection {
+func (p *Producer) collection(kind inventory.Kind) *inventory.Collection {
 	for topic, k := range kindOf {
 		if k == kind {
-			return a.Store.Current().Collection(topic)
+			return p.Store.Current().Collection(topic)
 		}
 	}
 	return &inventory.Collection{}
@@ -87,7 +87,7 @@ func HasEvents(kind inventory.Kind) bool {
 }
 
 // Changed queues the objects that have changed between two snapshots.
-func (a *Announcer) Changed(changes []inventory.Change) {
+func (p *Producer) Changed(changes []inventory.Change) {
 	for _, change := range changes {
 		kind, ok := kindOf[change.Topic]
 		if !ok {
@@ -95,7 +95,7 @@ func (a *Announcer) Changed(changes []inventory.Change) {
 		}
 		for _, items := range [][]*inventory.Item{change.Upserts, change.Removes} {
 			for _, i := range items {
-				a.queue.AddAfter(subject{kind, i.ID, i.Namespace, i.Name}, a.BrokerDelay)
+				p.queue.AddAfter(subject{kind, i.ID, i.Namespace, i.Name}, p.BrokerDelay)
 			}
 		}
 	}
@@ -108,9 +108,9 @@ const workers = 64
 const resyncPeriod = 10 * time.Minute
 
 // Run reconciles changed objects until ctx ends. It begins when begin is closed, with all objects.
-func (a *Announcer) Run(ctx context.Context, begin <-chan struct{}) {
-	defer a.queue.ShutDown()
-	for _, wait := range []<-chan struct{}{begin, a.History.Migrated()} {
+func (p *Producer) Run(ctx context.Context, begin <-chan struct{}) {
+	defer p.queue.ShutDown()
+	for _, wait := range []<-chan struct{}{begin, p.History.Migrated()} {
 		select {
 		case <-ctx.Done():
 			return
@@ -119,14 +119,14 @@ func (a *Announcer) Run(ctx context.Context, begin <-chan struct{}) {
 	}
 	var running sync.WaitGroup
 	for range workers {
-		running.Go(func() { a.work(ctx) })
+		running.Go(func() { p.work(ctx) })
 	}
 	ticker := time.NewTicker(resyncPeriod)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		for _, kind := range kindOf {
-			if err := a.resync(ctx, kind); err != nil && ctx.Err() == nil {
-				a.Log.Warn("Cannot compare objects with the history", "kind", kind, "error", err.Error())
+			if err := p.resync(ctx, kind); err != nil && ctx.Err() == nil {
+				p.Log.Warn("Cannot compare objects with the history", "kind", kind, "error", err.Error())
 			}
 		}
 		select {
@@ -134,30 +134,30 @@ func (a *Announcer) Run(ctx context.Context, begin <-chan struct{}) {
 		case <-ticker.C:
 		}
 	}
-	a.queue.ShutDown()
+	p.queue.ShutDown()
 	running.Wait()
 }
 
-func (a *Announcer) work(ctx context.Context) {
+func (p *Producer) work(ctx context.Context) {
 	for {
-		s, stop := a.queue.Get()
+		s, stop := p.queue.Get()
 		if stop {
 			return
 		}
-		_, err := a.reconcile(ctx, s, "")
-		a.queue.Done(s)
+		_, err := p.reconcile(ctx, s, "")
+		p.queue.Done(s)
 		if err == nil || ctx.Err() != nil {
-			a.queue.Forget(s)
+			p.queue.Forget(s)
 			continue
 		}
-		a.Log.Debug("Cannot record an event, retrying", "kind", s.kind, "namespace", s.namespace, "name", s.name, "error", err.Error())
-		a.queue.AddRateLimited(s)
+		p.Log.Debug("Cannot record an event, retrying", "kind", s.kind, "namespace", s.namespace, "name", s.name, "error", err.Error())
+		p.queue.AddRateLimited(s)
 	}
 }
 
 // resync compares all objects of a kind with the history, and queues objects that differ.
-func (a *Announcer) resync(ctx context.Context, kind inventory.Kind) error {
-	rows, err := a.History.KnownOf(ctx, string(kind))
+func (p *Producer) resync(ctx context.Context, kind inventory.Kind) error {
+	rows, err := p.History.KnownOf(ctx, string(kind))
 	if err != nil {
 		return err
 	}
@@ -165,22 +165,22 @@ func (a *Announcer) resync(ctx context.Context, kind inventory.Kind) error {
 	for _, k := range rows {
 		known[k.ID] = k
 	}
-	for _, i := range a.collection(kind).Items {
+	for _, i := range p.collection(kind).Items {
 		s := subject{kind, i.ID, i.Namespace, i.Name}
-		v, err := a.decide(s, i, known[recordID(s)])
+		v, err := p.decide(s, i, known[recordID(s)])
 		if err != nil {
 			return err
 		}
 		if v.changed {
-			a.queue.AddAfter(s, a.BrokerDelay)
+			p.queue.AddAfter(s, p.BrokerDelay)
 		} else {
-			a.markRecorded(s, i)
+			p.markRecorded(s, i)
 		}
 		delete(known, recordID(s))
 	}
 	for _, k := range known {
 		if kind != KindOperator {
-			a.queue.Add(subject{kind, k.ID, k.Namespace, k.Name})
+			p.queue.Add(subject{kind, k.ID, k.Namespace, k.Name})
 		}
 	}
 	return nil
@@ -188,8 +188,8 @@ func (a *Announcer) resync(ctx context.Context, kind inventory.Kind) error {
 
 // Reconcile reconciles the object that an event of the Broker is about, and returns the domain event to reply, or nil. cause is the
 // identifier of the Broker's event; a repetition gets the same reply.
-func (a *Announcer) Reconcile(ctx context.Context, kind inventory.Kind, namespace, name, cause string) (*event.Event, error) {
-	subjects, err := a.findSubjects(ctx, kind, namespace, name)
+func (p *Producer) Reconcile(ctx context.Context, kind inventory.Kind, namespace, name, cause string) (*event.Event, error) {
+	subjects, err := p.findSubjects(ctx, kind, namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -197,10 +197,10 @@ func (a *Announcer) Reconcile(ctx context.Context, kind inventory.Kind, namespac
 	for _, s := range subjects {
 		if reply != nil {
 			// A reply is one event. The queue handles the others.
-			a.queue.Add(s)
+			p.queue.Add(s)
 			continue
 		}
-		made, err := a.reconcile(ctx, s, cause)
+		made, err := p.reconcile(ctx, s, cause)
 		if err != nil {
 			return nil, err
 		}
@@ -211,7 +211,7 @@ func (a *Announcer) Reconcile(ctx context.Context, kind inventory.Kind, namespac
 	if reply != nil {
 		return reply, nil
 	}
-	recorded, err := a.History.CausedBy(ctx, cause)
+	recorded, err := p.History.CausedBy(ctx, cause)
 	if err != nil || len(recorded) == 0 {
 		return nil, err
 	}
@@ -221,16 +221,16 @@ func (a *Announcer) Reconcile(ctx context.Context, kind inventory.Kind, namespac
 
 // findSubjects returns the objects of a name to reconcile: the existing object unless it is recorded, or else the recorded objects
 // that had the name before.
-func (a *Announcer) findSubjects(ctx context.Context, kind inventory.Kind, namespace, name string) ([]subject, error) {
+func (p *Producer) findSubjects(ctx context.Context, kind inventory.Kind, namespace, name string) ([]subject, error) {
 	var subjects []subject
-	if i := a.collection(kind).FindNamed(namespace, name); i != nil {
+	if i := p.collection(kind).FindNamed(namespace, name); i != nil {
 		s := subject{kind, i.ID, namespace, name}
-		if !a.isRecorded(s, i) {
+		if !p.isRecorded(s, i) {
 			subjects = append(subjects, s)
 		}
 		return subjects, nil
 	}
-	known, err := a.History.KnownNamed(ctx, history.Object{Kind: string(kind), Namespace: namespace, Name: name})
+	known, err := p.History.KnownNamed(ctx, history.Object{Kind: string(kind), Namespace: namespace, Name: name})
 	for _, k := range known {
 		subjects = append(subjects, subject{kind, k.ID, namespace, name})
 	}
@@ -241,33 +241,33 @@ func (a *Announcer) findSubjects(ctx context.Context, kind inventory.Kind, names
 const attempts = 5
 
 // reconcile records what has happened to one object since it was last recorded, and returns the new events.
-func (a *Announcer) reconcile(ctx context.Context, s subject, cause string) ([]event.Event, error) {
+func (p *Producer) reconcile(ctx context.Context, s subject, cause string) ([]event.Event, error) {
 	for range attempts {
-		now := a.collection(s.kind).Find(s.id)
-		if now == nil && !a.knowsDeletions(s.kind) {
+		now := p.collection(s.kind).Find(s.id)
+		if now == nil && !p.knowsDeletions(s.kind) {
 			return nil, nil
 		}
-		if now != nil && a.isRecorded(s, now) {
+		if now != nil && p.isRecorded(s, now) {
 			return nil, nil
 		}
-		known, err := a.History.Known(ctx, recordID(s))
+		known, err := p.History.Known(ctx, recordID(s))
 		if err != nil {
 			return nil, err
 		}
-		v, err := a.decide(s, now, known)
+		v, err := p.decide(s, now, known)
 		if err != nil {
 			return nil, err
 		}
 		if !v.changed {
-			a.markRecorded(s, now)
+			p.markRecorded(s, now)
 			return nil, nil
 		}
-		made, err := a.record(ctx, s, known, v, cause)
+		made, err := p.record(ctx, s, known, v, cause)
 		if errors.Is(err, history.ErrConflict) {
 			continue
 		}
 		if err == nil {
-			a.markRecorded(s, now)
+			p.markRecorded(s, now)
 		}
 		return made, err
 	}
@@ -275,8 +275,8 @@ func (a *Announcer) reconcile(ctx context.Context, s subject, cause string) ([]e
 }
 
 // knowsDeletions reports whether an object of the kind that is not in the store is deleted.
-func (a *Announcer) knowsDeletions(kind inventory.Kind) bool {
-	return kind != KindOperator && a.Synced(kind)
+func (p *Producer) knowsDeletions(kind inventory.Kind) bool {
+	return kind != KindOperator && p.Synced(kind)
 }
 
 // recordID returns the identifier of an object in the history.
@@ -287,42 +287,42 @@ func recordID(s subject) string {
 	return s.id
 }
 
-func (a *Announcer) decide(s subject, now *inventory.Item, known history.Known) (decision, error) {
+func (p *Producer) decide(s subject, now *inventory.Item, known history.Known) (decision, error) {
 	if s.kind == KindOperator {
 		return decideOperator(now, known.Document, time.Now())
 	}
 	o := observed{id: s.id, now: now, known: known.Document, namespace: s.namespace, name: s.name}
 	if now != nil {
 		// Kubernetes records creation times in seconds.
-		o.isOld = now.Created.Before(a.History.Baseline().Truncate(time.Second))
+		o.isOld = now.Created.Before(p.History.Baseline().Truncate(time.Second))
 	}
 	return decide(s.kind, o)
 }
 
 // recorded reports whether everything has been recorded of the object as it is.
-func (a *Announcer) isRecorded(s subject, now *inventory.Item) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	sum, ok := a.recorded[recordID(s)]
-	return ok && sum == a.digest(now)
+func (p *Producer) isRecorded(s subject, now *inventory.Item) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sum, ok := p.recorded[recordID(s)]
+	return ok && sum == p.digest(now)
 }
 
 // markRecorded remembers that the current version of an object is recorded. now is nil for a deleted object.
-func (a *Announcer) markRecorded(s subject, now *inventory.Item) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (p *Producer) markRecorded(s subject, now *inventory.Item) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if now == nil {
-		delete(a.recorded, recordID(s))
+		delete(p.recorded, recordID(s))
 		return
 	}
-	a.recorded[recordID(s)] = a.digest(now)
+	p.recorded[recordID(s)] = p.digest(now)
 }
 
 // digest identifies what a decision depends on. An operator has no object, and the JSON of its item contains times, which lead to no
 // event.
-func (a *Announcer) digest(i *inventory.Item) uint64 {
+func (p *Producer) digest(i *inventory.Item) uint64 {
 	if i.Object == nil {
-		return maphash.String(a.seed, i.Status)
+		return maphash.String(p.seed, i.Status)
 	}
-	return maphash.String(a.seed, i.Object.ResourceVersion)
+	return maphash.String(p.seed, i.Object.ResourceVersion)
 }

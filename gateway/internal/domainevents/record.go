@@ -1,4 +1,4 @@
-package announce
+package domainevents
 
 import (
 	"context"
@@ -87,7 +87,7 @@ func extension(e event.Event, name string) string {
 }
 
 // record writes a decision to the history, and shows and returns its new events.
-func (a *Announcer) record(ctx context.Context, s subject, known history.Known, v decision, cause string) ([]event.Event, error) {
+func (p *Producer) record(ctx context.Context, s subject, known history.Known, v decision, cause string) ([]event.Event, error) {
 	known.Object = history.Object{Kind: string(s.kind), Namespace: s.namespace, Name: s.name}
 	r := history.Record{Known: &known, Forget: v.document == nil}
 	if r.Forget && known.Version == 0 {
@@ -101,17 +101,17 @@ func (a *Announcer) record(ctx context.Context, s subject, known history.Known, 
 	}
 	made := make([]event.Event, 0, len(v.events))
 	for _, d := range v.events {
-		e, err := a.event(s, d)
+		e, err := p.event(s, d)
 		if err != nil {
 			return nil, err
 		}
 		made = append(made, e)
 		r.Events = append(r.Events, ToHistory(e, s.namespace, cause))
-		r.Deliveries = append(r.Deliveries, a.Deliveries(e, s.namespace, cause != "")...)
+		r.Deliveries = append(r.Deliveries, p.Deliveries(e, s.namespace, cause != "")...)
 	}
-	write := a.History.Write
+	write := p.History.Write
 	if len(made) == 0 && cause == "" {
-		write = a.History.WriteLater
+		write = p.History.WriteLater
 	}
 	written, err := write(ctx, r)
 	if err != nil {
@@ -121,7 +121,7 @@ func (a *Announcer) record(ctx context.Context, s subject, known history.Known, 
 	for _, e := range made {
 		for _, w := range written.Events {
 			if w.ID == e.ID() {
-				a.Show(e, s.namespace)
+				p.Show(e, s.namespace)
 				recorded = append(recorded, e)
 			}
 		}
@@ -130,7 +130,7 @@ func (a *Announcer) record(ctx context.Context, s subject, known history.Known, 
 }
 
 // event completes a draft.
-func (a *Announcer) event(s subject, d draft) (event.Event, error) {
+func (p *Producer) event(s subject, d draft) (event.Event, error) {
 	e := event.New()
 	e.SetID(s.id + "." + d.suffix)
 	e.SetSource(Source)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/internal/announce"
 	"github.com/vitistack/stack/gateway/internal/auth"
+	"github.com/vitistack/stack/gateway/internal/domainevents"
 	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/problem"
@@ -68,7 +68,7 @@ var historyResources = rightsOn(inventory.TopicNetworks, inventory.TopicAddresse
 var eventKinds = slices.DeleteFunc(kindNames(), func(name string) bool { return strings.Contains(name, " ") })
 
 func kindNames() []string {
-	names := []string{string(announce.KindOperator)}
+	names := []string{string(domainevents.KindOperator)}
 	for _, k := range inventory.Kinds {
 		names = append(names, string(k))
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/internal/announce"
+	"github.com/vitistack/stack/gateway/internal/domainevents"
 	"github.com/vitistack/stack/gateway/internal/history"
 )
 
@@ -68,7 +68,7 @@ func newDeadLetter(in *event.Event) history.DeadLetter {
 	letter := history.DeadLetter{
 		ID: in.ID(), Source: in.Source(), Destination: text("knativeerrordest"), Type: in.Type(), Subject: in.Subject(),
 		Namespace: text("namespace"), Name: text("name"), Code: code, Error: decodeErrorData(text("knativeerrordata")),
-		Time: time.Now(), Data: string(announce.Data(*in)),
+		Time: time.Now(), Data: string(domainevents.Data(*in)),
 	}
 	if letter.Name == "" {
 		ref := subjectRef(in.Subject())

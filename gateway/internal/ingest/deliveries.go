@@ -13,7 +13,7 @@ import (
 
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/oidc"
-	"github.com/vitistack/stack/gateway/internal/announce"
+	"github.com/vitistack/stack/gateway/internal/domainevents"
 	"github.com/vitistack/stack/gateway/internal/heartbeat"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/metrics"
@@ -35,9 +35,9 @@ const (
 // Deliveries receives what the Broker delivers to the gateway.
 type Deliveries struct {
 	// Verifier verifies the tokens of deliveries. It is nil if deliveries need no token.
-	Verifier  *oidc.Verifier
-	Announcer *announce.Announcer
-	Recorder  *Recorder
+	Verifier *oidc.Verifier
+	Producer *domainevents.Producer
+	Recorder *Recorder
 	// Heartbeats records heartbeats.
 	Heartbeats *heartbeat.Watcher
 	Metrics    *metrics.Gateway
@@ -81,7 +81,7 @@ func (d *Deliveries) Receive(c *fiber.Ctx) error {
 	switch {
 	case events.IsChange(in.Type()), in.Type() == events.TypeResync:
 		return d.receiveChange(ctx, c, in)
-	case in.Source() == announce.Source && strings.HasPrefix(in.Type(), "infrastructure."):
+	case in.Source() == domainevents.Source && strings.HasPrefix(in.Type(), "infrastructure."):
 		// The gateway's own events come back if a Trigger selects them. They are in the history already.
 		return d.finish(c, in, duplicate, nil)
 	default:
@@ -114,10 +114,10 @@ func (d *Deliveries) receiveChange(ctx context.Context, c *fiber.Ctx, in *event.
 	if err != nil {
 		return d.finish(c, in, refused, problem.New(http.StatusUnprocessableEntity, "%s", err))
 	}
-	if !announce.HasEvents(inventory.Kind(ref.Kind)) {
+	if !domainevents.HasEvents(inventory.Kind(ref.Kind)) {
 		return d.finish(c, in, ignored, nil)
 	}
-	reply, err := d.Announcer.Reconcile(ctx, inventory.Kind(ref.Kind), ref.Namespace, ref.Name, in.ID())
+	reply, err := d.Producer.Reconcile(ctx, inventory.Kind(ref.Kind), ref.Namespace, ref.Name, in.ID())
 	if err != nil {
 		return d.finish(c, in, failed, d.unrecorded(err))
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/gateway/internal/announce"
+	"github.com/vitistack/stack/gateway/internal/domainevents"
 	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/webhook"
@@ -29,7 +29,7 @@ func (r *Recorder) Record(ctx context.Context, in *event.Event) (bool, error) {
 		in.SetTime(now)
 	}
 	ref := subjectRef(in.Subject())
-	recorded := announce.ToHistory(*in, ref.Namespace, "")
+	recorded := domainevents.ToHistory(*in, ref.Namespace, "")
 	recorded.Kind, recorded.Name = ref.Kind, ref.Name
 	if ref.Kind == string(inventory.KindCluster) {
 		recorded.Cluster = ref.Name

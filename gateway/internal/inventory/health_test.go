@@ -89,12 +89,12 @@ func healths(s *inventory.Snapshot) map[string]string {
 
 func TestHealthIsMeasured(t *testing.T) {
 	t.Parallel()
-	silent := inventory.Reach{Silent: 2, LastSeen: seen}
+	silent := inventory.NodeReachability{Silent: 2, LastSeen: seen}
 	for name, tc := range map[string]struct {
-		reason  string
-		objects []any
-		reach   map[string]inventory.Reach
-		want    map[string]string
+		reason       string
+		objects      []any
+		reachability map[string]inventory.NodeReachability
+		want         map[string]string
 	}{
 		"Kea":             {"it answers", []any{dhcp(), reports("1", map[string]backend.Health{"kea.primary": "healthy"})}, nil, map[string]string{"kea": "healthy"}},
 		"KeaHangs":        {"it does not answer, although every reservation exists", []any{dhcp(), reservation("vm", "NetworkConfigured"), reports("1", map[string]backend.Health{"kea.primary": "unreachable"})}, nil, map[string]string{"kea": "unreachable"}},
@@ -109,13 +109,13 @@ func TestHealthIsMeasured(t *testing.T) {
 		"ProxmoxRefused":  {"it answers, and no machine can be made", []any{pve("a", v1alpha1.ProviderFailed), reports("1", map[string]backend.Health{"proxmox.a": "healthy"})}, nil, map[string]string{"proxmox": "unhealthy"}},
 		"ProxmoxOld":      {"the functions are older than the gateway", []any{pve("a", v1alpha1.ProviderOffline)}, nil, map[string]string{"proxmox": "unreachable"}},
 		"ProxmoxGone":     {"its MachineProvider is deleted", []any{reports("1", map[string]backend.Health{"proxmox.a": "unreachable"})}, nil, map[string]string{}},
-		"Talos":           {"its nodes answer", talosCluster("shop", "ClusterRunning", v1alpha1.MachineRunning), map[string]inventory.Reach{"uid-shop": {Answering: 2, LastSeen: seen}}, map[string]string{"talos": "healthy"}},
-		"TalosHangs":      {"no node answers, and the status does not say so yet", talosCluster("shop", "ClusterRunning", v1alpha1.MachineRunning), map[string]inventory.Reach{"uid-shop": silent}, map[string]string{"talos": "unreachable"}},
+		"Talos":           {"its nodes answer", talosCluster("shop", "ClusterRunning", v1alpha1.MachineRunning), map[string]inventory.NodeReachability{"uid-shop": {Answering: 2, LastSeen: seen}}, map[string]string{"talos": "healthy"}},
+		"TalosHangs":      {"no node answers, and the status does not say so yet", talosCluster("shop", "ClusterRunning", v1alpha1.MachineRunning), map[string]inventory.NodeReachability{"uid-shop": silent}, map[string]string{"talos": "unreachable"}},
 		"TalosFar":        {"the gateway has no route, and bootstrap-talos gets no answer", talosCluster("shop", "ClusterUnreachable", v1alpha1.MachineRunning), nil, map[string]string{"talos": "unreachable"}},
-		"TalosBack":       {"nodes answer again, and the cluster has not been reconciled since", talosCluster("shop", "ClusterUnreachable", v1alpha1.MachineRunning), map[string]inventory.Reach{"uid-shop": {Answering: 2, LastSeen: seen}}, map[string]string{"talos": "healthy"}},
-		"TalosOfTwo":      {"the nodes of another cluster answer", append(talosCluster("shop", "ClusterRunning", v1alpha1.MachineRunning), talosCluster("other", "ClusterRunning", v1alpha1.MachineRunning)...), map[string]inventory.Reach{"uid-shop": silent, "uid-other": {Answering: 1, LastSeen: seen}}, map[string]string{"talos": "degraded"}},
-		"TalosNode":       {"one node is silent", talosCluster("shop", "ClusterRunning", v1alpha1.MachineRunning), map[string]inventory.Reach{"uid-shop": {Answering: 1, Silent: 1, LastSeen: seen}}, map[string]string{"talos": "degraded"}},
-		"TalosStopped":    {"a requester has stopped the machines", talosCluster("shop", "ClusterUnreachable", v1alpha1.MachineStopped), map[string]inventory.Reach{"uid-shop": silent}, map[string]string{"talos": "healthy"}},
+		"TalosBack":       {"nodes answer again, and the cluster has not been reconciled since", talosCluster("shop", "ClusterUnreachable", v1alpha1.MachineRunning), map[string]inventory.NodeReachability{"uid-shop": {Answering: 2, LastSeen: seen}}, map[string]string{"talos": "healthy"}},
+		"TalosOfTwo":      {"the nodes of another cluster answer", append(talosCluster("shop", "ClusterRunning", v1alpha1.MachineRunning), talosCluster("other", "ClusterRunning", v1alpha1.MachineRunning)...), map[string]inventory.NodeReachability{"uid-shop": silent, "uid-other": {Answering: 1, LastSeen: seen}}, map[string]string{"talos": "degraded"}},
+		"TalosNode":       {"one node is silent", talosCluster("shop", "ClusterRunning", v1alpha1.MachineRunning), map[string]inventory.NodeReachability{"uid-shop": {Answering: 1, Silent: 1, LastSeen: seen}}, map[string]string{"talos": "degraded"}},
+		"TalosStopped":    {"a requester has stopped the machines", talosCluster("shop", "ClusterUnreachable", v1alpha1.MachineStopped), map[string]inventory.NodeReachability{"uid-shop": silent}, map[string]string{"talos": "healthy"}},
 		"TalosMistake":    {"a requester asks for a version that does not exist", talosCluster("shop", "KubernetesVersionUnknown", v1alpha1.MachineRunning), nil, map[string]string{"talos": "healthy"}},
 		"TalosLostItsKey": {"a requester has deleted the Secret of the keys", talosCluster("shop", "KeysLost", v1alpha1.MachineRunning), nil, map[string]string{"talos": "healthy"}},
 	} {
@@ -123,7 +123,7 @@ func TestHealthIsMeasured(t *testing.T) {
 			t.Parallel()
 			s := inventory.NewStore("e")
 			put(t, s, tc.objects...)
-			s.SetReach(tc.reach, since)
+			s.SetNodeReachability(tc.reachability, since)
 			snapshot, _ := s.Commit(then.Time)
 			got := healths(snapshot)
 			maps.DeleteFunc(got, func(name, _ string) bool { return tc.want[name] == "" && name != "proxmox" })
@@ -240,27 +240,27 @@ func TestReachIsQuiet(t *testing.T) {
 	t.Parallel()
 	s := inventory.NewStore("e")
 	put(t, s, talosCluster("shop", "ClusterRunning", v1alpha1.MachineRunning)...)
-	reach := func(seconds int, r inventory.Reach) *inventory.Snapshot {
+	reachability := func(seconds int, r inventory.NodeReachability) *inventory.Snapshot {
 		now := then.Add(time.Duration(seconds) * time.Second)
 		if r.Answering > 0 {
 			r.LastSeen = now
 		}
-		s.SetReach(map[string]inventory.Reach{"uid-shop": r}, now)
+		s.SetNodeReachability(map[string]inventory.NodeReachability{"uid-shop": r}, now)
 		snapshot, _ := s.Commit(now)
 		return snapshot
 	}
-	first := reach(0, inventory.Reach{Answering: 2})
-	if reach(10, inventory.Reach{Answering: 2}) != first || reach(50, inventory.Reach{Answering: 2}) != first {
+	first := reachability(0, inventory.NodeReachability{Answering: 2})
+	if reachability(10, inventory.NodeReachability{Answering: 2}) != first || reachability(50, inventory.NodeReachability{Answering: 2}) != first {
 		t.Error("an answer is news within a minute")
 	}
-	if reach(60, inventory.Reach{Answering: 2}) == first {
+	if reachability(60, inventory.NodeReachability{Answering: 2}) == first {
 		t.Error("the last answer is not known to the minute")
 	}
-	down := reach(90, inventory.Reach{Silent: 2, LastSeen: then.Add(70 * time.Second)})
+	down := reachability(90, inventory.NodeReachability{Silent: 2, LastSeen: then.Add(70 * time.Second)})
 	if i := down.Collection(inventory.TopicOperators).Find("talos"); i.Status != "unreachable" || !i.Readiness.Since.Equal(then.Add(90*time.Second)) {
 		t.Errorf("got %s since %s", i.Status, i.Readiness.Since)
 	}
-	if reach(100, inventory.Reach{Silent: 2, LastSeen: then.Add(70 * time.Second)}) != down {
+	if reachability(100, inventory.NodeReachability{Silent: 2, LastSeen: then.Add(70 * time.Second)}) != down {
 		t.Error("the same silence is news")
 	}
 }

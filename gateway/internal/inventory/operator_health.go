@@ -62,13 +62,13 @@ func (o *Operator) attribute(name string) string {
 	return ""
 }
 
-// operators returns the operators that are in use, according to the collections of a snapshot, the reach of clusters by UID, the
+// operators returns the operators that are in use, according to the collections of a snapshot, the reachability of clusters by UID, the
 // Knative Services, and the responses of the operators' endpoints.
-func operators(s *Snapshot, reach map[string]Reach, functions []*Object, probes map[string]Probe) []*Operator {
+func operators(s *Snapshot, reachability map[string]NodeReachability, functions []*Object, probes map[string]Probe) []*Operator {
 	var all []*Operator
 	for _, kind := range backend.Operators() {
 		o := &Operator{Name: kind.Name, Status: Healthy, Capabilities: kind.Operator.Capabilities, Orphans: s.Orphans(kind.Name)}
-		used := o.observe(s, reach, kind.Layer)
+		used := o.observe(s, reachability, kind.Layer)
 		if p, ok := probes[kind.Name]; ok {
 			used = true
 			o.mergeProbe(p)
@@ -86,14 +86,14 @@ func operators(s *Snapshot, reach map[string]Reach, functions []*Object, probes 
 	return all
 }
 
-// observe derives the health of an operator from the inventory and the reach of clusters, by the layer of its backend. It reports whether the operator is
+// observe derives the health of an operator from the inventory and the reachability of clusters, by the layer of its backend. It reports whether the operator is
 // used.
-func (o *Operator) observe(s *Snapshot, reach map[string]Reach, layer backend.Layer) bool {
+func (o *Operator) observe(s *Snapshot, reachability map[string]NodeReachability, layer backend.Layer) bool {
 	switch layer {
 	case backend.LayerMachine:
 		return o.observeProviders(s)
 	case backend.LayerCluster:
-		return o.observeClusters(s, reach)
+		return o.observeClusters(s, reachability)
 	default:
 		return o.observeReservations(s)
 	}
@@ -145,13 +145,13 @@ func (o *Operator) observeProviders(s *Snapshot) bool {
 // observeClusters derives the health of Talos from the probes of nodes, and from the clusters that bootstrap-talos cannot reach. A
 // cluster counts once it has been bootstrapped and while one of its Machines runs: a hypervisor that is down, and a requester who
 // stops machines, say nothing about Talos.
-func (o *Operator) observeClusters(s *Snapshot, reach map[string]Reach) bool {
+func (o *Operator) observeClusters(s *Snapshot, reachability map[string]NodeReachability) bool {
 	running := runningNodesOf(s)
 	var silent []string
 	var since time.Time
 	counted, silentNodes := 0, 0
 	for _, i := range s.Collection(TopicClusters).Items {
-		f, r := i.Object.Facts.(*Cluster), reach[i.Object.UID]
+		f, r := i.Object.Facts.(*Cluster), reachability[i.Object.UID]
 		o.countCluster(i, f, r)
 		nodes := running[Key{i.Namespace, i.Name}]
 		if !f.Bootstrapped || i.Deleting || len(nodes) == 0 {
@@ -177,7 +177,7 @@ func (o *Operator) observeClusters(s *Snapshot, reach map[string]Reach) bool {
 }
 
 // countCluster counts a cluster, and merges its version and when its nodes last answered.
-func (o *Operator) countCluster(i *Item, f *Cluster, r Reach) {
+func (o *Operator) countCluster(i *Item, f *Cluster, r NodeReachability) {
 	o.Total++
 	if compareVersions(f.TalosVersion, o.Version) > 0 {
 		o.Version = f.TalosVersion
@@ -210,7 +210,7 @@ func runningNodesOf(s *Snapshot) map[Key]map[string]bool {
 
 // silenceOf returns whether a cluster does not answer at all, how many of its nodes do not answer otherwise, and since when. running are
 // the nodes whose Machine runs. Without any probe, because the gateway has no route to the nodes, the status of the cluster decides.
-func silenceOf(i *Item, f *Cluster, r Reach, running map[string]bool) (all bool, nodes int, since time.Time) {
+func silenceOf(i *Item, f *Cluster, r NodeReachability, running map[string]bool) (all bool, nodes int, since time.Time) {
 	switch {
 	case r.isSilent():
 		return true, 0, r.Since

@@ -23,8 +23,8 @@ type Store struct {
 	// changed receives a value after a change since the last commit.
 	changed chan struct{}
 	probes  map[string]Probe
-	// reach is by the UID of clusters.
-	reach map[string]Reach
+	// reachability is by the UID of clusters.
+	reachability map[string]NodeReachability
 	// dependencies are by what observes them.
 	dependencies map[string][]Dependency
 
@@ -118,15 +118,15 @@ func (s *Store) SetProbe(operator string, p Probe) {
 // seenInterval is how exact LastSeen is. More would be news to every client of the stream each time.
 const seenInterval = time.Minute
 
-// SetReach stores what the probes of a round at a time have shown, by the UID of clusters.
-func (s *Store) SetReach(found map[string]Reach, now time.Time) {
+// SetNodeReachability stores what the probes of a round at a time have shown, by the UID of clusters.
+func (s *Store) SetNodeReachability(found map[string]NodeReachability, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := make(map[string]Reach, len(found))
+	next := make(map[string]NodeReachability, len(found))
 	for uid, r := range found {
 		r.Since = now.UTC()
 		r.LastSeen = r.LastSeen.UTC()
-		old, known := s.reach[uid]
+		old, known := s.reachability[uid]
 		if known && old.Answering == r.Answering && old.Silent == r.Silent {
 			r.Since = old.Since
 			if r.LastSeen.Sub(old.LastSeen) < seenInterval {
@@ -135,8 +135,8 @@ func (s *Store) SetReach(found map[string]Reach, now time.Time) {
 		}
 		next[uid] = r
 	}
-	if !maps.Equal(s.reach, next) {
-		s.reach = next
+	if !maps.Equal(s.reachability, next) {
+		s.reachability = next
 		s.signal()
 	}
 }
@@ -207,7 +207,7 @@ func (s *Store) unindex(o *Object) {
 func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
 	s.mu.Lock()
 	items := s.rebuild()
-	probes, reach := maps.Clone(s.probes), s.reach // SetReach replaces the map
+	probes, reachability := maps.Clone(s.probes), s.reachability // SetNodeReachability replaces the map
 	functions := slices.Collect(maps.Values(s.objects[KindFunction]))
 	providers := slices.Collect(maps.Values(s.objects[KindProvider]))
 	orphans, orphanCounts := orphanGroups(providers, slices.Collect(maps.Values(s.objects[KindReport])))
@@ -233,7 +233,7 @@ func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
 			step(topic, items[topic])
 		}
 	}
-	all := operators(next, reach, functions, probes)
+	all := operators(next, reachability, functions, probes)
 	step(TopicOperators, operatorChanges(last.collections[TopicOperators], all, now))
 	next.addTalos(all)
 	if !replaced && slices.Equal(last.servers, next.servers) && slices.Equal(last.backups, next.backups) && slices.Equal(last.dependencies, next.dependencies) {

@@ -117,12 +117,12 @@ func isResponse(err error) bool {
 	return errors.As(err, new(tls.RecordHeaderError)) || (errors.As(err, &op) && op.Op == "remote error")
 }
 
-// Reach returns what the last round has shown of the addresses of each cluster, by UID. A cluster without an address that has ever
+// Reachability returns what the last round has shown of the addresses of each cluster, by UID. A cluster without an address that has ever
 // answered is left out, because its addresses may be out of the gateway's reach.
-func (p *Prober) Reach(clusters []Cluster) map[string]inventory.Reach {
-	all := map[string]inventory.Reach{}
+func (p *Prober) Reachability(clusters []Cluster) map[string]inventory.NodeReachability {
+	all := map[string]inventory.NodeReachability{}
 	for _, c := range clusters {
-		var r inventory.Reach
+		var r inventory.NodeReachability
 		for _, address := range c.Addresses {
 			h, known := p.targets[target{c.UID, address}]
 			if !known || !h.answered {

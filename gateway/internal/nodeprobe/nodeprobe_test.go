@@ -133,22 +133,22 @@ func TestReach(t *testing.T) {
 		{UID: "b", Addresses: []string{of(never)}},
 	}
 	last := start
-	round := func(reason string, seconds int, want map[string]inventory.Reach) {
+	round := func(reason string, seconds int, want map[string]inventory.NodeReachability) {
 		t.Helper()
 		last = start.Add(time.Duration(seconds) * time.Second)
 		p.Round(t.Context(), last, clusters)
-		if diff := cmp.Diff(want, p.Reach(clusters)); diff != "" {
+		if diff := cmp.Diff(want, p.Reachability(clusters)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", reason, diff)
 		}
 	}
-	round("an address that has never answered shows nothing", 0, map[string]inventory.Reach{"a": {Answering: 3, LastSeen: start}})
+	round("an address that has never answered shows nothing", 0, map[string]inventory.NodeReachability{"a": {Answering: 3, LastSeen: start}})
 	_ = down.Close()
 	_ = stopped.Close()
-	round("one lost packet is no outage", 10, map[string]inventory.Reach{"a": {Answering: 3, LastSeen: last.Add(10 * time.Second)}})
-	round("a machine that its owner has stopped shows nothing", 20, map[string]inventory.Reach{"a": {Answering: 1, Silent: 1, LastSeen: start.Add(20 * time.Second)}})
+	round("one lost packet is no outage", 10, map[string]inventory.NodeReachability{"a": {Answering: 3, LastSeen: last.Add(10 * time.Second)}})
+	round("a machine that its owner has stopped shows nothing", 20, map[string]inventory.NodeReachability{"a": {Answering: 1, Silent: 1, LastSeen: start.Add(20 * time.Second)}})
 	_ = up.Close()
-	round("it has answered in the round before", 30, map[string]inventory.Reach{"a": {Answering: 1, Silent: 1, LastSeen: start.Add(20 * time.Second)}})
-	round("no address answers", 40, map[string]inventory.Reach{"a": {Silent: 2, LastSeen: start.Add(20 * time.Second)}})
+	round("it has answered in the round before", 30, map[string]inventory.NodeReachability{"a": {Answering: 1, Silent: 1, LastSeen: start.Add(20 * time.Second)}})
+	round("no address answers", 40, map[string]inventory.NodeReachability{"a": {Silent: 2, LastSeen: start.Add(20 * time.Second)}})
 }
 
 // handshake serves one TLS handshake.

@@ -47,7 +47,7 @@ func (w *Watcher) Run(ctx context.Context) {
 			pending[uid] = true
 		}
 		if ctx.Err() == nil {
-			w.Store.SetReach(prober.Reach(dialled), now)
+			w.Store.SetNodeReachability(prober.Reachability(dialled), now)
 		}
 		for uid := range pending {
 			if w.requestReconcile(ctx, now, clusters[uid]) {

@@ -57,7 +57,7 @@ func (r *Replicas) ShowEvent(e event.Event, namespace string) {
 		r.Log.Error("Cannot encode event", "eventId", e.ID(), "error", err.Error())
 		return
 	}
-	r.Hub.Announce(namespace, encoded)
+	r.Hub.SendEvent(namespace, encoded)
 	since := time.Now()
 	if e.Time().Before(since) && !e.Time().IsZero() {
 		since = e.Time()
@@ -80,7 +80,7 @@ func (r *Replicas) addMetrics(p Push) error {
 	if _, err := r.Pushed.Take(strings.NewReader(p.Text), p.Ended, time.Now()); err != nil {
 		return err
 	}
-	r.Hub.Deliver(r.Pushed.Deliveries())
+	r.Hub.SendDeliveries(r.Pushed.Deliveries())
 	return nil
 }
 
@@ -97,7 +97,7 @@ func (r *Replicas) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
-		r.Cache.Subscribe(ctx, r.receive, func(since time.Time) { r.Hub.Missed(since.Add(-r.Timeout)) })
+		r.Cache.Subscribe(ctx, r.receive, func(since time.Time) { r.Hub.SendMissed(since.Add(-r.Timeout)) })
 	})
 	ticker := time.NewTicker(retryInterval)
 	defer ticker.Stop()
@@ -120,11 +120,11 @@ func (r *Replicas) receive(encoded []byte) {
 	}
 	switch {
 	case !m.Missed.IsZero():
-		r.Hub.Missed(m.Missed)
+		r.Hub.SendMissed(m.Missed)
 	case m.Metrics != nil:
 		_ = r.addMetrics(*m.Metrics) // the replica that sent it could parse it
 	default:
-		r.Hub.Announce(m.Namespace, m.Event)
+		r.Hub.SendEvent(m.Namespace, m.Event)
 	}
 }
 

@@ -108,8 +108,8 @@ func (h *Hub) Publish(snapshot *inventory.Snapshot, changes []inventory.Change) 
 	h.send(&frame{topic: TopicSummary}, func(id string) []byte { return summaryFrame(id, snapshot) })
 }
 
-// Announce sends an event about a namespace to all clients that see it. The event is a CloudEvent in JSON.
-func (h *Hub) Announce(namespace string, cloudEvent []byte) {
+// SendEvent sends an event about a namespace to all clients that see it. The event is a CloudEvent in JSON.
+func (h *Hub) SendEvent(namespace string, cloudEvent []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.send(&frame{topic: TopicEvents, namespace: namespace}, func(id string) []byte {
@@ -117,8 +117,8 @@ func (h *Hub) Announce(namespace string, cloudEvent []byte) {
 	})
 }
 
-// Missed tells all clients that they may have missed events since a time.
-func (h *Hub) Missed(since time.Time) {
+// SendMissed tells all clients that they may have missed events since a time.
+func (h *Hub) SendMissed(since time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.send(&frame{topic: TopicEvents}, func(id string) []byte {
@@ -126,8 +126,8 @@ func (h *Hub) Missed(since time.Time) {
 	})
 }
 
-// Deliver sends the number of deliveries to all clients, by function and outcome.
-func (h *Hub) Deliver(counts map[string]map[string]uint64) {
+// SendDeliveries sends the number of deliveries to all clients, by function and outcome.
+func (h *Hub) SendDeliveries(counts map[string]map[string]uint64) {
 	encoded, err := json.Marshal(counts)
 	if err != nil {
 		return

@@ -46,7 +46,7 @@ func (w *world) fallBehind() {
 func TestCountsComeWithTheSnapshot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, stream.Limits{})
-	w.hub.Deliver(map[string]map[string]uint64{"create-vm": {"done": 3}})
+	w.hub.SendDeliveries(map[string]map[string]uint64{"create-vm": {"done": 3}})
 	r := w.connect("", stream.Filter{})
 	all := func() []string {
 		var order []string

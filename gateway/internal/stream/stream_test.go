@@ -240,9 +240,9 @@ func TestFilters(t *testing.T) {
 	r := w.connect("", stream.Filter{Topics: topics, Namespace: "team-a"})
 	r.until("synced")
 	w.set("team-b", "b1", "Running")
-	w.hub.Announce("team-b", []byte(`{"name":"b"}`))
+	w.hub.SendEvent("team-b", []byte(`{"name":"b"}`))
 	w.set("team-a", "a1", "Running")
-	w.hub.Announce("team-a", []byte(`{"name":"a"}`))
+	w.hub.SendEvent("team-a", []byte(`{"name":"a"}`))
 	if event := r.until("event"); event["name"] != "a" {
 		t.Errorf("an event of another namespace arrived: %v", event)
 	}
@@ -353,7 +353,7 @@ func TestDeliveries(t *testing.T) {
 		t.Errorf("before the first count: %v", got)
 	}
 	for range 2 {
-		w.hub.Deliver(map[string]map[string]uint64{"create-vm": {"done": 3, "retry": 1}})
+		w.hub.SendDeliveries(map[string]map[string]uint64{"create-vm": {"done": 3, "retry": 1}})
 	}
 	w.set("a", "m", "Running")
 	want := []any{map[string]any{"done": 3.0, "retry": 1.0}}

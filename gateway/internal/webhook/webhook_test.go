@@ -122,8 +122,8 @@ func startWithin(t *testing.T, rules outbound.Rules, url string, endpoints ...we
 	return s
 }
 
-// announce records an event with its deliveries.
-func (s *env) announce(id, eventType, namespace string) {
+// record records an event with its deliveries.
+func (s *env) record(id, eventType, namespace string) {
 	s.t.Helper()
 	e := event.New()
 	e.SetID(id)
@@ -199,7 +199,7 @@ func TestDeliveries(t *testing.T) {
 			t.Parallel()
 			r := newReceiver(t, secret, tc.answers...)
 			s := start(t, "sqlite://"+filepath.Join(t.TempDir(), "h.db"), webhook.Endpoint{Name: "w", URL: r.URL, Timeout: 5 * time.Second, Retries: tc.retries, Key: signingKey(t)})
-			s.announce("u1.created", "infrastructure.machine.created", "team-a")
+			s.record("u1.created", "infrastructure.machine.created", "team-a")
 			s.expect(tc.want...)
 			s.stop()
 			for _, err := range r.bad {
@@ -219,7 +219,7 @@ func TestRestart(t *testing.T) {
 	url := "sqlite://" + filepath.Join(t.TempDir(), "h.db")
 	endpoint := webhook.Endpoint{Name: "w", URL: r.URL, Timeout: time.Second, Retries: 3}
 	s := start(t, url, endpoint)
-	s.announce("e1", "t", "")
+	s.record("e1", "t", "")
 	s.expect("w retried")
 	s.stop()
 	s = start(t, url, endpoint)
@@ -235,7 +235,7 @@ func TestDeadLetter(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil, 410)
 	s := start(t, "memory:", webhook.Endpoint{Name: "w", URL: r.URL, Timeout: time.Second, Retries: 3})
-	s.announce("e1", "t", "")
+	s.record("e1", "t", "")
 	s.expect("w dead")
 	var letters []history.DeadLetter
 	for len(letters) == 0 {
@@ -257,7 +257,7 @@ func TestAnotherParty(t *testing.T) {
 	first, second := newReceiver(t, nil, slices.Repeat([]int{500}, 100)...), newReceiver(t, nil)
 	url := "sqlite://" + filepath.Join(t.TempDir(), "h.db")
 	s := start(t, url, webhook.Endpoint{Name: "w", URL: first.URL, Timeout: time.Second, Retries: 99})
-	s.announce("e1", "t", "")
+	s.record("e1", "t", "")
 	s.expect("w retried")
 	s.stop()
 	s = start(t, url, webhook.Endpoint{Name: "w", URL: second.URL, Timeout: time.Second, Retries: 3})
@@ -288,9 +288,9 @@ func TestFilters(t *testing.T) {
 	s := start(t, "memory:", webhook.Endpoint{
 		Name: "w", URL: r.URL, Timeout: time.Second, Types: []string{"infrastructure.machine.*"}, Namespaces: []string{"team-a"},
 	})
-	s.announce("other-type", "infrastructure.cluster.updated", "team-a")
-	s.announce("other-namespace", "infrastructure.machine.created", "team-b")
-	s.announce("wanted", "infrastructure.machine.created", "team-a")
+	s.record("other-type", "infrastructure.cluster.updated", "team-a")
+	s.record("other-namespace", "infrastructure.machine.created", "team-b")
+	s.record("wanted", "infrastructure.machine.created", "team-a")
 	s.expect("w delivered")
 	if diff := cmp.Diff([]string{"wanted"}, r.ids()); diff != "" {
 		t.Errorf("delivered (-want +got):\n%s", diff)
@@ -315,7 +315,7 @@ func TestSSRF(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startWithin(t, outbound.Parse(tc.list), "memory:", webhook.Endpoint{Name: name, URL: tc.url, Timeout: time.Second, Inside: tc.inside})
-			s.announce(name, "t", "")
+			s.record(name, "t", "")
 			if tc.want == "" {
 				s.expect(name + " delivered")
 				return
@@ -346,6 +346,6 @@ func TestHangingEndpointHoldsUpNoOther(t *testing.T) {
 	s := start(t, "memory:",
 		webhook.Endpoint{Name: "hangs", URL: hanging.URL, Timeout: time.Minute, Retries: 3},
 		webhook.Endpoint{Name: "works", URL: r.URL, Timeout: time.Second, Retries: 3})
-	s.announce("e1", "t", "")
+	s.record("e1", "t", "")
 	s.expect("works delivered")
 }
