@@ -27,6 +27,7 @@ func BenchmarkSimpleCluster(b *testing.B) {
 		ready = append(ready, time.Since(began))
 		awaitIdle(b, e)
 		requests.add(e, began)
+		explainRequests(b, e, began, 3)
 		began = time.Now()
 		e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
 		feed.Until(b, "the cluster is deleted", func() (bool, string) {

@@ -83,6 +83,16 @@ func explain(b *testing.B, e *engine.Engine, since time.Time, before map[string]
 	for _, name := range slices.SortedFunc(maps.Keys(after), func(x, y string) int { return cmp.Compare(after[y].cpu, after[x].cpu) }) {
 		fmt.Fprintf(&text, "%8.2f ms  %6.1f MB  %s\n", milliseconds(after[name].cpu-before[name].cpu)/float64(n), float64(after[name].rss)/1e6, name)
 	}
+	b.Logf("for each of %d:\n%s", n, text.String())
+	explainRequests(b, e, since, n)
+}
+
+// explainRequests logs with -v the requests for each of n objects since a time, the most frequent first.
+func explainRequests(b *testing.B, e *engine.Engine, since time.Time, n int) {
+	b.Helper()
+	if !testing.Verbose() {
+		return
+	}
 	requests := map[string]int{}
 	for _, r := range e.Requests(since) {
 		kind := r.ObjectRef.Resource
@@ -91,10 +101,11 @@ func explain(b *testing.B, e *engine.Engine, since time.Time, before map[string]
 		}
 		requests[fmt.Sprintf("%-18s %-6s %s", cmp.Or(r.Function(), r.User.Username), r.Verb, kind)]++
 	}
+	var text strings.Builder
 	for _, name := range slices.SortedFunc(maps.Keys(requests), func(x, y string) int { return cmp.Compare(requests[y], requests[x]) }) {
 		if each := float64(requests[name]) / float64(n); each >= 0.01 {
 			fmt.Fprintf(&text, "%8.2f  %s\n", each, name)
 		}
 	}
-	b.Logf("for each of %d:\n%s", n, text.String())
+	b.Logf("requests for each of %d:\n%s", n, text.String())
 }
