@@ -88,8 +88,9 @@ check: ## Check format, lint rules, workflows, and that generated files are up t
 style: ## Report on structure and language: circles, long functions, words to replace (fails for nothing)
 	@go run ./tests/style
 
-generate: ## Generate deep copies and CRDs from the types, and the chart's README from its values
+generate: ## Generate deep copies and CRDs and docs/reference from the types and reasons, and the chart's README from its values
 	@$(TOOL) controller-gen object crd output:crd:dir=apis/crds paths=./apis/...
+	@go run ./tools/reference
 	@CGO_ENABLED=0 go run -C tools/ship -trimpath ./readme $(CURDIR)/charts/vitistack
 
 helm: ## Build Helm, and print its path
@@ -97,6 +98,7 @@ helm: ## Build Helm, and print its path
 
 VERSION ?= $(or $(shell git describe --tags --always 2>/dev/null),dev)
 images: ## Build all images into dist/images, and push them with IMG=registry/repository:tag
+	@go run ./tools/reference
 	@CGO_ENABLED=0 go run -C tools/ship -trimpath ./images -root $(CURDIR) -out $(CURDIR)/dist/images -version $(VERSION) $(if $(IMG),-push $(IMG))
 
 CHART ?= charts/vitistack

@@ -1,0 +1,44 @@
+// Command reference writes the pages of docs/reference: the fields of each custom resource from the
+// CRDs, and the reasons of conditions with their remedies from apis/cause. Run it in the root of the
+// repository, as make generate does.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// folder is where the pages are.
+const folder = "docs/reference"
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run replaces the pages, so that a page of a kind that is gone does not stay.
+func run() error {
+	pages, err := resourcePages("apis/crds")
+	if err != nil {
+		return err
+	}
+	if pages["conditions.md"], err = conditionsPage(); err != nil {
+		return err
+	}
+	pages["README.md"] = indexPage(pages)
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		return err
+	}
+	for name, text := range pages {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
