@@ -3,6 +3,7 @@ package cause
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Turn is the role that has to act.
@@ -66,6 +67,17 @@ func IsKnown(kind, reason string) bool {
 // It leaves out the empty reason.
 func Reasons() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(advices)), func(reason string) bool { return reason == "" })
+}
+
+// ConditionsPage is the address of the page with a section for each reason.
+const ConditionsPage = "https://github.com/vitistack/stack/blob/main/docs/reference/conditions.md"
+
+// PageOf returns the address of the section about a reason, and nothing for a reason without advice.
+func PageOf(kind, reason string) string {
+	if reason == "" || !IsKnown(kind, reason) {
+		return ""
+	}
+	return ConditionsPage + "#" + strings.ToLower(reason)
 }
 
 // Kinds of the stack.

@@ -12,7 +12,7 @@ import { stateOf } from "./tables.js";
 import { topology } from "./topology.js";
 import { sumOf } from "./usage.js";
 import { waterfall } from "./waterfall.js";
-import { kindOf, verdict, words } from "./words.js";
+import { aboutReason, kindOf, verdict, words } from "./words.js";
 
 const opened = new Set();
 
@@ -147,7 +147,7 @@ function trouble(item, topic) {
           link(to(end.topic, end.item), place(end.item)),
           `: ${[words(end.item.reason) || end.item.phase, end.item.message].filter(Boolean).join(": ")}`,
         ),
-      h("p", { class: "todo" }, v.todo),
+      h("p", { class: "todo" }, v.todo, " ", aboutReason(end.item.reason, end.topic)),
     ),
     h("p", { class: "when" }, item.since ? `for ${age(item.since)}` : "", h("br"), h("span", { class: "soft" }, v.who)),
   );

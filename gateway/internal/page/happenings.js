@@ -2,7 +2,7 @@
 import { h, icon } from "./dom.js";
 import { ask, shown } from "./api.js";
 import { moment, plural } from "./format.js";
-import { badWhenTrue, eventWords, step, verdict, words } from "./words.js";
+import { aboutReason, badWhenTrue, eventWords, step, verdict, words } from "./words.js";
 
 const mostShown = 60;
 
@@ -37,7 +37,7 @@ function condition(c) {
         h("span", { class: "soft small" }, h("time", { datetime: c.lastTransitionTime }, moment(c.lastTransitionTime))),
       ),
       detail && h("p", { class: "soft small" }, detail),
-      !good && c.advice && h("p", { class: "small" }, `${c.advice} `, h("span", { class: "soft" }, `(${c.owner})`)),
+      !good && c.advice && h("p", { class: "small" }, `${c.advice} `, h("span", { class: "soft" }, `(${c.owner})`), " ", aboutReason(c.reason)),
     ),
   );
 }

@@ -7,7 +7,7 @@ import { capacity, mayFail } from "./hosts.js";
 import { guide, isNeeded } from "./guide.js";
 import { problems, stuckIn } from "./problems.js";
 import { bar } from "./tables.js";
-import { kindOf, layers, nounOf, words } from "./words.js";
+import { aboutReason, kindOf, layers, nounOf, words } from "./words.js";
 import { ask } from "./api.js";
 import { version } from "./store.js";
 
@@ -83,7 +83,7 @@ function problem(g) {
       {},
       h("h3", {}, many ? subject(g) : [link(to(g.topic, first), place(first)), h("span", { class: "soft" }, ` ${kindOf[g.topic]}`)]),
       h("p", { class: "what" }, h("strong", {}, words(first.reason || first.phase)), first.message ? `: ${first.message}` : ""),
-      h("p", { class: "todo" }, v.todo),
+      h("p", { class: "todo" }, v.todo, " ", aboutReason(first.reason, g.topic)),
       g.holds.length > 0 &&
         h(
           "p",

@@ -256,6 +256,9 @@ export const reasons = {
   "WrongNode": ["platform team","Remove the other machine that has the address of the node. The message names both."],
 };
 
+// conditionsPage is the address of the page with a section for each reason.
+export const conditionsPage = "https://github.com/vitistack/stack/blob/main/docs/reference/conditions.md";
+
 // maxWait is how long something may be on its way, in seconds, before it counts as stuck.
 export const maxWait = 180;
 

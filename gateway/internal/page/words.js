@@ -1,6 +1,7 @@
 // Conditions and reasons in plain words. A message of a function says what is
 // particular; this file says what it means, which role has to act, and what to do.
-import { overdue, reasons } from "./reasons.js";
+import { h } from "./dom.js";
+import { conditionsPage, overdue, reasons } from "./reasons.js";
 
 // layers have the topics of their objects, and also those whose problems belong to the layer.
 export const layers = [
@@ -95,6 +96,12 @@ const stackTopics = ["networks", "addresses", "allocations", "machines", "provid
 
 // waitsFor returns the kinds of the objects that an item of a topic waits for, by its reason.
 export const waitsFor = (item, topic) => (reasons[`${kindOf[topic]}/${item.reason}`] ?? reasons[item.reason])?.[2] ?? [];
+
+// aboutReason returns a link to the section of the documentation about the reason of an item or a condition, or nothing.
+export function aboutReason(reason, topic) {
+  if (!reason || !(reasons[`${kindOf[topic]}/${reason}`] ?? reasons[reason])) return undefined;
+  return h("a", { class: "about", href: `${conditionsPage}#${reason.toLowerCase()}`, target: "_blank", rel: "noreferrer" }, `About ${reason}`);
+}
 
 // late returns the verdict on an item of a topic that has waited too long: a role has to find out why.
 export function late(v, topic) {

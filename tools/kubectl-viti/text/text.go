@@ -114,6 +114,9 @@ func Chain(w io.Writer, chain []cause.Link, warnings []cause.Warning, now time.T
 	last := chain[len(chain)-1]
 	if !last.Ready || last.Reason == "Stopped" {
 		fmt.Fprintf(&b, "\nCause:  %s\nTurn:   %s\nRemedy: %s", last.Ref, last.Turn, strings.TrimLeft(wrap(last.Remedy, "        "), " "))
+		if page := cause.PageOf(last.Ref.Kind, last.Reason); page != "" {
+			fmt.Fprintf(&b, "More:   %s\n", page)
+		}
 	}
 	for _, warning := range warnings {
 		fmt.Fprintf(&b, "\nAlso:   %s (%s): %sTurn:   %s\nRemedy: %s", warning.Type, warning.Reason, strings.TrimLeft(wrap(warning.Message, "        "), " "), warning.Turn,

@@ -56,6 +56,7 @@ func TestChain(t *testing.T) {
 Cause:  NetworkConfiguration shop/web
 Turn:   network team
 Remedy: Enlarge the pool.
+More:   https://github.com/vitistack/stack/blob/main/docs/reference/conditions.md#poolexhausted
 
 Also:   RestartRequired (SpecChanged): cpu
 Turn:   requester

@@ -38,7 +38,8 @@ func render() ([]byte, error) {
 			return nil, err
 		}
 	}
-	fmt.Fprintf(out, "};\n\n// maxWait is how long something may be on its way, in seconds, before it counts as stuck.\nexport const maxWait = %d;\n\n", int(cause.MaxWait.Seconds()))
+	fmt.Fprintf(out, "};\n\n// conditionsPage is the address of the page with a section for each reason.\nexport const conditionsPage = %q;\n", cause.ConditionsPage)
+	fmt.Fprintf(out, "\n// maxWait is how long something may be on its way, in seconds, before it counts as stuck.\nexport const maxWait = %d;\n\n", int(cause.MaxWait.Seconds()))
 	out.WriteString("// overdue is the advice for what has waited for longer, by kind. Other is that of the other kinds.\nexport const overdue = {\n")
 	for _, kind := range []string{"NetworkNamespace", "Other"} {
 		if err := writeAdvice(out, kind, cause.AdviseOverdue(kind)); err != nil {
