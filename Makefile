@@ -24,7 +24,7 @@ TOOL := go tool -modfile=tools/lint/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell PATH="$(PATH)" go list ./...))
 
-.PHONY: help build plugin plugins run screenshots clean-run prepare judge test test-knative test-talos clean-talos check style generate helm images pin deploy chaos roles bench vuln
+.PHONY: help site build plugin plugins run screenshots clean-run prepare judge test test-knative test-talos clean-talos check style generate helm images pin deploy chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -87,6 +87,9 @@ check: ## Check format, lint rules, workflows, and that generated files are up t
 
 style: ## Report on structure and language: circles, long functions, words to replace (fails for nothing)
 	@go run ./tests/style
+
+site: ## Render the documentation as HTML with a search (SITE=folder)
+	@go run ./tools/site -out $(or $(SITE),$(CACHE)/site)
 
 generate: ## Generate deep copies and CRDs and docs/reference from the types and reasons, and the chart's README from its values
 	@$(TOOL) controller-gen object crd output:crd:dir=apis/crds paths=./apis/...
