@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/vitistack/stack/apis/cause"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/fakeapi"
 	"github.com/vitistack/stack/tests/stand/browser"
@@ -89,6 +90,9 @@ func TestPageObject(t *testing.T) {
 	}
 	if got := browser.Eval[string](b, `import("/page/words.js").then(({ step }) => [step("Ready", "False"), step("NodesReady", "Unknown"), step("SomeNewThing", "False")].join("; "))`); got != "Not ready; Not known: Every node is ready; Not true: Some new thing" {
 		t.Errorf("conditions in words: %s", got)
+	}
+	if got, want := browser.Eval[string](b, `document.querySelector(".conditions a.about").href`), cause.PageOf("MachineProvider", "CredentialsMissing"); got != want || want == "" {
+		t.Errorf("the condition leads to %q, want %q", got, want)
 	}
 	b.Accessible("provider")
 	b.Clean()
