@@ -52,7 +52,7 @@ endif
 run: build ## Run the whole stack on this machine, with a tour (TOUR=0 starts empty, TOUR=busy fills a data centre)
 	@mkdir -p $(STATE) && go run ./tests/busy > $(STATE)/busy.yaml
 	@$(LOCAL) up --root . --state $(STATE) --bin $(BIN) --gateway-port $(GATEWAY_PORT) \
-	  --crds tests/sim/kubevirt/crds --process sim='$(BIN)/sim --state $(STATE)/sim' \
+	  --crds tests/sim/kubevirt/crds --process sim='$(BIN)/sim --state $(STATE)/sim' --await sim \
 	  --config AUTH_TOKENREVIEW=true --config RESULTS_PATH=$(CURDIR)/hack/results --config BACKUP_PATH=$(abspath $(STATE))/backups --apply apis/examples/machineprovider-kubevirt.yaml --apply apis/examples/networkpool-tour.yaml \
 	  $(if $(filter-out 0,$(TOUR)),$(addprefix --apply ,$(TOUR_FILES)))
 

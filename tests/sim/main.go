@@ -94,12 +94,23 @@ func run(ctx context.Context, state, control, program, realGuests string, log *s
 	if err != nil {
 		return errors.Join(err, cluster.Close(), fleet.Close())
 	}
-	options := kubevirt.Options{Judge: judges, Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: inside, DHCP: router.onAttachment}
+	options := kubevirt.Options{Judge: judges, Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: inside, DHCP: router.onAttachment, Ready: func() { reportReady(log) }}
 	if realGuests != "" {
 		options.Guests = commandGuests{program: realGuests}
 	}
 	hypervisors := kubevirt.New(config, options)
 	return errors.Join(hypervisors.Run(ctx), cluster.Close(), fleet.Close())
+}
+
+// reportReady makes the file in READY, for which the program that started this one waits.
+func reportReady(log *slog.Logger) {
+	path := os.Getenv("READY")
+	if path == "" {
+		return
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		log.Error("Cannot report readiness", "error", err)
+	}
 }
 
 // serveControl serves the fault plans and switches of the simulators, and writes their address into a

@@ -213,7 +213,7 @@ func TestParseSignal(t *testing.T) {
 
 func TestParseOptions(t *testing.T) {
 	t.Parallel()
-	got, err := ParseOptions([]string{"--root=/r", "--state=s", "--process=sim=sim --x=1", "--process=other=b", "--crds=a", "--crds=b",
+	got, err := ParseOptions([]string{"--root=/r", "--state=s", "--process=sim=sim --x=1", "--process=other=b", "--await=other", "--crds=a", "--crds=b",
 		"--apply=f", "--config=A=b=c", "--config=B=", "--ingress=http://proxy:1/", "--ping-every=1s", "--concurrency=5"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -228,13 +228,13 @@ func TestParseOptions(t *testing.T) {
 	}
 	want := Options{
 		Root: "/r", State: state, Bin: bin, GatewayPort: 9991, Idle: 15 * time.Second, Processes: 1, Concurrency: 5,
-		Extra: []extraProcess{{"sim", "sim --x=1"}, {"other", "b"}}, CRDs: []string{"a", "b"}, Apply: []string{"f"},
+		Extra: []extraProcess{{"sim", "sim --x=1"}, {"other", "b"}}, Await: []string{"other"}, CRDs: []string{"a", "b"}, Apply: []string{"f"},
 		Config: map[string]string{"A": "b=c", "B": ""}, Ingress: mustURL("http://proxy:1/"), PingEvery: time.Second,
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(extraProcess{}), cmpopts.IgnoreFields(Options{}, "Self", "Out")); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
 	}
-	for _, args := range [][]string{{"--process=sim"}, {"--process=a/b=c"}, {"--config=x"}, {"--config==x"}, {"--ingress=proxy"}, {"--apiserver=127.0.0.1"}, {"--processes=0"}, {"--concurrency=-1"}, {"--idle=0"}, {"--unknown"}, {"argument"}} {
+	for _, args := range [][]string{{"--process=sim"}, {"--process=a/b=c"}, {"--config=x"}, {"--config==x"}, {"--ingress=proxy"}, {"--apiserver=127.0.0.1"}, {"--processes=0"}, {"--concurrency=-1"}, {"--idle=0"}, {"--unknown"}, {"argument"}, {"--process=sim=b", "--await=other"}} {
 		if _, err := ParseOptions(args, io.Discard); err == nil {
 			t.Errorf("%v was accepted", args)
 		}

@@ -67,6 +67,7 @@ type engine struct {
 
 	mu        sync.Mutex
 	services  []*process.Service
+	extras    []*process.Service // of --process
 	stops     [groups][]func()
 	functions map[string]*runner.Function
 	brokers   map[string]*broker.Broker
@@ -239,9 +240,11 @@ func (e *engine) install(ctx context.Context) error {
 		return err
 	}
 	for _, extra := range e.options.Extra {
-		if _, err := e.keep(groupPrograms, e.programs.extra(extra, e.gateway)); err != nil {
+		service, err := e.keep(groupPrograms, e.programs.extra(extra, e.gateway))
+		if err != nil {
 			return err
 		}
+		e.extras = append(e.extras, service)
 	}
 	if _, err := e.keep(groupPrograms, controllers(e.options, e.state)); err != nil {
 		return err

@@ -28,7 +28,7 @@ func TestEngine(t *testing.T) {
 	if err := os.WriteFile(file, []byte("apiVersion: test.vitistack.io/v1\nkind: Widget\nmetadata: {name: applied}\nspec: {color: blue}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, out := testOptions(t, "--audit", "--idle=1s", "--config=COLOR=from the ConfigMap", `--process=extra=sh -c 'printf "extra\thttp://there\n" >$NOTES; exec sleep 1000'`, "--apply="+file)
+	o, out := testOptions(t, "--audit", "--idle=1s", "--config=COLOR=from the ConfigMap", `--process=extra=sh -c 'sleep 5; printf "extra\thttp://there\n" >$NOTES; : >$READY; exec sleep 1000'`, "--await=extra", "--apply="+file)
 	r := startRig(t, o, out)
 	for _, part := range []struct {
 		name string

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,6 +24,7 @@ type Options struct {
 	Processes     int
 	Concurrency   int // 0 for containerConcurrency
 	Extra         []extraProcess
+	Await         []string // names of processes in Extra
 	CRDs          []string // additional directories
 	Apply         []string // files
 	Config        map[string]string
@@ -67,6 +69,7 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	flags.IntVar(&o.Processes, "processes", 1, "most `processes` of a function; another is started when all have containerConcurrency requests")
 	flags.IntVar(&o.Concurrency, "concurrency", 0, "most `requests` in a process at once, where containerConcurrency allows more; 0 leaves it at that")
 	flags.Func("process", "`name=command`: run this too, with KUBECONFIG set to an administrator's; the shell splits the command. What it writes to the file that NOTES names, as lines of two columns, is shown at the start (repeatable)", o.addProcess)
+	flags.Func("await", "`name` of a --process: the stack is ready once it has made the file that READY names (repeatable)", list(&o.Await))
 	flags.Func("crds", "`directory` of more CRDs to install before everything else (repeatable)", list(&o.CRDs))
 	flags.Func("apply", "`file` of objects to apply once all is ready (repeatable)", list(&o.Apply))
 	flags.Func("config", "`KEY=VALUE` for the ConfigMap vitistack-config, which every function and the gateway read (repeatable)", o.addConfig)
@@ -94,6 +97,11 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	}
 	if o.Processes < 1 || o.Idle <= 0 || o.Concurrency < 0 || o.PingEvery < 0 {
 		return Options{}, errors.New("read the command line: --processes and --idle must be positive, --concurrency and --ping-every must not be negative")
+	}
+	for _, name := range o.Await {
+		if !slices.ContainsFunc(o.Extra, func(e extraProcess) bool { return e.name == name }) {
+			return Options{}, fmt.Errorf("read the command line: --await %s names no --process", name)
+		}
 	}
 	return o.complete()
 }

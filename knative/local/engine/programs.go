@@ -197,14 +197,23 @@ func flatten(env map[string]string) []string {
 
 // extra returns the programs of --process. gateway is the URL of the gateway, or empty.
 func (p *programs) extra(e extraProcess, gateway string) process.Spec {
+	notes, ready := p.state.path("notes", e.name), p.state.path("notes", e.name+".ready")
 	return process.Spec{
 		Name: e.name, Kind: "process", Grace: componentGrace,
-		Command: func(context.Context) (process.Command, error) {
-			notes := p.state.path("notes", e.name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(notes), 0o700), os.RemoveAll(notes)); err != nil {
-				return process.Command{}, fmt.Errorf("create the log of %s: %w", e.name, err)
+		Ready: func(ctx context.Context) error {
+			if !slices.Contains(p.options.Await, e.name) {
+				return nil
 			}
-			env := append(os.Environ(), "KUBECONFIG="+p.state.path("kubeconfig"), "NOTES="+notes, "GATEWAY_URL="+gateway)
+			return poll(ctx, func() bool {
+				_, err := os.Stat(ready)
+				return err == nil
+			})
+		},
+		Command: func(context.Context) (process.Command, error) {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(notes), 0o700), os.RemoveAll(notes), os.RemoveAll(ready)); err != nil {
+				return process.Command{}, fmt.Errorf("prepare the files of %s: %w", e.name, err)
+			}
+			env := append(os.Environ(), "KUBECONFIG="+p.state.path("kubeconfig"), "NOTES="+notes, "READY="+ready, "GATEWAY_URL="+gateway)
 			return process.Command{Path: "/bin/sh", Args: []string{"-c", "exec " + e.command}, Env: env, Dir: p.options.Root}, nil
 		},
 	}

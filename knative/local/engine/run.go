@@ -47,6 +47,11 @@ func (e *engine) startPrograms(ctx, background context.Context) error {
 			return err
 		}
 	}
+	for _, service := range e.extras {
+		if err := await(ctx, service); err != nil {
+			return err
+		}
+	}
 	e.printer.step("event source, functions, gateway", began)
 	return e.startPings(background)
 }

@@ -137,7 +137,7 @@ func (e *Engine) Run() {
 	args := append([]string{
 		"up", "--root", root, "--state", e.Dir, "--bin", bin, "--gateway-port", "0",
 		"--crds", filepath.Join(root, "tests/sim/kubevirt/crds"),
-		"--process", "sim=" + filepath.Join(bin, "sim") + " --state " + filepath.Join(e.Dir, "sim") + " --judge " + program,
+		"--process", "sim=" + filepath.Join(bin, "sim") + " --state " + filepath.Join(e.Dir, "sim") + " --judge " + program, "--await", "sim",
 		"--config", "AUTH_TOKENREVIEW=true", "--config", "RESULTS_PATH=" + e.Results(), "--config", "BACKUP_PATH=" + filepath.Join(e.Dir, "backups"),
 		"--apply", filepath.Join(root, "apis/examples/machineprovider-kubevirt.yaml"), "--apply", filepath.Join(root, "apis/examples/networkpool-tour.yaml"),
 	}, e.flags...)
