@@ -9,10 +9,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/network/ipam"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/coalesce"
-	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 

@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 
+	"github.com/vitistack/stack/apis/network/ipam"
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 )

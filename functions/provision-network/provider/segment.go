@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vitistack/stack/apis/network/ipam"
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/ipam"
 )
 
 // Segment is a network as its provider describes it. A prefix or an address that it does
