@@ -6,12 +6,12 @@ import (
 	"os"
 	"time"
 
+	segmentplan "github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/networkpool"
 )
 
 func main() {
@@ -23,7 +23,7 @@ func main() {
 		}
 		f := &function{
 			kube: client, connect: connectBackends(backends, hypervisor.Environment{Home: client, Credentials: hypervisor.Credentials{Home: client, Namespaces: hypervisor.CredentialsNamespaces(os.Getenv)}, Namespace: kube.Namespace(os.Getenv)}),
-			local: kubevirt.Local(client), images: allowedImages(os.Getenv), optionalPools: networkpool.Optional(os.Getenv), reporter: backendhealth.New(client, kube.Namespace(os.Getenv)), now: time.Now, installTimeout: 5 * time.Second,
+			local: kubevirt.Local(client), images: allowedImages(os.Getenv), optionalPools: segmentplan.ArePoolsOptional(os.Getenv(segmentplan.PoolsVariable)), reporter: backendhealth.New(client, kube.Namespace(os.Getenv)), now: time.Now, installTimeout: 5 * time.Second,
 		}
 		return f.handle, nil
 	})

@@ -14,7 +14,6 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
-	"github.com/vitistack/stack/functions/internal/networkpool"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -77,7 +76,7 @@ func (f *function) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfigur
 	if n.Bridge == "" {
 		return nil
 	}
-	pools, err := networkpool.Of(ctx, f.kube, nc.Namespace, f.optionalPools)
+	pools, err := network.Pools(ctx, f.kube, nc.Namespace, f.optionalPools)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/vitistack/stack/apis/network/ipam"
+	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
@@ -133,7 +133,7 @@ func (f *function) setUsage(ctx context.Context, nn *v1alpha2.NetworkNamespace) 
 	if err := f.kube.ListPage(ctx, nn.Namespace, in, configurations); err != nil {
 		return err
 	}
-	if isStatic(nn) {
+	if plan.IsStatic(nn) {
 		if err := f.kube.ListPage(ctx, nn.Namespace, named, allocations); err != nil {
 			return err
 		}
@@ -163,11 +163,10 @@ func summarize(nn *v1alpha2.NetworkNamespace, configurations []v1alpha1.NetworkC
 		family = v1alpha2.IPv6
 	}
 	s := &v1alpha2.IPAllocationSummary{Type: v1alpha2.AllocationDHCP, Provider: "kea"}
-	p, err := keaPool(nn, family)
+	p, err := plan.AddressPool(nn, family)
 	addresses := reservedAddresses(configurations, family)
-	if isStatic(nn) {
+	if plan.IsStatic(nn) {
 		s.Type, s.Provider = v1alpha2.AllocationStatic, "static-ip-operator"
-		p, err = ipam.New(nn, family)
 		addresses = allocatedAddresses(allocations)
 	}
 	if err != nil {

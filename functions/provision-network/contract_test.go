@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -97,7 +98,7 @@ func checkServerContract(t *testing.T, server provider.Server, b testBackend) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	setSegment(nn, provided)
+	segment.SetStatus(nn, provided)
 	created := b.objects()
 	if found, err := server.Find(t.Context(), nn); err != nil || !found.Same(provided) {
 		t.Errorf("found %s, %v: want %s", found, err, provided)

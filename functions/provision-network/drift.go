@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
@@ -35,7 +36,7 @@ func (f *function) compareWithProvider(ctx context.Context, nn *v1alpha2.Network
 		return nil
 	}
 	before := nn.DeepCopy()
-	outcome := setResult(nn, provider.Segment{}, problem, f.now())
+	outcome := setResult(nn, segment.Segment{}, problem, f.now())
 	_, err = reconcile.PatchStatus(ctx, f.kube, before, nn, nn.Status.Phase, outcome)
 	return err
 }

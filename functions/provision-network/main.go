@@ -9,13 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/networkpool"
 )
 
 const (
@@ -39,7 +39,7 @@ func main() {
 		reporter := backendhealth.New(client, namespace)
 		c := config{getenv: httpclient.Mounted(os.Getenv), secret: client.Secrets(defaultTimeout), reporter: reporter}
 		f := &function{
-			kube: client, providers: c.providers(), sender: sender, now: time.Now, datacenters: c.datacenters(), optionalPools: networkpool.Optional(os.Getenv), pause: countPause,
+			kube: client, providers: c.providers(), sender: sender, now: time.Now, datacenters: plan.ParseDatacenters(os.Getenv(plan.DatacentersVariable)), optionalPools: plan.ArePoolsOptional(os.Getenv(plan.PoolsVariable)), pause: countPause,
 			namespace: namespace, sharedNetBox: shared, reporter: reporter,
 		}
 		return sender.Require(f.handle), nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
+	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/reconcile"
@@ -17,7 +18,7 @@ import (
 func countRequest(nn *v1alpha2.NetworkNamespace, operation string, err error) {
 	providerName := nn.Annotations[v1alpha1.AnnotationProvider]
 	if providerName == "" {
-		providerName, _ = providerOf(nn.Spec)
+		providerName, _ = plan.ProviderOf(nn.Spec)
 	}
 	if _, registered := registry[providerName]; !registered {
 		providerName = "external"

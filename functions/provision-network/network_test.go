@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/vitistack/stack/apis/segment"
+	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
@@ -184,7 +186,7 @@ func TestDeletedIsCounted(t *testing.T) {
 		w.delete(users[left-1])
 	}
 	w.network("next", spec)
-	w.expect(w.reconcile("next"), "Error", reasonOverlap)
+	w.expect(w.reconcile("next"), "Error", plan.ReasonOverlap)
 	if w.reconcile("net") != nil {
 		t.Error("the network must be deleted with its last user")
 	}
@@ -218,11 +220,11 @@ func TestSegmentStays(t *testing.T) {
 			if !strings.Contains(message, "10.17.0.0/24 (gateway 10.17.0.1, VLAN 17)") || !strings.Contains(message, "write that back") {
 				t.Errorf("the message says what to write: %s", message)
 			}
-			if has, _ := provider.StatusSegment(now); now.Status.IPv4Prefix != was.Status.IPv4Prefix || has.String() != "10.17.0.0/24 (gateway 10.17.0.1, VLAN 17)" {
+			if has, _ := segment.FromStatus(now); now.Status.IPv4Prefix != was.Status.IPv4Prefix || has.String() != "10.17.0.0/24 (gateway 10.17.0.1, VLAN 17)" {
 				t.Errorf("status %+v, want the allocated segment", now.Status)
 			}
 			w.network("newcomer", manualSpec("10.17.0.0/25", "", 17))
-			w.expect(w.reconcile("newcomer"), "Error", reasonOverlap)
+			w.expect(w.reconcile("newcomer"), "Error", plan.ReasonOverlap)
 			w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec = was.Spec })
 			w.clock.Pass(2 * provider.MaxDelay)
 			w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
@@ -255,9 +257,9 @@ func TestLinkLocalGateway(t *testing.T) {
 func TestUnusable(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
-	w.f.providers["corp"] = always{provider.Segment{IPv4: netip.MustParsePrefix("10.20.0.0/24"), VLAN: 20}}
-	w.f.providers["tiny"] = always{provider.Segment{IPv4: netip.MustParsePrefix("10.21.0.0/32"), VLAN: 21}}
-	w.f.providers["six"] = always{provider.Segment{IPv6: netip.MustParsePrefix("2001:db8:22::/64"), VLAN: 22}}
+	w.f.providers["corp"] = always{segment.Segment{IPv4: netip.MustParsePrefix("10.20.0.0/24"), VLAN: 20}}
+	w.f.providers["tiny"] = always{segment.Segment{IPv4: netip.MustParsePrefix("10.21.0.0/32"), VLAN: 21}}
+	w.f.providers["six"] = always{segment.Segment{IPv6: netip.MustParsePrefix("2001:db8:22::/64"), VLAN: 22}}
 	of := func(provider string, pool v1alpha2.StaticPool) v1alpha2.NetworkNamespaceSpec {
 		spec := asks(provider)
 		spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static", Static: &pool}
@@ -271,9 +273,9 @@ func TestUnusable(t *testing.T) {
 		"range":   {of("corp", v1alpha2.StaticPool{IPv4RangeStart: "10.99.0.10", IPv4RangeEnd: "10.99.0.20"}), "InvalidPool", "range 10.99.0.10-10.99.0.20 is not inside 10.20.0.0/24", func(s *v1alpha2.NetworkNamespaceSpec) { s.IPAllocation.Static = nil }},
 		"gateway": {of("corp", v1alpha2.StaticPool{IPv4Gateway: "10.99.0.1"}), "InvalidPool", "gateway 10.99.0.1 is outside of 10.20.0.0/24", func(s *v1alpha2.NetworkNamespaceSpec) { s.IPAllocation.Static.IPv4Gateway = "10.20.0.1" }},
 		"last":    {of("corp", v1alpha2.StaticPool{IPv4Gateway: "10.20.0.255"}), "InvalidPool", "the broadcast address", func(s *v1alpha2.NetworkNamespaceSpec) { s.IPAllocation.Static.IPv4Gateway = "10.20.0.254" }},
-		"nothing": {of("corp", v1alpha2.StaticPool{ExcludedAddresses: []string{"10.20.0.0/24"}}), reasonNoAddress, "exclude fewer addresses", func(s *v1alpha2.NetworkNamespaceSpec) { s.IPAllocation.Static.ExcludedAddresses[0] = "10.20.0.0/25" }},
-		"six":     {asks("six"), reasonNoAddress, "set spec.ipAllocation.type to static", func(s *v1alpha2.NetworkNamespaceSpec) { s.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"} }},
-		"tiny":    {asks("tiny"), reasonNoAddress, "use a larger prefix", nil},
+		"nothing": {of("corp", v1alpha2.StaticPool{ExcludedAddresses: []string{"10.20.0.0/24"}}), plan.ReasonNoAddress, "exclude fewer addresses", func(s *v1alpha2.NetworkNamespaceSpec) { s.IPAllocation.Static.ExcludedAddresses[0] = "10.20.0.0/25" }},
+		"six":     {asks("six"), plan.ReasonNoAddress, "set spec.ipAllocation.type to static", func(s *v1alpha2.NetworkNamespaceSpec) { s.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"} }},
+		"tiny":    {asks("tiny"), plan.ReasonNoAddress, "use a larger prefix", nil},
 	} {
 		w.network(name, tc.spec)
 		nn := w.reconcile(name)

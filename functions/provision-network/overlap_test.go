@@ -9,17 +9,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/vitistack/stack/apis/segment"
+	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/provision-network/provider"
-	"github.com/vitistack/stack/functions/provision-network/provider/manual"
 )
 
 // TestOverlap has a younger network wait for an older one.
@@ -31,7 +30,7 @@ func TestOverlap(t *testing.T) {
 	w.network("b", manualSpec("10.3.4.0/24", "", 7))
 	w.network("other-vlan", manualSpec("10.3.4.0/24", "", 8))
 	nn := w.reconcile("b")
-	if message := w.expect(nn, "Error", reasonOverlap); !strings.Contains(message, w.namespace+"/a") || nn.Status.IPv4Prefix != "" {
+	if message := w.expect(nn, "Error", plan.ReasonOverlap); !strings.Contains(message, w.namespace+"/a") || nn.Status.IPv4Prefix != "" {
 		t.Errorf("the message names the network with the prefix: %s; prefix %q", message, nn.Status.IPv4Prefix)
 	}
 	w.expect(w.reconcile("other-vlan"), "Ready", reasonProvisioned)
@@ -77,7 +76,7 @@ func TestOverlapRace(t *testing.T) {
 		config := rest.CopyConfig(w.config)
 		config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &meeting{RoundTripper: rt, group: &met} })
 		f := &function{kube: w.client(config), sender: w.f.sender, now: w.f.now, datacenters: w.separateDataCentres(), optionalPools: true, providers: map[string]provider.Interface{
-			"racing": always{provider.Segment{IPv4: netip.MustParsePrefix("10.4.0.0/24"), VLAN: 9}},
+			"racing": always{segment.Segment{IPv4: netip.MustParsePrefix("10.4.0.0/24"), VLAN: 9}},
 		}}
 		done.Go(func() {
 			err := errRedeliver
@@ -117,10 +116,10 @@ func TestClaimIsFound(t *testing.T) {
 		t.Fatalf("got status %+v, want a claim", a.Status)
 	}
 	w.network("b", asks("sure"))
-	w.f.providers["sure"] = always{provider.Segment{IPv4: netip.MustParsePrefix("10.4.0.0/25"), VLAN: 9}}
-	w.expect(w.reconcile("b"), "Error", reasonOverlap)
+	w.f.providers["sure"] = always{segment.Segment{IPv4: netip.MustParsePrefix("10.4.0.0/25"), VLAN: 9}}
+	w.expect(w.reconcile("b"), "Error", plan.ReasonOverlap)
 	w.expect(w.reconcile("a"), "Ready", reasonProvisioned)
-	w.expect(w.reconcile("b"), "Error", reasonOverlap)
+	w.expect(w.reconcile("b"), "Error", plan.ReasonOverlap)
 }
 
 // TestBothReady has two Ready networks with the same segment, as an earlier version may have left
@@ -131,7 +130,7 @@ func TestBothReady(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		nn := w.network(name, manualSpec("10.4.0.0/24", "", 9))
 		before := nn.DeepCopy()
-		setResult(nn, provider.Segment{IPv4: netip.MustParsePrefix("10.4.0.0/24"), VLAN: 9}, nil, w.clock.Now())
+		setResult(nn, segment.Segment{IPv4: netip.MustParsePrefix("10.4.0.0/24"), VLAN: 9}, nil, w.clock.Now())
 		_, err := w.kube.PatchStatus(t.Context(), before, nn)
 		w.must(err)
 		w.change(name, func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "seen-again" })
@@ -145,7 +144,7 @@ func TestBothReady(t *testing.T) {
 			t.Errorf("%s: status %+v, want its allocated segment", name, nn.Status)
 		}
 	}
-	if reasons[reasonOverlap] != 1 || reasons[reasonProvisioned] != 1 {
+	if reasons[plan.ReasonOverlap] != 1 || reasons[reasonProvisioned] != 1 {
 		t.Errorf("got reasons %v, want the younger one to report the overlap", reasons)
 	}
 }
@@ -164,8 +163,8 @@ func TestDataCentres(t *testing.T) {
 	w.network("west", in("west"))
 	w.expect(w.reconcile("west"), "Ready", reasonProvisioned)
 	w.network("east", in("east"))
-	w.expect(w.reconcile("east"), "Error", reasonOverlap)
-	w.f.datacenters = config{getenv: func(string) string { return " " + string(in("east").DatacenterIdentifier) + ", other" }}.datacenters()
+	w.expect(w.reconcile("east"), "Error", plan.ReasonOverlap)
+	w.f.datacenters = plan.ParseDatacenters(" " + string(in("east").DatacenterIdentifier) + ", other")
 	w.expect(w.reconcile("east"), "Ready", reasonProvisioned)
 }
 
@@ -196,7 +195,7 @@ func TestHeldAddresses(t *testing.T) {
 			w.expect(nn, "Ready", reasonProvisioned)
 			continue
 		}
-		if message := w.expect(nn, "Error", reasonOverlap); !strings.Contains(message, tc.says) {
+		if message := w.expect(nn, "Error", plan.ReasonOverlap); !strings.Contains(message, tc.says) {
 			t.Errorf("%s: message %s, want it to name the holder of the address", name, message)
 		}
 		client, counted := w.countingClient(-1)
@@ -214,58 +213,10 @@ func TestHeldAddresses(t *testing.T) {
 }
 
 // always is a source that provides the same segment to every network.
-type always struct{ segment provider.Segment }
+type always struct{ segment segment.Segment }
 
-func (a always) Provide(context.Context, *v1alpha2.NetworkNamespace) (provider.Segment, error) {
+func (a always) Provide(context.Context, *v1alpha2.NetworkNamespace) (segment.Segment, error) {
 	return a.segment, nil
 }
 
 func (a always) Release(context.Context, *v1alpha2.NetworkNamespace) error { return nil }
-
-func TestDecideOverlap(t *testing.T) {
-	t.Parallel()
-	make := func(name string, age time.Duration, phase v1alpha2.ProvisioningPhase) v1alpha2.NetworkNamespace {
-		nn := someNetwork(name, manualSpec("10.5.0.0/24", "", 1))
-		nn.CreationTimestamp.Time = noon.Add(-age)
-		if nn.Status.ProvisioningPhase = phase; phase == "Ready" || phase == "Pending" || phase == "Deleting" {
-			nn.Status.IPv4Prefix, nn.Status.VLANID = "10.5.0.0/24", 1
-		}
-		return *nn
-	}
-	moved := make("b", 1, "Ready")
-	moved.Spec = manualSpec("10.6.0.0/24", "", 2)
-	for name, tc := range map[string]struct {
-		reason    string
-		nn, other v1alpha2.NetworkNamespace
-		gives     bool
-		waits     bool
-	}{
-		"BothNew":         {reason: "the older network is first", nn: make("a", 1, ""), other: make("b", 2, ""), gives: true},
-		"BothNewAgain":    {reason: "the older network is first", nn: make("b", 2, ""), other: make("a", 1, "")},
-		"SameSecond":      {reason: "networks of the same second are ordered by name", nn: make("b", 1, ""), other: make("a", 1, ""), gives: true},
-		"InUse":           {reason: "machines use the segment of the younger network", nn: make("a", 2, ""), other: make("b", 1, "Ready"), gives: true},
-		"InUseMoved":      {reason: "an allocated segment counts, whatever the spec", nn: make("a", 2, ""), other: moved, gives: true},
-		"InUseDeleted":    {reason: "machines use it until it is deleted", nn: make("a", 2, ""), other: make("b", 1, "Deleting"), gives: true},
-		"Refused":         {reason: "a rejected network has no segment", nn: make("a", 1, ""), other: make("b", 2, "Error")},
-		"Claimed":         {reason: "a claim may become Ready soon", nn: make("a", 2, ""), other: make("b", 1, "Pending"), gives: true},
-		"BothClaim":       {reason: "the younger claim yields", nn: make("a", 1, "Pending"), other: make("b", 2, "Pending"), gives: true},
-		"BothClaimAgain":  {reason: "the younger network may have checked first and become Ready", nn: make("b", 2, "Pending"), other: make("a", 1, "Pending"), waits: true},
-		"ClaimAgainstNew": {reason: "the other network finds the claim", nn: make("a", 1, "Pending"), other: make("b", 2, "")},
-		"ClaimInUse":      {reason: "the other network became Ready first", nn: make("b", 2, "Pending"), other: make("a", 1, "Ready"), gives: true},
-		"BothReady":       {reason: "the older network keeps it", nn: make("a", 2, "Ready"), other: make("b", 1, "Ready")},
-		"BothReadyAgain":  {reason: "the younger network reports it", nn: make("b", 1, "Ready"), other: make("a", 2, "Ready"), gives: true},
-		"ReadyAgainst":    {reason: "a waiting network does not displace a Ready one", nn: make("a", 1, "Ready"), other: make("b", 2, "")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			seg, err := manual.Segment(&tc.nn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = (&function{}).decideOverlap(&tc.nn, seg, []v1alpha2.NetworkNamespace{tc.nn, tc.other})
-			if gives := errors.As(err, new(reconcile.UserError)); gives != tc.gives || errors.Is(err, errConflictingClaim) != tc.waits {
-				t.Errorf("%s: got %v", tc.reason, err)
-			}
-		})
-	}
-}

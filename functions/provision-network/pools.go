@@ -3,87 +3,47 @@ package main
 import (
 	"context"
 	"errors"
-	"net/netip"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/segment"
+	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/networkpool"
+	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/provision-network/provider"
-	"github.com/vitistack/stack/functions/provision-network/provider/manual"
 )
 
-const (
-	kindPool        = "NetworkPool"
-	reasonNotInPool = "NotInPool"
-)
+const kindPool = "NetworkPool"
 
 // checkPools returns a permanent Error if no NetworkPool allows what is known of the segment
 // of a network. A network that machines may use keeps its segment.
-func checkPools(pools networkpool.Pools, nn *v1alpha2.NetworkNamespace, known networkpool.Segment) error {
-	problem := pools.Check(known)
-	if problem == "" {
-		return nil
+func checkPools(pools plan.Pools, nn *v1alpha2.NetworkNamespace, known plan.KnownSegment) error {
+	if problem := pools.CheckNetwork(nn, known); problem != "" {
+		return provider.PermanentError(plan.ReasonNotInPool, "%s", problem)
 	}
-	if holdsSegment(nn) {
-		problem += "; the network keeps its segment until it is deleted, because machines may use it"
-	}
-	return provider.PermanentError(reasonNotInPool, "%s", problem)
-}
-
-// requestedSegment returns what is known of a segment before the provider is asked: the
-// provider, and for manual the whole segment.
-func requestedSegment(nn *v1alpha2.NetworkNamespace) networkpool.Segment {
-	providerName, _ := providerOf(nn.Spec)
-	if providerName == v1alpha2.ProviderManual {
-		if seg, err := manual.Segment(nn); err == nil {
-			return providedSegment(nn, seg)
-		}
-	}
-	return networkpool.Segment{Provider: providerName}
-}
-
-// providedSegment returns a segment as NetworkPools describe it.
-func providedSegment(nn *v1alpha2.NetworkNamespace, seg provider.Segment) networkpool.Segment {
-	providerName, _ := providerOf(nn.Spec)
-	s := networkpool.Segment{Provider: providerName, VLAN: &seg.VLAN}
-	for _, prefix := range []netip.Prefix{seg.IPv4, seg.IPv6} {
-		if prefix.IsValid() {
-			s.Prefixes = append(s.Prefixes, prefix)
-		}
-	}
-	return s
-}
-
-// knownSegment returns what is known of the segment of a network: what it has allocated, or
-// else what it requests.
-func knownSegment(nn *v1alpha2.NetworkNamespace) networkpool.Segment {
-	if seg, err := provider.StatusSegment(nn); err == nil && holdsSegment(nn) {
-		return providedSegment(nn, seg)
-	}
-	return requestedSegment(nn)
+	return nil
 }
 
 // recheckPools reports whether no NetworkPool allows the segment of a network that is Ready
 // any more, after it has written that into the status.
 func (f *function) recheckPools(ctx context.Context, nn *v1alpha2.NetworkNamespace) (excluded bool, err error) {
-	pools, err := networkpool.Of(ctx, f.kube, nn.Namespace, f.optionalPools)
+	pools, err := network.Pools(ctx, f.kube, nn.Namespace, f.optionalPools)
 	if err != nil {
 		return false, err
 	}
 	return f.writeExcluded(ctx, nn, pools)
 }
 
-func (f *function) writeExcluded(ctx context.Context, nn *v1alpha2.NetworkNamespace, pools networkpool.Pools) (excluded bool, err error) {
-	problem := checkPools(pools, nn, knownSegment(nn))
+func (f *function) writeExcluded(ctx context.Context, nn *v1alpha2.NetworkNamespace, pools plan.Pools) (excluded bool, err error) {
+	problem := checkPools(pools, nn, plan.KnownSegmentOf(nn))
 	if problem == nil {
 		return false, nil
 	}
 	before := nn.DeepCopy()
-	outcome := setResult(nn, provider.Segment{}, problem, f.now())
+	outcome := setResult(nn, segment.Segment{}, problem, f.now())
 	_, err = reconcile.PatchStatus(ctx, f.kube, before, nn, nn.Status.Phase, outcome)
 	return true, err
 }
@@ -111,7 +71,7 @@ func decidePoolChange(nn *v1alpha2.NetworkNamespace, allowed bool) poolChange {
 	switch {
 	case nn.DeletionTimestamp != nil:
 		return poolUnchanged
-	case allowed && c.Status == metav1.ConditionFalse && c.Reason == reasonNotInPool:
+	case allowed && c.Status == metav1.ConditionFalse && c.Reason == plan.ReasonNotInPool:
 		return poolAdmits
 	case !allowed && c.Status == metav1.ConditionTrue && isReady(nn):
 		return poolExcludes
@@ -132,18 +92,18 @@ func (f *function) reconcilePools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	byNamespace := map[string]networkpool.Pools{}
+	byNamespace := map[string]plan.Pools{}
 	var problems []error
 	for i := range networks.Items {
 		nn := networks.Items[i].DeepCopy()
 		selected, known := byNamespace[nn.Namespace]
 		if !known {
-			if selected, err = networkpool.Select(pools.Items, nn.Namespace, f.kube.LabelsOf(ctx, nn.Namespace), f.optionalPools); err != nil {
+			if selected, err = plan.SelectPools(pools.Items, nn.Namespace, f.kube.LabelsOf(ctx, nn.Namespace), f.optionalPools); err != nil {
 				return err
 			}
 			byNamespace[nn.Namespace] = selected
 		}
-		switch decidePoolChange(nn, selected.Check(knownSegment(nn)) == "") {
+		switch decidePoolChange(nn, selected.Check(plan.KnownSegmentOf(nn)) == "") {
 		case poolAdmits:
 			err = f.clearNextCheck(ctx, nn)
 		case poolExcludes:
@@ -161,11 +121,11 @@ func (f *function) reconcilePools(ctx context.Context) error {
 // retryIfAdmitted ends the wait of a network for a NetworkPool that was created after the
 // decision about known and before its write: the event of that pool did not find the network
 // waiting.
-func (f *function) retryIfAdmitted(ctx context.Context, nn *v1alpha2.NetworkNamespace, known networkpool.Segment) error {
-	if readyCondition(nn).Reason != reasonNotInPool {
+func (f *function) retryIfAdmitted(ctx context.Context, nn *v1alpha2.NetworkNamespace, known plan.KnownSegment) error {
+	if readyCondition(nn).Reason != plan.ReasonNotInPool {
 		return nil
 	}
-	pools, err := networkpool.Of(ctx, f.kube, nn.Namespace, f.optionalPools)
+	pools, err := network.Pools(ctx, f.kube, nn.Namespace, f.optionalPools)
 	if err != nil || pools.Check(known) != "" {
 		return err
 	}

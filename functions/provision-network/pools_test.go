@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/vitistack/stack/apis/segment"
+	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
@@ -58,7 +60,7 @@ func TestNotInPool(t *testing.T) {
 	t.Parallel()
 	given := v1alpha1.NetworkPoolSpec{Providers: []string{"manual", "corp"}, VLANs: []v1alpha1.VLANRange{"100-199"}, Prefixes: []string{"10.20.0.0/16"}}
 	of := func(vlan int32, prefix string) provider.Interface {
-		return always{provider.Segment{IPv4: netip.MustParsePrefix(prefix), VLAN: vlan}}
+		return always{segment.Segment{IPv4: netip.MustParsePrefix(prefix), VLAN: vlan}}
 	}
 	for name, tc := range map[string]struct {
 		reason string
@@ -78,7 +80,7 @@ func TestNotInPool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sources := map[string]provider.Interface{}
-			provider, _ := providerOf(tc.spec)
+			provider, _ := plan.ProviderOf(tc.spec)
 			if tc.source != nil {
 				sources[provider] = tc.source
 			}
@@ -87,7 +89,7 @@ func TestNotInPool(t *testing.T) {
 			w.pool("lab", given)
 			w.network("net", tc.spec)
 			nn := w.reconcile("net")
-			message := w.expect(nn, "Error", reasonNotInPool)
+			message := w.expect(nn, "Error", plan.ReasonNotInPool)
 			for _, part := range []string{tc.says, "-lab: providers manual, corp; VLANs 100-199; prefixes 10.20.0.0/16", "ask the platform team"} {
 				if !strings.Contains(message, part) {
 					t.Errorf("%s: message %q, want %q in it", tc.reason, message, part)
@@ -112,7 +114,7 @@ func TestSourceIsNotAsked(t *testing.T) {
 	w.f.optionalPools = false
 	w.network("net", asks("corp-ipam"))
 	nn := w.reconcile("net")
-	if message := w.expect(nn, "Error", reasonNotInPool); !strings.Contains(message, "namespace "+w.namespace+" may use no NetworkPool") {
+	if message := w.expect(nn, "Error", plan.ReasonNotInPool); !strings.Contains(message, "namespace "+w.namespace+" may use no NetworkPool") {
 		t.Errorf("message %q", message)
 	}
 	if asked := nn.Annotations[v1alpha1.AnnotationProvider]; asked != "" {
@@ -121,7 +123,7 @@ func TestSourceIsNotAsked(t *testing.T) {
 	if err := w.deliverAnswer(events.TypeNetworkProvisioned, events.NetworkProvisioned{UID: string(nn.UID), Provider: "corp-ipam", ID: "seg-1", IPv4Prefix: "10.20.1.0/24"}); !events.IsPermanent(err) {
 		t.Errorf("an answer without a request: %v", err)
 	}
-	w.expect(w.get("net"), "Error", reasonNotInPool)
+	w.expect(w.get("net"), "Error", plan.ReasonNotInPool)
 	w.delete(w.get("net"))
 	if w.reconcile("net") != nil {
 		t.Error("the network must be deleted")
@@ -137,11 +139,11 @@ func TestPoolChanges(t *testing.T) {
 	w := newEnv(t, nil)
 	w.poolOfNothing()
 	w.network("net", manualSpec("10.20.1.0/24", "10.20.1.1", 150))
-	w.expect(w.reconcile("net"), "Error", reasonNotInPool)
+	w.expect(w.reconcile("net"), "Error", plan.ReasonNotInPool)
 	if next := w.get("net").Status.NextCheckTime; next == nil || !next.After(w.clock.Now()) {
 		t.Fatalf("next check at %v", next)
 	}
-	w.expect(w.reconcile("net"), "Error", reasonNotInPool)
+	w.expect(w.reconcile("net"), "Error", plan.ReasonNotInPool)
 
 	p := w.pool("lab", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"150"}})
 	w.poolEvent(p.Name)
@@ -154,17 +156,17 @@ func TestPoolChanges(t *testing.T) {
 
 	w.changePool(p, func(s *v1alpha1.NetworkPoolSpec) { s.VLANs = []v1alpha1.VLANRange{"151"} })
 	nn := w.get("net")
-	if message := w.expect(nn, "Ready", reasonNotInPool); !strings.Contains(message, "keeps its segment") || nn.Status.IPv4Prefix != "10.20.1.0/24" || nn.Status.VLANID != 150 {
+	if message := w.expect(nn, "Ready", plan.ReasonNotInPool); !strings.Contains(message, "keeps its segment") || nn.Status.IPv4Prefix != "10.20.1.0/24" || nn.Status.VLANID != 150 {
 		t.Errorf("message %q, status %+v: the segment in use is kept, and the network reports the pool", message, nn.Status)
 	}
 	w.clock.Pass(2 * provider.MaxDelay)
-	w.expect(w.reconcile("net"), "Ready", reasonNotInPool)
+	w.expect(w.reconcile("net"), "Ready", plan.ReasonNotInPool)
 	w.changePool(p, func(s *v1alpha1.NetworkPoolSpec) { s.VLANs = nil })
 	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 
 	w.must(w.kube.Delete(t.Context(), p))
 	w.must(w.deliver(kindPool, p.Name, events.TypeRefDelete))
-	w.expect(w.get("net"), "Ready", reasonNotInPool)
+	w.expect(w.get("net"), "Ready", plan.ReasonNotInPool)
 	w.delete(w.get("net"))
 	if w.reconcile("net") != nil {
 		t.Error("the network must be deleted")
@@ -180,13 +182,13 @@ func TestPoolIsMissedByResync(t *testing.T) {
 	w.must(w.kube.Get(t.Context(), "", w.namespace, ns))
 	p := w.pool("lab", v1alpha1.NetworkPoolSpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"network": w.namespace}}}})
 	w.network("net", manualSpec("10.20.1.0/24", "10.20.1.1", 150))
-	w.expect(w.reconcile("net"), "Error", reasonNotInPool)
+	w.expect(w.reconcile("net"), "Error", plan.ReasonNotInPool)
 	w.must(w.kube.Merge(t.Context(), ns, map[string]any{"metadata": map[string]any{"labels": map[string]any{"network": w.namespace}}}))
 	w.clock.Pass(2 * provider.MaxDelay)
 	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 	w.must(w.kube.Delete(t.Context(), p))
 	w.must(w.deliver(kindNetwork, "net", events.TypeResync))
-	w.expect(w.get("net"), "Ready", reasonNotInPool)
+	w.expect(w.get("net"), "Ready", plan.ReasonNotInPool)
 }
 
 // beforeStatus calls a function before the first write of a status.
@@ -215,7 +217,7 @@ func TestPoolAppearsMeanwhile(t *testing.T) {
 		return &beforeStatus{RoundTripper: rt, do: func() { w.poolEvent(w.pool("lab", v1alpha1.NetworkPoolSpec{}).Name) }}
 	})
 	w.f.kube = w.client(config)
-	w.expect(w.reconcile("net"), "Error", reasonNotInPool)
+	w.expect(w.reconcile("net"), "Error", plan.ReasonNotInPool)
 	if next := w.get("net").Status.NextCheckTime; next != nil {
 		t.Errorf("the network waits until %s for a pool that exists", next)
 	}
@@ -238,13 +240,13 @@ func TestDecidePoolChange(t *testing.T) {
 		allowed bool
 		want    poolChange
 	}{
-		"Admitted":        {"it waits for a pool, and a pool allows it now", network("Error", "False", reasonNotInPool), true, poolAdmits},
-		"Returned":        {"no pool allowed it, and one does again", network("Ready", "False", reasonNotInPool), true, poolAdmits},
-		"Waits":           {"no pool allows it yet", network("Error", "False", reasonNotInPool), false, poolUnchanged},
-		"AlreadyReported": {"it already reports that no pool allows it", network("Ready", "False", reasonNotInPool), false, poolUnchanged},
+		"Admitted":        {"it waits for a pool, and a pool allows it now", network("Error", "False", plan.ReasonNotInPool), true, poolAdmits},
+		"Returned":        {"no pool allowed it, and one does again", network("Ready", "False", plan.ReasonNotInPool), true, poolAdmits},
+		"Waits":           {"no pool allows it yet", network("Error", "False", plan.ReasonNotInPool), false, poolUnchanged},
+		"AlreadyReported": {"it already reports that no pool allows it", network("Ready", "False", plan.ReasonNotInPool), false, poolUnchanged},
 		"NoLongerAllowed": {"no pool allows it any more", network("Ready", "True", reasonProvisioned), false, poolExcludes},
 		"Ready":           {"its pool still allows it", network("Ready", "True", reasonProvisioned), true, poolUnchanged},
-		"Otherwise":       {"it waits for something else", network("Error", "False", reasonOverlap), true, poolUnchanged},
+		"Otherwise":       {"it waits for something else", network("Error", "False", plan.ReasonOverlap), true, poolUnchanged},
 		"Pending":         {"its own deliveries check pools", network("Pending", "False", provider.ReasonWorking), false, poolUnchanged},
 		"New":             {"its first delivery checks pools", fresh, false, poolUnchanged},
 		"Deleting":        {"it is being deleted", going, false, poolUnchanged},
@@ -266,7 +268,7 @@ func TestVLANOfOthers(t *testing.T) {
 	p := w.pool("lab", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"2200-2299"}})
 	w.network("net", manualSpec("10.203.9.0/24", "", 2208))
 	nn := w.reconcile("net")
-	if message := w.expect(nn, "Error", reasonOverlap); !strings.Contains(message, "VLAN 2208 is that of NetworkNamespace "+victim.namespace+"/net") || nn.Status.VLANID != 0 {
+	if message := w.expect(nn, "Error", plan.ReasonOverlap); !strings.Contains(message, "VLAN 2208 is that of NetworkNamespace "+victim.namespace+"/net") || nn.Status.VLANID != 0 {
 		t.Errorf("message %q, VLAN %d", message, nn.Status.VLANID)
 	}
 	w.network("second", manualSpec("10.203.10.0/24", "", 2209))

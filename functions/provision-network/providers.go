@@ -53,18 +53,6 @@ func (c config) providers() map[string]provider.Interface {
 	return all
 }
 
-// datacenters returns the data centres that share no bridge with another one, so that both
-// can have a network of the same prefix and VLAN. Only the platform team knows.
-func (c config) datacenters() map[v1alpha2.Identifier]bool {
-	separate := map[v1alpha2.Identifier]bool{}
-	for name := range strings.SplitSeq(c.getenv("SEPARATE_DATACENTERS"), ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			separate[v1alpha2.Identifier(name)] = true
-		}
-	}
-	return separate
-}
-
 // tokenScheme returns the scheme of the Authorization header for a token.
 type tokenScheme func(token string) string
 

@@ -10,13 +10,14 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
+	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/coalesce"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/networkpool"
+	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/orphans"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/internal/signature"
@@ -32,7 +33,7 @@ type function struct {
 	sender    external.Sender
 	now       func() time.Time
 	// datacenters share no bridge with any other data centre.
-	datacenters map[v1alpha2.Identifier]bool
+	datacenters plan.Datacenters
 	// optionalPools is whether a namespace that may use no NetworkPool may have any network.
 	optionalPools bool
 	// namespace is the stack's. sharedNetBox is whether another installation of the stack
@@ -160,7 +161,7 @@ func (f *function) checkNetwork(ctx context.Context, nn *v1alpha2.NetworkNamespa
 // requestSegment gets the segment of a network from its provider, claims it, and writes the
 // result into the status.
 func (f *function) requestSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, answer *external.Answer) error {
-	pools, err := networkpool.Of(ctx, f.kube, nn.Namespace, f.optionalPools)
+	pools, err := network.Pools(ctx, f.kube, nn.Namespace, f.optionalPools)
 	if err != nil {
 		return err
 	}
@@ -172,13 +173,13 @@ func (f *function) requestSegment(ctx context.Context, nn *v1alpha2.NetworkNames
 		return err
 	}
 	seg, err := f.getSegment(ctx, nn, from, answer)
-	known := requestedSegment(nn)
+	known := plan.RequestedSegment(nn)
 	if err == nil {
-		known = providedSegment(nn, seg)
+		known = plan.ProvidedSegment(nn, seg)
 		err = checkPools(pools, nn, known)
-		seg.ExclusiveVLAN = known.Provider == v1alpha2.ProviderManual && !pools.ShareVLANs(known)
+		seg.ExclusiveVLAN = pools.HasExclusiveVLAN(known)
 	}
-	if err == nil && !holdsSegment(nn) {
+	if err == nil && !plan.HoldsSegment(nn) {
 		err = f.claimSegment(ctx, nn, seg)
 	}
 	if err != nil && !errors.As(err, new(reconcile.UserError)) && !errors.As(err, new(provider.Error)) {
@@ -245,7 +246,7 @@ func (f *function) handleAnswer(ctx context.Context, in event.Event) (*event.Eve
 // isAnswerFor reports whether an answer is of the provider that the spec of nn names. After
 // the spec has changed, the segment of an earlier provider is released, not used.
 func isAnswerFor(nn *v1alpha2.NetworkNamespace, answer *external.Answer) bool {
-	providerName, _ := providerOf(nn.Spec)
+	providerName, _ := plan.ProviderOf(nn.Spec)
 	return answer != nil && nn.Annotations[v1alpha1.AnnotationProvider] == providerName
 }
 

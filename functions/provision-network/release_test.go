@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -16,7 +17,7 @@ type overtaking struct {
 	before func()
 }
 
-func (o overtaking) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (provider.Segment, error) {
+func (o overtaking) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
 	o.before()
 	return o.Server.Provide(ctx, nn)
 }

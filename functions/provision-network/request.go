@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/vitistack/stack/apis/segment"
+	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/networkpool"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 	"github.com/vitistack/stack/functions/provision-network/provider/external"
-	"github.com/vitistack/stack/functions/provision-network/provider/manual"
 )
 
 // requestTimeout is the time that a delivery has.
@@ -34,11 +34,11 @@ func (f *function) provider(name string) provider.Interface {
 //	the same, or none   any      yes
 //	the same, or none   Ready    no
 //	the same, or none   else     no                         NotInPool
-func decideProvider(nn *v1alpha2.NetworkNamespace, pools networkpool.Pools) (release string, refusal error) {
-	if err := checkPools(pools, nn, requestedSegment(nn)); err != nil && !holdsSegment(nn) {
+func decideProvider(nn *v1alpha2.NetworkNamespace, pools plan.Pools) (release string, refusal error) {
+	if err := checkPools(pools, nn, plan.RequestedSegment(nn)); err != nil && !plan.HoldsSegment(nn) {
 		refusal = err
 	}
-	providerName, _ := providerOf(nn.Spec)
+	providerName, _ := plan.ProviderOf(nn.Spec)
 	asked := nn.Annotations[v1alpha1.AnnotationProvider]
 	switch {
 	case asked == "" || asked == providerName:
@@ -54,8 +54,8 @@ func decideProvider(nn *v1alpha2.NetworkNamespace, pools networkpool.Pools) (rel
 // Unavailable if the network may not use it. Before the request it writes the provider into
 // an annotation, so that the same provider is asked to release the segment. It removes the
 // annotation vitistack.io/reconcile, because this is the delivery that it requests.
-func (f *function) prepareRequest(ctx context.Context, nn *v1alpha2.NetworkNamespace, pools networkpool.Pools) (provider.Interface, error) {
-	providerName, _ := providerOf(nn.Spec)
+func (f *function) prepareRequest(ctx context.Context, nn *v1alpha2.NetworkNamespace, pools plan.Pools) (provider.Interface, error) {
+	providerName, _ := plan.ProviderOf(nn.Spec)
 	from := f.provider(providerName)
 	release, refusal := decideProvider(nn, pools)
 	before := nn.DeepCopy()
@@ -90,7 +90,7 @@ func (f *function) lockRequest(ctx context.Context, nn *v1alpha2.NetworkNamespac
 	before := nn.DeepCopy()
 	nn.Status.ObservedGeneration, nn.Status.NextCheckTime = nn.Generation, checkTime(f.now(), requestTimeout)
 	if readyCondition(nn).ObservedGeneration != nn.Generation {
-		providerName, _ := providerOf(nn.Spec)
+		providerName, _ := plan.ProviderOf(nn.Spec)
 		kube.SetReady(&nn.Status.Conditions, nn.Generation, false, reasonAsking, "requesting the segment from provider "+providerName)
 	}
 	_, err := f.kube.PatchStatus(ctx, before, nn)
@@ -100,8 +100,8 @@ func (f *function) lockRequest(ctx context.Context, nn *v1alpha2.NetworkNamespac
 // getSegment returns the segment of a network: that of the answer, or else that of the
 // provider. It returns a user error if no machine could use the segment, and a permanent
 // Error if it is not the one that the network has allocated.
-func (f *function) getSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, from provider.Interface, answer *external.Answer) (provider.Segment, error) {
-	var seg provider.Segment
+func (f *function) getSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, from provider.Interface, answer *external.Answer) (segment.Segment, error) {
+	var seg segment.Segment
 	var err error
 	server, isServer := from.(provider.Server)
 	switch {
@@ -113,17 +113,17 @@ func (f *function) getSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace
 		seg, err = from.Provide(ctx, nn)
 		countRequest(nn, "provide", err)
 	}
-	if err == nil && holdsSegment(nn) {
+	if err == nil && plan.HoldsSegment(nn) {
 		err = f.checkHeldSegment(ctx, nn, from, seg)
 	}
 	if err == nil {
-		err = checkUsable(nn, seg)
+		err = plan.CheckUsable(nn, seg)
 	}
 	return seg, err
 }
 
 // findSegment looks up the segment of a network without creating one.
-func (f *function) findSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, server provider.Server) (provider.Segment, error) {
+func (f *function) findSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, server provider.Server) (segment.Segment, error) {
 	seg, err := server.Find(ctx, nn)
 	countRequest(nn, "find", err)
 	return seg, err
@@ -131,7 +131,7 @@ func (f *function) findSegment(ctx context.Context, nn *v1alpha2.NetworkNamespac
 
 // checkHeldSegment checks the segment that the provider has for a network which has given
 // out addresses of it.
-func (f *function) checkHeldSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, from provider.Interface, seg provider.Segment) error {
+func (f *function) checkHeldSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, from provider.Interface, seg segment.Segment) error {
 	if err := checkUnchanged(nn, seg); err != nil {
 		return err
 	}
@@ -143,13 +143,13 @@ func (f *function) checkHeldSegment(ctx context.Context, nn *v1alpha2.NetworkNam
 
 // checkUnchanged returns a permanent Error if seg is not the segment in the status of a
 // network that is Ready.
-func checkUnchanged(nn *v1alpha2.NetworkNamespace, seg provider.Segment) error {
-	has, err := provider.StatusSegment(nn)
+func checkUnchanged(nn *v1alpha2.NetworkNamespace, seg segment.Segment) error {
+	has, err := segment.FromStatus(nn)
 	if err != nil || has.Same(seg) && has.IPv4Gateway == seg.IPv4Gateway && has.IPv6Gateway == seg.IPv6Gateway {
 		return nil
 	}
-	if providerName, _ := providerOf(nn.Spec); providerName == v1alpha2.ProviderManual {
-		_, path := manual.Block(nn.Spec)
+	if providerName, _ := plan.ProviderOf(nn.Spec); providerName == v1alpha2.ProviderManual {
+		_, path := segment.Block(nn.Spec)
 		return provider.PermanentError("SegmentChanged", "spec.%s describes %s, but the network has allocated %s and keeps it, because machines use it: write that back, or delete this network and create it again",
 			path, seg, has)
 	}
@@ -160,12 +160,12 @@ func checkUnchanged(nn *v1alpha2.NetworkNamespace, seg provider.Segment) error {
 // Ready is not what its spec requests of a server.
 func checkRequest(nn *v1alpha2.NetworkNamespace, from provider.Interface) error {
 	server, isServer := from.(provider.Server)
-	has, err := provider.StatusSegment(nn)
+	has, err := segment.FromStatus(nn)
 	if err != nil || !isServer {
 		return nil
 	}
 	if err := server.CheckRequest(nn, has); err != nil {
-		providerName, _ := providerOf(nn.Spec)
+		providerName, _ := plan.ProviderOf(nn.Spec)
 		return provider.PermanentError("RequestChanged", "the spec requests another segment than the network has (%s). The network keeps its segment, because machines may use it: change spec.networkProvisioning.%s back, or delete this network and create it again",
 			err, providerName)
 	}

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/networkpool"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,11 +56,11 @@ func TestDecideStep(t *testing.T) {
 
 func TestDecideProvider(t *testing.T) {
 	t.Parallel()
-	anything, err := networkpool.Select(nil, "team-a", nil, true)
+	anything, err := plan.SelectPools(nil, "team-a", nil, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	nothing, err := networkpool.Select(nil, "team-a", nil, false)
+	nothing, err := plan.SelectPools(nil, "team-a", nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,15 +68,15 @@ func TestDecideProvider(t *testing.T) {
 		reason           string
 		asked            string
 		phase            v1alpha2.ProvisioningPhase
-		pools            networkpool.Pools
+		pools            plan.Pools
 		release, refusal string
 	}{
 		"New":           {"no provider was asked yet", "", "", anything, "", ""},
 		"Again":         {"the same provider is asked again", "nam", "Pending", anything, "", ""},
-		"NotInPool":     {"no pool allows the provider", "", "", nothing, "", reasonNotInPool},
+		"NotInPool":     {"no pool allows the provider", "", "", nothing, "", plan.ReasonNotInPool},
 		"Kept":          {"a network in use keeps its segment", "nam", "Ready", nothing, "", ""},
 		"Changed":       {"the other provider may have created a segment", "netbox", "Pending", anything, "netbox", ""},
-		"ChangedNoPool": {"the other provider releases its segment, whatever the pools", "netbox", "Pending", nothing, "netbox", reasonNotInPool},
+		"ChangedNoPool": {"the other provider releases its segment, whatever the pools", "netbox", "Pending", nothing, "netbox", plan.ReasonNotInPool},
 		"ChangedReady":  {"machines use the segment of the other provider", "netbox", "Ready", anything, "", "ProviderChanged"},
 	} {
 		nn := someNetwork(uidA, asks("nam"))

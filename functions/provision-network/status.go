@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vitistack/stack/apis/segment"
+	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -34,9 +36,9 @@ const (
 // A segment that has been Ready stays in the status, whatever the provider or the spec says
 // later, because machines use it. A segment that was only claimed is removed from the status
 // if a user has to change something.
-func setResult(nn *v1alpha2.NetworkNamespace, seg provider.Segment, err error, now time.Time) reconcile.Outcome {
+func setResult(nn *v1alpha2.NetworkNamespace, seg segment.Segment, err error, now time.Time) reconcile.Outcome {
 	if err == nil {
-		setSegment(nn, seg)
+		segment.SetStatus(nn, seg)
 		return setStatus(nn, v1alpha2.ProvisioningReady, reasonProvisioned, provisionedMessage(nn))
 	}
 	var failure provider.Error
@@ -48,7 +50,7 @@ func setResult(nn *v1alpha2.NetworkNamespace, seg provider.Segment, err error, n
 	}
 	failing, phase := failingFor(nn, now), v1alpha2.ProvisioningPending
 	switch {
-	case isReady(nn), isUserError && holdsSegment(nn):
+	case isReady(nn), isUserError && plan.HoldsSegment(nn):
 		phase = nn.Status.ProvisioningPhase
 	case failure.Permanent:
 		clearSegment(nn)
@@ -64,7 +66,7 @@ func setResult(nn *v1alpha2.NetworkNamespace, seg provider.Segment, err error, n
 // setStatus writes phases and the condition Ready of a network.
 func setStatus(nn *v1alpha2.NetworkNamespace, phase v1alpha2.ProvisioningPhase, reason, message string) reconcile.Outcome {
 	s := &nn.Status
-	s.DatacenterIdentifier, s.SupervisorIdentifier = datacenterOf(nn), nn.Spec.SupervisorIdentifier
+	s.DatacenterIdentifier, s.SupervisorIdentifier = plan.DatacenterOf(nn), nn.Spec.SupervisorIdentifier
 	s.ProvisioningPhase, s.Phase, s.Status = phase, string(phase), reason
 	if phase == v1alpha2.ProvisioningReady {
 		s.Phase, s.Status = "Active", "OK"
@@ -86,7 +88,7 @@ func setDeleting(nn *v1alpha2.NetworkNamespace, reason, message string) reconcil
 }
 
 func provisionedMessage(nn *v1alpha2.NetworkNamespace) string {
-	providerName, inferred := providerOf(nn.Spec)
+	providerName, inferred := plan.ProviderOf(nn.Spec)
 	if inferred {
 		return fmt.Sprintf("provider %s, inferred because spec.networkProvisioning is not set, has provided the segment", providerName)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -24,7 +25,7 @@ func in(d time.Duration) *metav1.Time {
 
 func TestSetResult(t *testing.T) {
 	t.Parallel()
-	seg := provider.Segment{IPv4: netip.MustParsePrefix("192.168.10.0/24"), IPv4Gateway: netip.MustParseAddr("192.168.10.1"), VLAN: 200}
+	seg := segment.Segment{IPv4: netip.MustParsePrefix("192.168.10.0/24"), IPv4Gateway: netip.MustParseAddr("192.168.10.1"), VLAN: 200}
 	ready := v1alpha2.NetworkNamespaceStatus{
 		ProvisioningPhase: v1alpha2.ProvisioningReady, Phase: "Active", Status: "OK",
 		IPv4Prefix: "192.168.10.0/24", IPv4Gateway: "192.168.10.1", VLANID: 200,
@@ -39,7 +40,7 @@ func TestSetResult(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		status v1alpha2.NetworkNamespaceStatus
-		seg    provider.Segment
+		seg    segment.Segment
 		err    error
 		want   v1alpha2.NetworkNamespaceStatus
 		ready  metav1.ConditionStatus
@@ -112,29 +113,6 @@ func TestSetResult(t *testing.T) {
 			before := nn.DeepCopy()
 			if again := setResult(nn, tc.seg, tc.err, noon); again.Changed || !cmp.Equal(before.Status, nn.Status) {
 				t.Errorf("a second decision must change nothing, got Changed %t:\n%s", again.Changed, cmp.Diff(before.Status, nn.Status))
-			}
-		})
-	}
-}
-
-func TestProviderOf(t *testing.T) {
-	t.Parallel()
-	static := &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationStatic, Static: &v1alpha2.StaticPool{IPv4CIDR: "10.0.0.0/24", IPv4Gateway: "10.0.0.1"}}
-	cases := map[string]struct {
-		reason   string
-		spec     v1alpha2.NetworkNamespaceSpec
-		want     string
-		inferred bool
-	}{
-		"Nothing":  {reason: "nam is the default", want: "nam", inferred: true},
-		"Inline":   {reason: "a network that describes itself uses provider manual", spec: v1alpha2.NetworkNamespaceSpec{IPAllocation: static}, want: "manual", inferred: true},
-		"Explicit": {reason: "an explicit provider takes precedence", spec: v1alpha2.NetworkNamespaceSpec{IPAllocation: static, NetworkProvisioning: &v1alpha2.NetworkProvisioning{Provider: "netbox"}}, want: "netbox"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got, inferred := providerOf(tc.spec); got != tc.want || inferred != tc.inferred {
-				t.Errorf("%s: got %s, inferred %t", tc.reason, got, inferred)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
@@ -61,8 +62,8 @@ func newEnv(t *testing.T, sources map[string]provider.Interface) *env {
 }
 
 // separateDataCentres returns the data centre of this test, which shares no bridge with those of other tests.
-func (w *env) separateDataCentres() map[v1alpha2.Identifier]bool {
-	return map[v1alpha2.Identifier]bool{v1alpha2.Identifier(w.namespace): true}
+func (w *env) separateDataCentres() plan.Datacenters {
+	return plan.Datacenters{v1alpha2.Identifier(w.namespace): true}
 }
 
 func (w *env) client(config *rest.Config) *kube.Client {

@@ -1,4 +1,4 @@
-// Package network finds the NetworkNamespace that an object is in.
+// Package network finds the NetworkNamespace that an object is in, and the NetworkPools of its namespace.
 package network
 
 import (

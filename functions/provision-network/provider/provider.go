@@ -5,6 +5,7 @@ package provider
 import (
 	"context"
 
+	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
@@ -15,7 +16,7 @@ type Interface interface {
 	// Provide returns the segment of nn. The first call creates it, and every later call for
 	// the same UID returns the same segment. It returns a reconcile.UserError if the spec of
 	// nn has to change, and an Error if the provider has no segment for nn now.
-	Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (Segment, error)
+	Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error)
 	// Release gives the segment of nn back. It succeeds if there is no segment. It returns an
 	// Error while the provider is removing the segment, or cannot remove it.
 	Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) error
@@ -26,10 +27,10 @@ type Server interface {
 	Interface
 	// Find returns the segment of nn and creates nothing. It returns a permanent Error with
 	// ReasonGone if the server has no segment of nn, and other errors as Provide does.
-	Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (Segment, error)
+	Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error)
 	// CheckRequest returns an error that says in what seg differs from the request in the
 	// spec of nn.
-	CheckRequest(nn *v1alpha2.NetworkNamespace, seg Segment) error
+	CheckRequest(nn *v1alpha2.NetworkNamespace, seg segment.Segment) error
 }
 
 // Lister is a provider whose segments of all networks can be listed.
@@ -50,8 +51,8 @@ type Prober interface {
 type Unavailable struct{ Err error }
 
 // Provide returns Err.
-func (u Unavailable) Provide(context.Context, *v1alpha2.NetworkNamespace) (Segment, error) {
-	return Segment{}, u.Err
+func (u Unavailable) Provide(context.Context, *v1alpha2.NetworkNamespace) (segment.Segment, error) {
+	return segment.Segment{}, u.Err
 }
 
 // Release returns Err, because only the provider itself can release what it provided.

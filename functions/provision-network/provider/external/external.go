@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
+	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -35,9 +36,9 @@ type Sender interface {
 
 // Provide sends the request and returns at once. The answer is another event, for
 // ReadAnswer.
-func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (provider.Segment, error) {
+func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
 	if nn.Status.ProvisioningPhase == v1alpha2.ProvisioningReady {
-		return provider.StatusSegment(nn)
+		return segment.FromStatus(nn)
 	}
 	request := events.NetworkRequested{
 		Object: objectOf(nn), Provider: p.Name,
@@ -47,9 +48,9 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (p
 		request.Parameters = np.Parameters
 	}
 	if err := p.send(ctx, nn, events.TypeNetworkRequested, p.requestID(nn), request); err != nil {
-		return provider.Segment{}, err
+		return segment.Segment{}, err
 	}
-	return provider.Segment{}, provider.Error{
+	return segment.Segment{}, provider.Error{
 		Reason: provider.ReasonWorking, RetryAfter: AnswerTime,
 		Message: fmt.Sprintf("waiting for IPAM %s to answer the event of type %s", p.Name, events.TypeNetworkRequested),
 	}
@@ -101,7 +102,7 @@ func objectOf(nn *v1alpha2.NetworkNamespace) events.Object {
 // says why there is none. Provider may be empty.
 type Answer struct {
 	UID, Provider string
-	Segment       provider.Segment
+	Segment       segment.Segment
 	Err           error
 }
 
@@ -117,7 +118,7 @@ func ReadAnswer(in event.Event) (Answer, error) {
 		return Answer{UID: data.UID, Provider: data.Provider, Err: provider.PermanentError(conditionReason(data.Reason), "the IPAM provides no segment: %s", message)}, nil
 	}
 	var data struct {
-		provider.Description
+		segment.Description
 		UID      string `json:"uid"`
 		Provider string `json:"provider"`
 	}
@@ -147,7 +148,7 @@ func (a Answer) ReleaseEvent(in event.Event) (*event.Event, bool) {
 	}
 	nn := events.Object{UID: a.UID, Namespace: parts[0], Name: parts[2]}
 	e, err := newEvent(events.TypeNetworkReleased, a.Provider, nn, events.NetworkReleased{
-		Object: nn, Provider: a.Provider, ID: a.Segment.ID, IPv4Prefix: provider.Text(a.Segment.IPv4), IPv6Prefix: provider.Text(a.Segment.IPv6),
+		Object: nn, Provider: a.Provider, ID: a.Segment.ID, IPv4Prefix: segment.Text(a.Segment.IPv4), IPv6Prefix: segment.Text(a.Segment.IPv6),
 	})
 	e.SetID(in.ID() + ".released")
 	return &e, err == nil

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -47,7 +48,7 @@ type request struct {
 
 // response is a segment with its state.
 type response struct {
-	provider.Description
+	segment.Description
 	UID     string `json:"uid"`
 	State   string `json:"state"`
 	Message string `json:"message"`
@@ -63,7 +64,7 @@ const (
 
 // Provide requests the segment. The manager answers 200 with the segment, or 202 while it
 // creates it.
-func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (provider.Segment, error) {
+func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
 	size := requestedSize(nn)
 	if len(size.IPFamilies) == 0 {
 		size.IPFamilies = []v1alpha2.IPFamily{v1alpha2.IPv4}
@@ -75,17 +76,17 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (p
 		IPFamilies: size.IPFamilies, IPv4PrefixLength: size.IPv4PrefixLength, IPv6PrefixLength: size.IPv6PrefixLength,
 	}}, &answer)
 	if provider.IsKind(err, httpclient.Conflict) && nn.Status.IPv4Prefix == "" && nn.Status.IPv6Prefix == "" {
-		return provider.Segment{}, p.replace(ctx, nn, err)
+		return segment.Segment{}, p.replace(ctx, nn, err)
 	}
 	if err != nil {
-		return provider.Segment{}, Backend.RequestError(err)
+		return segment.Segment{}, Backend.RequestError(err)
 	}
 	seg, err := answer.segment(nn, res.RetryAfter())
 	if err != nil {
-		return provider.Segment{}, err
+		return segment.Segment{}, err
 	}
 	if err := seg.CheckRequest(size); err != nil {
-		return provider.Segment{}, Backend.InvalidResponse(err.Error())
+		return segment.Segment{}, Backend.InvalidResponse(err.Error())
 	}
 	return seg, nil
 }
@@ -111,42 +112,42 @@ func requestedSize(nn *v1alpha2.NetworkNamespace) v1alpha2.SegmentRequest {
 }
 
 // CheckRequest implements provider.Server.
-func (Provider) CheckRequest(nn *v1alpha2.NetworkNamespace, seg provider.Segment) error {
+func (Provider) CheckRequest(nn *v1alpha2.NetworkNamespace, seg segment.Segment) error {
 	return seg.CheckRequest(requestedSize(nn))
 }
 
 // Find implements provider.Server.
-func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (provider.Segment, error) {
+func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
 	var answer response
 	res, err := p.client.Do(ctx, httpclient.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &answer)
 	switch {
 	case provider.IsNotFound(err):
-		return provider.Segment{}, Backend.SegmentGone(nn, "segment")
+		return segment.Segment{}, Backend.SegmentGone(nn, "segment")
 	case err != nil:
-		return provider.Segment{}, Backend.RequestError(err)
+		return segment.Segment{}, Backend.RequestError(err)
 	}
 	return answer.segment(nn, res.RetryAfter())
 }
 
 // segment returns the segment of a response, and an Error if it is not ready.
-func (r response) segment(nn *v1alpha2.NetworkNamespace, after time.Duration) (provider.Segment, error) {
+func (r response) segment(nn *v1alpha2.NetworkNamespace, after time.Duration) (segment.Segment, error) {
 	if r.UID != string(nn.UID) {
-		return provider.Segment{}, Backend.InvalidResponse("it is about the segment of another network")
+		return segment.Segment{}, Backend.InvalidResponse("it is about the segment of another network")
 	}
 	switch r.State {
 	case statePending:
-		return provider.Segment{}, provider.Working(Backend.Name+" is creating the segment", after)
+		return segment.Segment{}, provider.Working(Backend.Name+" is creating the segment", after)
 	case stateDeleting:
-		return provider.Segment{}, provider.Working(Backend.Name+" is removing the earlier segment of this network", after)
+		return segment.Segment{}, provider.Working(Backend.Name+" is removing the earlier segment of this network", after)
 	case stateError:
-		return provider.Segment{}, provider.PermanentError(provider.ReasonFailed, "%s could not create the segment: %s", Backend.Name, cmp.Or(r.Message, "it gives no reason"))
+		return segment.Segment{}, provider.PermanentError(provider.ReasonFailed, "%s could not create the segment: %s", Backend.Name, cmp.Or(r.Message, "it gives no reason"))
 	case stateReady:
 	default:
-		return provider.Segment{}, Backend.InvalidResponse(fmt.Sprintf("state %q is not one of pending, ready, error and deleting", r.State))
+		return segment.Segment{}, Backend.InvalidResponse(fmt.Sprintf("state %q is not one of pending, ready, error and deleting", r.State))
 	}
 	s, err := r.Segment()
 	if err != nil {
-		return provider.Segment{}, Backend.InvalidResponse(err.Error())
+		return segment.Segment{}, Backend.InvalidResponse(err.Error())
 	}
 	return s, nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/httpclient"
@@ -44,7 +45,7 @@ func TokenScheme(token string) string {
 }
 
 // Provide looks up each part of the segment and creates missing ones.
-func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (provider.Segment, error) {
+func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
 	want := requestOf(nn)
 	want.Site = cmp.Or(want.Site, string(nn.Spec.DatacenterIdentifier))
 	if len(want.IPFamilies) == 0 {
@@ -52,13 +53,13 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (p
 	}
 	v, err := p.ensureVLAN(ctx, nn, want.VLANGroup)
 	if err != nil {
-		return provider.Segment{}, err
+		return segment.Segment{}, err
 	}
-	var s provider.Segment
+	var s segment.Segment
 	for _, family := range want.IPFamilies {
 		own, err := p.ensurePrefix(ctx, nn, want, family, v)
 		if err != nil {
-			return provider.Segment{}, err
+			return segment.Segment{}, err
 		}
 		addPrefix(&s, own)
 	}
@@ -69,14 +70,14 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (p
 		err = s.CheckRequest(want.SegmentRequest)
 	}
 	if err != nil {
-		return provider.Segment{}, Backend.InvalidResponse(err.Error())
+		return segment.Segment{}, Backend.InvalidResponse(err.Error())
 	}
 	return s, nil
 }
 
 // addPrefix adds a prefix to a segment, with its gateway. The segment has the ID of its
 // first prefix.
-func addPrefix(s *provider.Segment, p *prefix) {
+func addPrefix(s *segment.Segment, p *prefix) {
 	s.ID = cmp.Or(s.ID, fmt.Sprintf("prefix-%d", p.ID))
 	if p.prefix.Addr().Is4() {
 		s.IPv4, s.IPv4Gateway = p.prefix, p.gateway().Addr()
@@ -94,7 +95,7 @@ func requestOf(nn *v1alpha2.NetworkNamespace) v1alpha2.NetBoxRequest {
 
 // CheckRequest implements provider.Server. NetBox provides exactly what is requested, so
 // that more than that is a difference as well.
-func (Provider) CheckRequest(nn *v1alpha2.NetworkNamespace, s provider.Segment) error {
+func (Provider) CheckRequest(nn *v1alpha2.NetworkNamespace, s segment.Segment) error {
 	r := requestOf(nn)
 	switch err := s.CheckRequest(r.SegmentRequest); {
 	case err != nil:
@@ -112,40 +113,40 @@ func (Provider) CheckRequest(nn *v1alpha2.NetworkNamespace, s provider.Segment) 
 
 // Find looks up the prefixes, their gateways and the VLAN, and neither creates nor deletes
 // any. Of several prefixes or VLANs it returns the one in the status of nn.
-func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (provider.Segment, error) {
-	has, err := provider.StatusSegment(nn)
+func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
+	has, err := segment.FromStatus(nn)
 	if err != nil {
-		return provider.Segment{}, err
+		return segment.Segment{}, err
 	}
-	var s provider.Segment
+	var s segment.Segment
 	for i, before := range []netip.Prefix{has.IPv4, has.IPv6} {
 		if !before.IsValid() {
 			continue
 		}
 		own, err := p.ownPrefixes(ctx, nn, families[i])
 		if err != nil {
-			return provider.Segment{}, err
+			return segment.Segment{}, err
 		}
 		if len(own) == 0 {
-			return provider.Segment{}, Backend.SegmentGone(nn, string(families[i])+" prefix")
+			return segment.Segment{}, Backend.SegmentGone(nn, string(families[i])+" prefix")
 		}
 		found := &own[max(0, slices.IndexFunc(own, func(p prefix) bool { return p.prefix == before }))]
 		addPrefix(&s, found)
 		registered, err := p.hasGateway(ctx, nn, found.gateway())
 		if err != nil {
-			return provider.Segment{}, err
+			return segment.Segment{}, err
 		}
 		if !registered {
-			return provider.Segment{}, Backend.SegmentGone(nn, "gateway "+found.gateway().Addr().String())
+			return segment.Segment{}, Backend.SegmentGone(nn, "gateway "+found.gateway().Addr().String())
 		}
 	}
 	if has.VLAN != 0 {
 		own, err := p.ownVLANs(ctx, nn)
 		if err != nil {
-			return provider.Segment{}, err
+			return segment.Segment{}, err
 		}
 		if len(own) == 0 {
-			return provider.Segment{}, Backend.SegmentGone(nn, "VLAN")
+			return segment.Segment{}, Backend.SegmentGone(nn, "VLAN")
 		}
 		s.VLAN = own[max(0, slices.IndexFunc(own, func(v vlan) bool { return v.VID == has.VLAN }))].VID
 	}

@@ -1,4 +1,4 @@
-package networkpool
+package plan
 
 import (
 	"errors"
@@ -24,19 +24,19 @@ func pool(name string, spec v1alpha1.NetworkPoolSpec) v1alpha1.NetworkPool {
 	return v1alpha1.NetworkPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckPools(t *testing.T) {
 	t.Parallel()
 	lab := pool("lab", v1alpha1.NetworkPoolSpec{Providers: []string{"manual"}, VLANs: []v1alpha1.VLANRange{"100-199", "300"}, Prefixes: []string{"10.20.0.0/16", "2001:db8:20::/48"}})
 	ipam := pool("ipam", v1alpha1.NetworkPoolSpec{Providers: []string{"nam", "corp"}})
 	anything := pool("any", v1alpha1.NetworkPoolSpec{})
-	manual := func(v int32, p ...string) Segment {
-		return Segment{Provider: "manual", VLAN: vlan(v), Prefixes: prefixes(p...)}
+	manual := func(v int32, p ...string) KnownSegment {
+		return KnownSegment{Provider: "manual", VLAN: vlan(v), Prefixes: prefixes(p...)}
 	}
 	for name, tc := range map[string]struct {
 		reason   string
 		pools    []v1alpha1.NetworkPool
 		optional bool
-		segment  Segment
+		segment  KnownSegment
 		says     string
 	}{
 		"Inside":        {"the whole segment is listed", []v1alpha1.NetworkPool{lab}, false, manual(150, "10.20.4.0/24"), ""},
@@ -52,11 +52,11 @@ func TestCheck(t *testing.T) {
 		"Second":        {"every prefix is checked", []v1alpha1.NetworkPool{lab}, false, manual(150, "10.20.4.0/24", "2001:db8:99::/64"), "may not use"},
 		"OtherFamily":   {"a family without a prefix in the pool is not allowed", []v1alpha1.NetworkPool{pool("v4", v1alpha1.NetworkPoolSpec{Prefixes: []string{"10.0.0.0/8"}})}, false, manual(1, "2001:db8::/64"), "may not use"},
 		"Mapped":        {"an IPv4-mapped prefix is no prefix of the pool", []v1alpha1.NetworkPool{lab}, false, manual(150, "::ffff:10.20.4.0/120"), "may not use"},
-		"Provider":      {"the provider is not listed", []v1alpha1.NetworkPool{lab}, false, Segment{Provider: "netbox"}, "may not use a segment from provider netbox"},
-		"Source":        {"the source selects the segment, and the platform team runs it", []v1alpha1.NetworkPool{lab, ipam}, false, Segment{Provider: "nam", VLAN: vlan(4000), Prefixes: prefixes("192.0.2.0/24")}, ""},
-		"External":      {"an external IPAM is a provider with its name", []v1alpha1.NetworkPool{ipam}, false, Segment{Provider: "corp"}, ""},
-		"NotYetKnown":   {"a source is asked, and its answer is checked", []v1alpha1.NetworkPool{pool("nam", v1alpha1.NetworkPoolSpec{Providers: []string{"nam"}, VLANs: []v1alpha1.VLANRange{"1"}})}, false, Segment{Provider: "nam"}, ""},
-		"Answered":      {"the answer is outside of the pool", []v1alpha1.NetworkPool{pool("nam", v1alpha1.NetworkPoolSpec{Providers: []string{"nam"}, VLANs: []v1alpha1.VLANRange{"1"}})}, false, Segment{Provider: "nam", VLAN: vlan(2)}, "may not use VLAN 2"},
+		"Provider":      {"the provider is not listed", []v1alpha1.NetworkPool{lab}, false, KnownSegment{Provider: "netbox"}, "may not use a segment from provider netbox"},
+		"Source":        {"the source selects the segment, and the platform team runs it", []v1alpha1.NetworkPool{lab, ipam}, false, KnownSegment{Provider: "nam", VLAN: vlan(4000), Prefixes: prefixes("192.0.2.0/24")}, ""},
+		"External":      {"an external IPAM is a provider with its name", []v1alpha1.NetworkPool{ipam}, false, KnownSegment{Provider: "corp"}, ""},
+		"NotYetKnown":   {"a source is asked, and its answer is checked", []v1alpha1.NetworkPool{pool("nam", v1alpha1.NetworkPoolSpec{Providers: []string{"nam"}, VLANs: []v1alpha1.VLANRange{"1"}})}, false, KnownSegment{Provider: "nam"}, ""},
+		"Answered":      {"the answer is outside of the pool", []v1alpha1.NetworkPool{pool("nam", v1alpha1.NetworkPoolSpec{Providers: []string{"nam"}, VLANs: []v1alpha1.VLANRange{"1"}})}, false, KnownSegment{Provider: "nam", VLAN: vlan(2)}, "may not use VLAN 2"},
 		"AcrossPools":   {"one pool has to allow the whole segment", []v1alpha1.NetworkPool{pool("a", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"1"}, Prefixes: []string{"10.1.0.0/16"}}), pool("b", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"2"}, Prefixes: []string{"10.2.0.0/16"}})}, false, manual(1, "10.2.0.0/24"), "a: VLANs 1; prefixes 10.1.0.0/16 | b: VLANs 2; prefixes 10.2.0.0/16"},
 		"Empty":         {"empty lists allow any value", []v1alpha1.NetworkPool{anything}, false, manual(4000, "192.0.2.0/24"), ""},
 		"Unreadable":    {"an invalid range allows nothing", []v1alpha1.NetworkPool{pool("odd", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"1-", "x", ""}})}, false, manual(1), "may not use VLAN 1"},
@@ -88,7 +88,7 @@ func TestShareVLANs(t *testing.T) {
 		"None":         {"a namespace without pools may use nothing", nil, false, 150, false},
 		"NoneOptional": {"pools are optional, and the namespace has none", nil, true, 150, true},
 	} {
-		if got := (Pools{"team", tc.pools, tc.optional}).ShareVLANs(Segment{Provider: "manual", VLAN: vlan(tc.vlan)}); got != tc.want {
+		if got := (Pools{"team", tc.pools, tc.optional}).ShareVLANs(KnownSegment{Provider: "manual", VLAN: vlan(tc.vlan)}); got != tc.want {
 			t.Errorf("%s: %s: got %t", name, tc.reason, got)
 		}
 	}
@@ -119,7 +119,7 @@ func TestCheckBridge(t *testing.T) {
 }
 
 // TestSelect selects the pools of a namespace, and reads its labels only if a selector needs them.
-func TestSelect(t *testing.T) {
+func TestSelectPools(t *testing.T) {
 	t.Parallel()
 	named := func(name string, allowed *v1alpha1.AllowedNamespaces) v1alpha1.NetworkPool {
 		return pool(name, v1alpha1.NetworkPoolSpec{AllowedNamespaces: allowed})
@@ -127,7 +127,7 @@ func TestSelect(t *testing.T) {
 	errUnread := errors.New("unread")
 	unread := func() (map[string]string, error) { return nil, errUnread }
 	byName := []v1alpha1.NetworkPool{named("b", nil), named("a", &v1alpha1.AllowedNamespaces{List: []string{"team"}}), named("c", &v1alpha1.AllowedNamespaces{List: []string{"other"}}), named("d", &v1alpha1.AllowedNamespaces{})}
-	p, err := Select(byName, "team", unread, false)
+	p, err := SelectPools(byName, "team", unread, false)
 	if err != nil || len(p.items) != 2 || p.items[0].Name != "a" || p.items[1].Name != "b" {
 		t.Errorf("got %v, %v, want a and b, without the labels", p.items, err)
 	}
@@ -135,10 +135,10 @@ func TestSelect(t *testing.T) {
 		named("tier", &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "lab"}}}),
 		named("odd", &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "x"}}}}),
 	}
-	if _, err := Select(byLabel, "team", unread, true); !errors.Is(err, errUnread) {
+	if _, err := SelectPools(byLabel, "team", unread, true); !errors.Is(err, errUnread) {
 		t.Errorf("unreadable labels: got %v, want an error, not an empty list", err)
 	}
-	p, err = Select(byLabel, "team", func() (map[string]string, error) { return map[string]string{"tier": "lab"}, nil }, false)
+	p, err = SelectPools(byLabel, "team", func() (map[string]string, error) { return map[string]string{"tier": "lab"}, nil }, false)
 	if err != nil || len(p.items) != 1 || p.items[0].Name != "tier" {
 		t.Errorf("got %v, %v, want the pool that selects the label, and no invalid pool", p.items, err)
 	}

@@ -1,4 +1,6 @@
-package provider
+// Package segment describes the network segment of a NetworkNamespace: as text, in a spec and in a status. It
+// checks that machines can be in a segment, and whether two segments overlap.
+package segment
 
 import (
 	"encoding"
@@ -62,14 +64,24 @@ func (d Description) Segment() (Segment, error) {
 	return s, s.Check()
 }
 
-// StatusSegment returns the segment in the status of nn, and an error if there is none.
-func StatusSegment(nn *v1alpha2.NetworkNamespace) (Segment, error) {
+// FromStatus returns the segment in the status of nn, and an error if there is none.
+func FromStatus(nn *v1alpha2.NetworkNamespace) (Segment, error) {
 	s := nn.Status
 	return Description{
 		ID: s.NamespaceID, VLANID: s.VLANID, DNS: s.DNS,
 		IPv4Prefix: s.IPv4Prefix, IPv4Gateway: s.IPv4Gateway, IPv4EgressIP: s.IPv4EgressIP,
 		IPv6Prefix: s.IPv6Prefix, IPv6Gateway: s.IPv6Gateway, IPv6EgressIP: s.IPv6EgressIP,
 	}.Segment()
+}
+
+// SetStatus copies a segment into the status of nn.
+func SetStatus(nn *v1alpha2.NetworkNamespace, s Segment) {
+	status := &nn.Status
+	status.NamespaceID = s.ID
+	status.IPv4Prefix, status.IPv4Gateway, status.IPv4EgressIP = Text(s.IPv4), Text(s.IPv4Gateway), Text(s.IPv4Egress)
+	status.IPv6Prefix, status.IPv6Gateway, status.IPv6EgressIP = Text(s.IPv6), Text(s.IPv6Gateway), Text(s.IPv6Egress)
+	status.VLANID = s.VLAN
+	status.DNS = s.DNS
 }
 
 // Field is a prefix or an address as text, and the value that it is parsed into.

@@ -1,9 +1,6 @@
-// Package networkpool decides which network segments a namespace may use, by the NetworkPools of
-// the platform team.
-package networkpool
+package plan
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,16 +8,21 @@ import (
 	"strconv"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/vitistack/stack/apis/allowed"
+	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/apis/v1alpha2"
 )
 
-// Optional reports whether a namespace that may use no NetworkPool is allowed everything. Any value
-// of NETWORK_POOLS but optional allows it nothing.
-func Optional(getenv func(string) string) bool { return getenv("NETWORK_POOLS") == "optional" }
+// ReasonNotInPool is the reason of a network that no NetworkPool of its namespace allows.
+const ReasonNotInPool = "NotInPool"
+
+// PoolsVariable is the environment variable that ArePoolsOptional reads.
+const PoolsVariable = "NETWORK_POOLS"
+
+// ArePoolsOptional reports whether a namespace that may use no NetworkPool is allowed everything. Any setting but
+// optional allows it nothing.
+func ArePoolsOptional(setting string) bool { return setting == "optional" }
 
 // Pools are the NetworkPools that a single namespace may use.
 type Pools struct {
@@ -29,18 +31,9 @@ type Pools struct {
 	optional  bool
 }
 
-// Of reads the NetworkPools that a namespace may use. Concurrent calls share one request.
-func Of(ctx context.Context, c *kube.Client, namespace string, optional bool) (Pools, error) {
-	list, err := kube.ListShared[v1alpha1.NetworkPoolList](ctx, c, "", metav1.ListOptions{})
-	if err != nil {
-		return Pools{}, err
-	}
-	return Select(list.Items, namespace, c.LabelsOf(ctx, namespace), optional)
-}
-
-// Select returns the NetworkPools that a namespace may use. One whose selector cannot be read is
+// SelectPools returns the NetworkPools that a namespace may use. One whose selector cannot be read is
 // for no namespace.
-func Select(all []v1alpha1.NetworkPool, namespace string, namespaceLabels func() (map[string]string, error), optional bool) (Pools, error) {
+func SelectPools(all []v1alpha1.NetworkPool, namespace string, namespaceLabels func() (map[string]string, error), optional bool) (Pools, error) {
 	p := Pools{namespace: namespace, optional: optional}
 	for _, pool := range all {
 		included, err := allowed.Includes(pool.Spec.AllowedNamespaces, namespace, namespaceLabels)
@@ -55,16 +48,52 @@ func Select(all []v1alpha1.NetworkPool, namespace string, namespaceLabels func()
 	return p, nil
 }
 
-// Segment is what is known of a network segment. VLAN is nil, and Prefixes are empty, until
+// IsEmpty reports whether the namespace may use no NetworkPool.
+func (p Pools) IsEmpty() bool { return len(p.items) == 0 }
+
+// KnownSegment is what is known of a network segment. VLAN is nil, and Prefixes are empty, until
 // the provider has answered.
-type Segment struct {
+type KnownSegment struct {
 	Provider string
 	VLAN     *int32
 	Prefixes []netip.Prefix
 }
 
+// RequestedSegment returns what is known of the segment of a network before its provider is asked: the provider, and
+// for manual the whole segment.
+func RequestedSegment(nn *v1alpha2.NetworkNamespace) KnownSegment {
+	provider, _ := ProviderOf(nn.Spec)
+	if provider == v1alpha2.ProviderManual {
+		if seg, err := segment.FromSpec(nn); err == nil {
+			return ProvidedSegment(nn, seg)
+		}
+	}
+	return KnownSegment{Provider: provider}
+}
+
+// ProvidedSegment returns the segment that a provider has for a network as NetworkPools describe it.
+func ProvidedSegment(nn *v1alpha2.NetworkNamespace, seg segment.Segment) KnownSegment {
+	provider, _ := ProviderOf(nn.Spec)
+	s := KnownSegment{Provider: provider, VLAN: &seg.VLAN}
+	for _, prefix := range []netip.Prefix{seg.IPv4, seg.IPv6} {
+		if prefix.IsValid() {
+			s.Prefixes = append(s.Prefixes, prefix)
+		}
+	}
+	return s
+}
+
+// KnownSegmentOf returns what is known of the segment of a network: what it has allocated, or else what it
+// requests.
+func KnownSegmentOf(nn *v1alpha2.NetworkNamespace) KnownSegment {
+	if seg, err := segment.FromStatus(nn); err == nil && HoldsSegment(nn) {
+		return ProvidedSegment(nn, seg)
+	}
+	return RequestedSegment(nn)
+}
+
 // String describes a segment, for example VLAN 200 and 192.168.10.0/24 from provider manual.
-func (s Segment) String() string {
+func (s KnownSegment) String() string {
 	var parts []string
 	if s.VLAN != nil {
 		parts = append(parts, fmt.Sprintf("VLAN %d", *s.VLAN))
@@ -80,7 +109,7 @@ func (s Segment) String() string {
 
 // Check returns why a namespace may not use a segment, and what it may use. It returns nothing
 // where one NetworkPool allows all that is known of the segment.
-func (p Pools) Check(s Segment) string {
+func (p Pools) Check(s KnownSegment) string {
 	switch {
 	case len(p.items) == 0 && p.optional, slices.ContainsFunc(p.items, func(pool v1alpha1.NetworkPool) bool { return allows(pool.Spec, s) }):
 		return ""
@@ -91,9 +120,25 @@ func (p Pools) Check(s Segment) string {
 	}
 }
 
+// CheckNetwork returns why a network may not have what is known of its segment, or nothing. A network that machines
+// may use keeps its segment.
+func (p Pools) CheckNetwork(nn *v1alpha2.NetworkNamespace, known KnownSegment) string {
+	problem := p.Check(known)
+	if problem != "" && HoldsSegment(nn) {
+		problem += "; the network keeps its segment until it is deleted, because machines may use it"
+	}
+	return problem
+}
+
+// HasExclusiveVLAN reports whether no other namespace may have a network in the VLAN of a segment: that of a manual
+// network, unless a NetworkPool shares it.
+func (p Pools) HasExclusiveVLAN(known KnownSegment) bool {
+	return known.Provider == v1alpha2.ProviderManual && !p.ShareVLANs(known)
+}
+
 // ShareVLANs reports whether the namespace may use a segment in a VLAN of another namespace: a
 // NetworkPool that allows the segment says so, or nothing binds the namespace.
-func (p Pools) ShareVLANs(s Segment) bool {
+func (p Pools) ShareVLANs(s KnownSegment) bool {
 	return len(p.items) == 0 && p.optional ||
 		slices.ContainsFunc(p.items, func(pool v1alpha1.NetworkPool) bool { return pool.Spec.ShareVLANs && allows(pool.Spec, s) })
 }
@@ -115,7 +160,7 @@ func (p Pools) CheckBridge(bridge string, vlan int32) string {
 
 // allows reports whether a NetworkPool allows all that is known of a segment. An empty list
 // allows any value.
-func allows(pool v1alpha1.NetworkPoolSpec, s Segment) bool {
+func allows(pool v1alpha1.NetworkPoolSpec, s KnownSegment) bool {
 	if len(pool.Providers) > 0 && !slices.Contains(pool.Providers, s.Provider) {
 		return false
 	}
