@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vitistack/stack/apis/machine/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/reconcile"
@@ -42,7 +43,7 @@ func TestImagesFromForbiddenPlaces(t *testing.T) {
 			t.Parallel()
 			allowed := allowedImages(func(name string) string { return tc.env[name] })
 			for _, os := range []v1alpha1.MachineOS{{ImageID: tc.address}, {ISOURI: tc.address}} {
-				err := checkImageHost(&os, allowed)
+				err := plan.CheckImageHosts(&os, allowed)
 				var f reconcile.UserError
 				if tc.says == "" && err != nil || tc.says != "" && (!errors.As(err, &f) || f.Reason != "ImageNotAllowed" || !strings.Contains(f.Message, tc.says)) {
 					t.Errorf("%s: %+v: got %v, want %q", tc.reason, os, err, tc.says)
@@ -50,7 +51,7 @@ func TestImagesFromForbiddenPlaces(t *testing.T) {
 			}
 		})
 	}
-	if err := checkImageHost(nil, outbound.Rules{}); err != nil {
+	if err := plan.CheckImageHosts(nil, outbound.Rules{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -154,7 +154,7 @@ func (f *function) resolveMachine(ctx context.Context, m *v1alpha1.Machine) (pla
 		return list.Items, nil
 	})
 	if err == nil && m.Status.VMName == "" { // afterwards nothing is fetched, and os cannot be changed
-		err = checkImageHost(m.Spec.OS, f.images)
+		err = plan.CheckImageHosts(m.Spec.OS, f.images)
 	}
 	if err != nil {
 		return plan.Resolution{}, nil, err
