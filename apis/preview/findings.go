@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,6 +40,27 @@ func decode(o *unstructured.Unstructured, into any) error {
 // refuse adds an error about the document.
 func (m *maker) refuse(pointer, reason, detail string) {
 	m.Errors = append(m.Errors, m.finding(pointer, reason, detail))
+}
+
+// refuseBy adds the error of a decision about the document.
+func (m *maker) refuseBy(pointer string, err error) {
+	reason, message := reasonOf(err)
+	m.refuse(pointer, reason, message)
+}
+
+// uncheck adds what a function decides, and the preview cannot.
+func (m *maker) uncheck(what string) { m.unchecked = append(m.unchecked, what) }
+
+// note returns what limits the result of a document, or nothing.
+func (m *maker) note() string {
+	if len(m.unchecked) == 0 {
+		return m.of.Note
+	}
+	note := "not checked before the apply: " + strings.Join(m.unchecked, "; ") + ". The condition Ready says it then"
+	if m.of.Note != "" {
+		note = m.of.Note + "; " + note
+	}
+	return note
 }
 
 // warn adds a warning about the document, unless it has the same already.

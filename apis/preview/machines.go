@@ -31,6 +31,9 @@ func (m *maker) machine(machine *v1alpha1.Machine) {
 		reason, message := reasonOf(err)
 		m.refuse(pointerOfSize(reason), reason, message)
 	}
+	if machine.Status.VMName == "" {
+		m.images(machine.Spec.OS)
+	}
 	if m.of.Before != nil {
 		m.restart()
 		return
@@ -42,6 +45,19 @@ func (m *maker) machine(machine *v1alpha1.Machine) {
 		m.network(machine.Spec.NetworkNamespaceName, 1)
 	}
 	m.result.Steps = append(m.result.Steps, Step{Action: "create", Machines: []string{machine.Name}, AtOnce: 1, Detail: "the virtual machine is created"})
+}
+
+// images adds an error for an image that hypervisors may not fetch.
+func (m *maker) images(os *v1alpha1.MachineOS) {
+	for _, i := range machineplan.Images(os) {
+		if m.world.Settings == nil || m.world.Settings.ImageHosts == nil {
+			m.uncheck(fmt.Sprintf("whether create-vm allows images from %s (images.allowedHosts of the chart)", i.Host()))
+			continue
+		}
+		if err := i.CheckHost(m.world.Settings.ImageHosts); err != nil {
+			m.refuseBy("/spec/os/"+i.Field, err)
+		}
+	}
 }
 
 func pointerOfSize(reason string) string {
@@ -129,10 +145,11 @@ func (m *maker) network(name string, addresses int) *v1alpha2.NetworkNamespace {
 		}
 		m.warn("/spec/networkNamespaceName", "", "NetworkNamespace %s is not Ready: %s", nn.Name, why)
 	}
+	nn = withSegment(nn)
 	key := nn.Namespace + "/" + nn.Name
 	m.demand.addresses[key] += int64(addresses)
-	if s := nn.Status.IPAllocationSummary; s != nil && s.TotalCount > 0 && addresses > 0 && s.AvailableCount < m.demand.addresses[key] {
-		m.warn("/spec/networkNamespaceName", "PoolExhausted", "NetworkNamespace %s has %d free addresses, and %d are needed: extend its range, or delete what is not used", nn.Name, s.AvailableCount, m.demand.addresses[key])
+	if free, isKnown := freeAddresses(nn); isKnown && addresses > 0 && free < m.demand.addresses[key] {
+		m.warn("/spec/networkNamespaceName", "PoolExhausted", "NetworkNamespace %s has %d free addresses, and %d are needed: extend its range, or delete what is not used", nn.Name, free, m.demand.addresses[key])
 	}
 	return nn
 }

@@ -76,16 +76,17 @@ type maker struct {
 	*Preview
 	world  World
 	demand demand
-	// of is the document that is looked at, with its result.
-	of     Document
-	result Result
+	// of is the document that is looked at, with its result and what is not checked of it.
+	of        Document
+	result    Result
+	unchecked []string
 }
 
-// Make returns what applying documents in their order would do. Networks, MachineProviders and MachineClasses
-// that they create count as existing for the others.
+// Make returns what applying documents in their order would do. Networks, NetworkPools, MachineProviders and
+// MachineClasses that they create or change count for the others.
 func Make(documents []Document, world World) *Preview {
 	m := &maker{Preview: &Preview{Errors: []Finding{}, Warnings: []Finding{}, Documents: []Result{}}, world: world, demand: newDemand()}
-	m.world.AddNew(documents)
+	m.world.Apply(documents)
 	for _, d := range documents {
 		m.document(d)
 	}
@@ -95,8 +96,8 @@ func Make(documents []Document, world World) *Preview {
 
 func (m *maker) document(d Document) {
 	o := d.Object
-	m.of = d
-	m.result = Result{Document: d.Index, Kind: o.GetKind(), Name: o.GetName(), Namespace: o.GetNamespace(), Action: ActionCreate, Changes: []Change{}, Steps: []Step{}, Note: d.Note}
+	m.of, m.unchecked = d, nil
+	m.result = Result{Document: d.Index, Kind: o.GetKind(), Name: o.GetName(), Namespace: o.GetNamespace(), Action: ActionCreate, Changes: []Change{}, Steps: []Step{}}
 	for _, f := range d.Refusals {
 		m.refuse(f.Pointer, f.Reason, f.Detail)
 	}
@@ -111,11 +112,9 @@ func (m *maker) document(d Document) {
 		m.Changed = true
 		m.consequences()
 	}
+	m.result.Note = m.note()
 	m.Documents = append(m.Documents, m.result)
 }
-
-// segmentNote is said of networks, whose segments are compared with those of all namespaces.
-const segmentNote = "not checked before the apply: whether another network has the segment, and whether a NetworkPool allows it; the condition Ready says it then"
 
 // consequences adds what the functions say of the object, and what happens to machines.
 func (m *maker) consequences() {
@@ -132,7 +131,11 @@ func (m *maker) consequences() {
 			m.machine(machine)
 		}
 	case "NetworkNamespace":
-		m.result.Note = cmp.Or(m.result.Note, segmentNote)
+		if m.decode(after, &v1alpha2.NetworkNamespace{}) {
+			if nn := m.world.findNetwork(m.result.Namespace, m.result.Name); nn != nil {
+				m.networkNamespace(nn)
+			}
+		}
 	case "NetworkConfiguration":
 		nc := &v1alpha1.NetworkConfiguration{}
 		if m.decode(after, nc) && m.of.Before == nil {

@@ -22,7 +22,7 @@ const (
 // worldOf returns a world with a MachineProvider of one host and a network with 3 free addresses.
 func worldOf(t *testing.T) World {
 	t.Helper()
-	w := World{DefaultTalos: "1.13.9", NamespaceLabels: func(string) (map[string]string, error) { return nil, nil }}
+	w := World{DefaultTalos: "1.13.9", Settings: &Settings{OptionalPools: true, ImageHosts: onlyHost("images.example.com")}, NamespaceLabels: func(string) (map[string]string, error) { return nil, nil }}
 	read := func(text string, into any) {
 		if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
 			t.Fatal(err)
@@ -148,17 +148,6 @@ func TestDeletedClass(t *testing.T) {
 				t.Errorf("%s: warnings %s, want %s", tc.reason, got, tc.warnings)
 			}
 		})
-	}
-}
-
-// TestSegments says of a network, and of nothing else, what is not checked before the apply.
-func TestSegments(t *testing.T) {
-	t.Parallel()
-	p := Make(parsed(t, networkHead+"spec: {networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24}}}\n---\n"+machineHead+"spec: {template: small}\n"), worldOf(t))
-	for i, want := range []string{segmentNote, ""} {
-		if got := p.Documents[i].Note; got != want {
-			t.Errorf("%s: the note is %q, want %q", p.Documents[i].Kind, got, want)
-		}
 	}
 }
 

@@ -60,8 +60,8 @@ func Images(os *v1alpha1.MachineOS) (all []Image) {
 	return all
 }
 
-// CheckImageHost returns a usererror.Error for an image from a host that is not allowed.
-func (i Image) CheckImageHost(allowed HostRules) error {
+// CheckHost returns a usererror.Error for an image from a host that is not allowed.
+func (i Image) CheckHost(allowed HostRules) error {
 	err := allowed.CheckURL(i.URL)
 	switch {
 	case err == nil:
@@ -70,10 +70,11 @@ func (i Image) CheckImageHost(allowed HostRules) error {
 		return usererror.Error{Reason: ReasonImageNotAllowed, Message: "spec.os." + i.Field + ": " + err.Error()}
 	}
 	return usererror.Error{Reason: ReasonImageNotAllowed, Message: fmt.Sprintf("spec.os.%s: images are not fetched from %s: name an image at an allowed host, or have the host added to %s of create-vm",
-		i.Field, i.host(), ImageHostsVariable)}
+		i.Field, i.Host(), ImageHostsVariable)}
 }
 
-func (i Image) host() string {
+// Host returns the host of the URL.
+func (i Image) Host() string {
 	u, err := url.Parse(i.URL)
 	if err != nil {
 		return i.URL
@@ -84,7 +85,7 @@ func (i Image) host() string {
 // CheckImageHosts returns the first error of the images of a machine.
 func CheckImageHosts(os *v1alpha1.MachineOS, allowed HostRules) error {
 	for _, i := range Images(os) {
-		if err := i.CheckImageHost(allowed); err != nil {
+		if err := i.CheckHost(allowed); err != nil {
 			return err
 		}
 	}

@@ -17,19 +17,48 @@ import (
 
 // MachineClasses returns all MachineClasses by name, and none if the API server does not know the kind.
 func (c *Client) MachineClasses(ctx context.Context) ([]v1alpha1.MachineClass, error) {
-	raw, err := c.core.Get().AbsPath("/apis", v1alpha1.GroupVersion.String(), "machineclasses").Do(ctx).Raw()
+	list := v1alpha1.MachineClassList{}
+	err := c.readAll(ctx, "machineclasses", &list)
+	slices.SortFunc(list.Items, func(a, b v1alpha1.MachineClass) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items, err
+}
+
+// NetworkPools returns all NetworkPools, and none if the API server does not know the kind.
+func (c *Client) NetworkPools(ctx context.Context) ([]v1alpha1.NetworkPool, error) {
+	list := v1alpha1.NetworkPoolList{}
+	err := c.readAll(ctx, "networkpools", &list)
+	return list.Items, err
+}
+
+// readAll reads all objects of a cluster-scoped kind into a list, and none if the API server does not know the kind.
+func (c *Client) readAll(ctx context.Context, resource string, list any) error {
+	raw, err := c.core.Get().AbsPath("/apis", v1alpha1.GroupVersion.String(), resource).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, list)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", resource, err)
+	}
+	return nil
+}
+
+// NamespaceLabels returns the labels of a namespace, and none if it does not exist.
+func (c *Client) NamespaceLabels(ctx context.Context, namespace string) (map[string]string, error) {
+	raw, err := c.core.Get().AbsPath("/api/v1/namespaces", namespace).Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	list := v1alpha1.MachineClassList{}
+	var found metav1.PartialObjectMetadata
 	if err == nil {
-		err = json.Unmarshal(raw, &list)
+		err = json.Unmarshal(raw, &found)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read MachineClasses: %w", err)
+		return nil, fmt.Errorf("read the labels of namespace %s: %w", namespace, err)
 	}
-	slices.SortFunc(list.Items, func(a, b v1alpha1.MachineClass) int { return strings.Compare(a.Name, b.Name) })
-	return list.Items, nil
+	return found.Labels, nil
 }
 
 // Object returns an object of the stack as it is now, or nil if there is none. namespace is empty for a kind of the

@@ -114,7 +114,8 @@ func writeRoute(method, path string, handler fiber.Handler) httpserver.Route {
 // callerRoutes serve the stream, previews, sessions, and events of external systems.
 func (a *app) callerRoutes(inv *handlers.Inventory) []httpserver.Route {
 	streams := &handlers.Stream{Inventory: inv, Hub: a.hub, ClientAddress: a.server.ClientAddress}
-	preview := &handlers.Preview{Inventory: inv, API: a.kubernetes, Timeout: a.config.APITimeout}
+	settings, talos := previewSettings(a.config.Preview)
+	preview := &handlers.Preview{Inventory: inv, API: a.kubernetes, Settings: settings, DefaultTalos: talos, Timeout: a.config.APITimeout}
 	bodies := httpserver.NewBodies(a.config.Server.MaxBodies)
 	read := auth.Requirement{Scope: auth.ScopeRead}
 	return []httpserver.Route{

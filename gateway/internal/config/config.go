@@ -38,6 +38,7 @@ type Config struct {
 	Auth      Auth
 	TLS       TLS
 	Ingest    Ingest
+	Preview   Preview
 	OIDC      oidc.Settings
 }
 
@@ -74,6 +75,18 @@ type Ingest struct {
 	Secrets     []string
 	SecretsFile string
 	MaxBytes    int
+}
+
+// Preview has the settings of the functions by which previews decide.
+type Preview struct {
+	// NetworkPools is optional or required, and SeparateDatacenters a list.
+	NetworkPools        string
+	SeparateDatacenters string
+	// ImageFactory is a URL. ImageHosts and AllowedEndpoints are lists of hosts.
+	ImageFactory     string
+	ImageHosts       string
+	AllowedEndpoints string
+	TalosVersion     string
 }
 
 // Database configures the database of the history.

@@ -6,6 +6,10 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/apis/backend"
+	machineplan "github.com/vitistack/stack/apis/machine/plan"
+	segmentplan "github.com/vitistack/stack/apis/segment/plan"
+	"github.com/vitistack/stack/apis/versions"
+	"github.com/vitistack/stack/events/outbound"
 )
 
 // Keys are all the settings, each bound to its place in c, in the order in which
@@ -13,7 +17,7 @@ import (
 func (c *Config) Keys() []Key {
 	return join(
 		c.general(), c.server(), c.middleware(), c.stream(), c.operators(),
-		c.database(), c.handlers(), c.cache(), c.auth(), c.tls(), c.ingest(), c.oidc(),
+		c.database(), c.handlers(), c.cache(), c.auth(), c.tls(), c.ingest(), c.preview(), c.oidc(),
 	)
 }
 
@@ -110,6 +114,22 @@ func (c *Config) operators() (all []Key) {
 		)
 	}
 	return all
+}
+
+// preview returns the keys with the settings of the functions that previews decide by. Their variables are those of
+// the functions, except for ALLOWED_ENDPOINTS, which the gateway has for its own connections.
+func (c *Config) preview() []Key {
+	p := &c.Preview
+	endpoints := text(&p.AllowedEndpoints, "preview.allowedEndpoints", "", "", "ALLOWED_ENDPOINTS of create-vm, whose hosts may serve images.")
+	endpoints.Env = append(endpoints.Env, outbound.Variable)
+	return []Key{
+		text(&p.NetworkPools, "preview.networkPools", segmentplan.PoolsVariable, "required", "NETWORK_POOLS of provision-network: whether a namespace needs a NetworkPool."),
+		text(&p.SeparateDatacenters, "preview.separateDatacenters", segmentplan.DatacentersVariable, "", "SEPARATE_DATACENTERS of provision-network: data centres that share no bridge with another one."),
+		text(&p.ImageHosts, "preview.imageHosts", machineplan.ImageHostsVariable, "", "ALLOWED_IMAGE_HOSTS of create-vm: hosts that may serve images."),
+		text(&p.ImageFactory, "preview.imageFactory", machineplan.ImageFactoryVariable, "", "IMAGE_FACTORY of create-vm, which may serve images."),
+		endpoints,
+		text(&p.TalosVersion, "preview.talosVersion", "TALOS_VERSION", versions.DefaultTalos, "TALOS_VERSION of bootstrap-talos: the version of clusters that name none."),
+	}
 }
 
 func (c *Config) database() []Key {

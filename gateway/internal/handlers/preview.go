@@ -12,7 +12,6 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	shared "github.com/vitistack/stack/apis/preview"
-	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/gateway/internal/apiserver"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/preview"
@@ -24,6 +23,9 @@ import (
 type Preview struct {
 	Inventory *Inventory
 	API       *apiserver.Client
+	// Settings are those of the functions, and DefaultTalos is the Talos version of clusters that name none.
+	Settings     shared.Settings
+	DefaultTalos string
 	// Timeout bounds the requests to the API server together.
 	Timeout time.Duration
 }
@@ -52,14 +54,13 @@ func (h *Preview) Show(c *fiber.Ctx) error {
 	if err := h.requireVisible(c, documents); err != nil {
 		return err
 	}
-	if err := h.readObjects(documents); err != nil {
-		return err
-	}
-	classes, err := h.readClasses(documents)
+	ctx, cancel := context.WithTimeout(context.Background(), h.Timeout)
+	defer cancel()
+	existing, err := h.read(ctx, documents)
 	if err != nil {
-		return err
+		return problem.New(http.StatusServiceUnavailable, "the Kubernetes API does not answer: try again in a moment").WithRetryAfter(1)
 	}
-	made, err := preview.Make(c.UserContext(), documents, snapshot, classes, h.Inventory.Access.CallerOf(c).IsLimited())
+	made, err := preview.Make(c.UserContext(), documents, snapshot, existing, h.Inventory.Access.CallerOf(c).IsLimited())
 	if err != nil {
 		return err
 	}
@@ -95,41 +96,35 @@ func (h *Preview) requireVisible(c *fiber.Ctx, documents []shared.Document) erro
 	return nil
 }
 
-// readObjects adds the objects that exist to documents. The inventory has no user data and no record of the last
-// applied manifest, so the API server is asked. The gateway has no rights on NetworkPools, and takes them for new.
-func (h *Preview) readObjects(documents []shared.Document) error {
-	ctx, cancel := context.WithTimeout(context.Background(), h.Timeout)
-	defer cancel()
+// read adds the objects that exist to documents, and returns what else decides about them. The inventory has no user
+// data and no record of the last applied manifest, and neither MachineClasses nor NetworkPools, so the API server is
+// asked.
+func (h *Preview) read(ctx context.Context, documents []shared.Document) (preview.Existing, error) {
+	existing := preview.Existing{Settings: h.Settings, DefaultTalos: h.DefaultTalos, NamespaceLabels: func(namespace string) (map[string]string, error) {
+		return h.API.NamespaceLabels(ctx, namespace)
+	}}
 	for i := range documents {
 		d := &documents[i]
 		o := d.Object
-		if o.GetKind() == "NetworkPool" {
-			d.Note = "the gateway does not read NetworkPools, so this is shown as a new one: kubectl viti plan compares it"
-			continue
-		}
 		before, err := h.API.Object(ctx, o.GetAPIVersion(), resourceOf(*d), o.GetNamespace(), o.GetName())
 		if err != nil {
-			return problem.New(http.StatusServiceUnavailable, "the Kubernetes API does not answer: try again in a moment").WithRetryAfter(1)
+			return existing, err
 		}
 		d.Before = before
 	}
-	return nil
-}
-
-// readClasses returns the MachineClasses that exist, if documents have an object with a template.
-func (h *Preview) readClasses(documents []shared.Document) ([]v1alpha1.MachineClass, error) {
-	if !slices.ContainsFunc(documents, func(d shared.Document) bool {
-		return d.Object.GetKind() == "Machine" || d.Object.GetKind() == "KubernetesCluster"
-	}) {
-		return nil, nil
+	has := func(kinds ...string) bool {
+		return slices.ContainsFunc(documents, func(d shared.Document) bool { return slices.Contains(kinds, d.Object.GetKind()) })
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), h.Timeout)
-	defer cancel()
-	classes, err := h.API.MachineClasses(ctx)
-	if err != nil {
-		return nil, problem.New(http.StatusServiceUnavailable, "the Kubernetes API does not answer: try again in a moment").WithRetryAfter(1)
+	var err error
+	if has("Machine", "KubernetesCluster") {
+		if existing.Classes, err = h.API.MachineClasses(ctx); err != nil {
+			return existing, err
+		}
 	}
-	return classes, nil
+	if has("NetworkNamespace") {
+		existing.Pools, err = h.API.NetworkPools(ctx)
+	}
+	return existing, err
 }
 
 // resourceOf returns the plural of the kind of a document.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	shared "github.com/vitistack/stack/apis/preview"
+	"github.com/vitistack/stack/apis/versions"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
@@ -16,7 +17,7 @@ func made(manifest string, now *inventory.Snapshot) (*Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Make(context.Background(), documents, now, nil, false)
+	return Make(context.Background(), documents, now, Existing{DefaultTalos: versions.DefaultTalos, NamespaceLabels: func(string) (map[string]string, error) { return nil, nil }}, false)
 }
 
 // TestMaliciousManifests previews manifests that expand to large documents or are deeply nested.

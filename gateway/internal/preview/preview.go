@@ -70,9 +70,9 @@ type builder struct {
 }
 
 // Make returns what applying the documents of a manifest would do, given a snapshot. Documents have the objects
-// that exist in Before, and classes are the MachineClasses that exist. A caller that is limited to namespaces does
-// not see what MachineProviders report of their hosts.
-func Make(ctx context.Context, documents []shared.Document, now *inventory.Snapshot, classes []v1alpha1.MachineClass, limited bool) (*Preview, error) {
+// that exist in Before. A caller that is limited to namespaces sees no networks of others, and not what
+// MachineProviders report of their hosts.
+func Make(ctx context.Context, documents []shared.Document, now *inventory.Snapshot, existing Existing, limited bool) (*Preview, error) {
 	for i := range documents {
 		d := &documents[i]
 		if d.Before != nil {
@@ -87,13 +87,12 @@ func Make(ctx context.Context, documents []shared.Document, now *inventory.Snaps
 		}
 		d.Refusals = append(d.Refusals, found...)
 	}
-	world, err := worldOf(documents, now, limited)
+	world, err := worldOf(documents, now, existing, limited)
 	if err != nil {
 		return nil, err
 	}
-	world.Classes = classes
 	p := &Preview{Preview: shared.Make(documents, world), Objects: []Object{}}
-	world.AddNew(documents)
+	world.Apply(documents)
 	for _, d := range documents {
 		if d.Before == nil && !slices.ContainsFunc(p.Errors, func(f shared.Finding) bool { return f.Document == d.Index }) {
 			p.addObjects(d, world)

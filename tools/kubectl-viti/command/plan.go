@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,12 +118,13 @@ func (l *planning) read() ([]byte, error) {
 	return bytes.Join(all, []byte("\n---\n")), nil
 }
 
-// world returns what the user may read of the namespaces of documents. What is missing is noted.
+// world returns what the user may read of the namespaces of documents, and the networks of all namespaces if documents
+// have a network. What is missing is noted. The settings of the functions are not known to users.
 func (l *planning) world(ctx context.Context, c *cluster.Connection, documents []preview.Document) (preview.World, error) {
 	w := preview.World{DefaultTalos: l.talos, NamespaceLabels: func(namespace string) (map[string]string, error) {
 		ns, err := c.Resource(cluster.Kind{Resource: "namespaces", Version: "v1"}.GVR()).Get(ctx, namespace, metav1.GetOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("the labels of the namespace decide which MachineProvider it may use, and cannot be read: %w", err)
+			return nil, fmt.Errorf("the labels of the namespace decide what it may use, and cannot be read: %w", err)
 		}
 		return ns.GetLabels(), nil
 	}}
@@ -131,19 +133,17 @@ func (l *planning) world(ctx context.Context, c *cluster.Connection, documents [
 		return w, err
 	}
 	l.note(objects.Note())
-	seen := map[string]bool{"": true}
-	for _, d := range documents {
-		namespace := d.Object.GetNamespace()
-		if seen[namespace] {
-			continue
-		}
-		seen[namespace] = true
-		more, err := c.Load(ctx, namespace, cluster.MustFindKind("networknamespace"), cluster.MustFindKind("machine"))
+	kinds := []cluster.Kind{cluster.MustFindKind("machine"), cluster.MustFindKind("networknamespace")}
+	if slices.ContainsFunc(documents, func(d preview.Document) bool { return d.Object.GetKind() == "NetworkNamespace" }) {
+		kinds = append(kinds[:1], networkKinds...)
+		found, err := loadNetworks(ctx, c, &w)
 		if err != nil {
 			return w, err
 		}
-		l.note(more.Note())
-		objects.All = append(objects.All, more.All...)
+		objects.All = append(objects.All, found...)
+	}
+	if err := l.loadNamespaces(ctx, c, documents, kinds, &objects); err != nil {
+		return w, err
 	}
 	for i := range objects.All {
 		if err := addTo(&w, &objects.All[i]); err != nil {
@@ -151,6 +151,47 @@ func (l *planning) world(ctx context.Context, c *cluster.Connection, documents [
 		}
 	}
 	return w, nil
+}
+
+// loadNetworks returns the NetworkPools, and the networks of all namespaces with the objects that have addresses in
+// them. What the user may not list is unread.
+func loadNetworks(ctx context.Context, c *cluster.Connection, w *preview.World) ([]unstructured.Unstructured, error) {
+	pools, err := c.Load(ctx, "", cluster.MustFindKind("networkpool"))
+	if err != nil {
+		return nil, err
+	}
+	networks, err := c.Load(ctx, "", networkKinds...)
+	if err != nil {
+		return nil, err
+	}
+	w.Unread = preview.Unread{Pools: len(pools.Unreadable) > 0, OtherNetworks: len(networks.Unreadable) > 0}
+	return append(pools.All, networks.All...), nil
+}
+
+// networkKinds are the kinds that decide whether the segment of a network is free.
+var networkKinds = []cluster.Kind{cluster.MustFindKind("networknamespace"), cluster.MustFindKind("networkconfiguration"), cluster.MustFindKind("ipallocation")}
+
+// loadNamespaces adds the objects of kinds in the namespaces of documents to those that it has already.
+func (l *planning) loadNamespaces(ctx context.Context, c *cluster.Connection, documents []preview.Document, kinds []cluster.Kind, objects *cluster.Objects) error {
+	has := map[string]bool{}
+	for i := range objects.All {
+		has[string(objects.All[i].GetUID())] = true
+	}
+	seen := map[string]bool{"": true}
+	for _, d := range documents {
+		namespace := d.Object.GetNamespace()
+		if seen[namespace] {
+			continue
+		}
+		seen[namespace] = true
+		more, err := c.Load(ctx, namespace, kinds...)
+		if err != nil {
+			return err
+		}
+		l.note(more.Note())
+		objects.All = append(objects.All, slices.DeleteFunc(more.All, func(u unstructured.Unstructured) bool { return has[string(u.GetUID())] })...)
+	}
+	return nil
 }
 
 // addTo adds an object to a world.
@@ -163,6 +204,15 @@ func addTo(w *preview.World, u *unstructured.Unstructured) error {
 	case "MachineClass":
 		w.Classes = append(w.Classes, v1alpha1.MachineClass{})
 		return into(u.Object, &w.Classes[len(w.Classes)-1])
+	case "NetworkPool":
+		w.Pools = append(w.Pools, v1alpha1.NetworkPool{})
+		return into(u.Object, &w.Pools[len(w.Pools)-1])
+	case "NetworkConfiguration":
+		w.Configurations = append(w.Configurations, v1alpha1.NetworkConfiguration{})
+		return into(u.Object, &w.Configurations[len(w.Configurations)-1])
+	case "IPAllocation":
+		w.Allocations = append(w.Allocations, v1alpha2.IPAllocation{})
+		return into(u.Object, &w.Allocations[len(w.Allocations)-1])
 	case "NetworkNamespace":
 		w.Networks = append(w.Networks, v1alpha2.NetworkNamespace{})
 		return into(u.Object, &w.Networks[len(w.Networks)-1])

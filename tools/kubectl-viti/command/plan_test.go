@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -90,4 +91,63 @@ func TestPlan(t *testing.T) {
 		{"it plans nothing", []string{"plan"}, "kubectl viti plan -f FILE"},
 		{"the file does not exist", []string{"plan", "-f", "nowhere.yaml"}, "nowhere.yaml"},
 	})
+}
+
+// TestPlanOfNetworks plans networks with all rights, and with those of a namespace.
+func TestPlanOfNetworks(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.create(`{apiVersion: vitistack.io/v1alpha2, kind: NetworkNamespace, metadata: {name: net}, spec: {datacenterIdentifier: no-west-az1, supervisorIdentifier: shop, networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.233.0.0/24, vlanId: 2321}}, ipAllocation: {type: static}}}
+---
+{apiVersion: vitistack.io/v1alpha1, kind: NetworkPool, metadata: {name: NAMESPACE}, spec: {vlans: ["2320-2329"], allowedNamespaces: {list: [NAMESPACE]}}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: tenant}, rules: [{apiGroups: [vitistack.io], resources: ["*"], verbs: ["*"]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: tenant}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tenant}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant-of-NAMESPACE}]}`)
+	network := func(segment string) string {
+		return "apiVersion: vitistack.io/v1alpha2\nkind: NetworkNamespace\nmetadata: {name: lab}\nspec: {datacenterIdentifier: no-west-az1, supervisorIdentifier: shop, networkProvisioning: {provider: manual, manual: {" + segment + "}}, ipAllocation: {type: static}}\n"
+	}
+	tenant := []string{"--as", "tenant-of-" + e.namespace}
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		_, errs, code := e.run(append([]string{"why", "nn/net"}, tenant...)...)
+		if code == 0 {
+			break
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("the user has no rights yet: %s", errs)
+		}
+	}
+	for name, tc := range map[string]struct {
+		because, manifest string
+		args, want        []string
+		not               string
+		code              int
+	}{
+		"Free":    {"the pool decides, whatever the settings", network("ipv4CIDR: 10.234.0.0/24, vlanId: 2322"), nil, []string{"is created"}, "Note:", 2},
+		"Overlap": {"another network has the prefix", network("ipv4CIDR: 10.233.0.0/25, vlanId: 2321"), nil, []string{"Refused /spec/networkProvisioning/manual (SegmentOverlap)", e.namespace + "/net"}, "", 1},
+		"Pool":    {"the pool has other VLANs", network("ipv4CIDR: 10.234.0.0/24, vlanId: 2330"), nil, []string{"(NotInPool)", "VLANs 2320-2329"}, "", 1},
+		"Image":   {"users do not know the setting", strings.Replace(web, "small,", "small, os: {imageID: 'https://images.example.com/a.qcow2'},", 1), nil, []string{"Note: not checked before the apply: whether create-vm allows images from images.example.com"}, "", 2},
+		"Tenant":  {"the user reads one namespace, and no pools", network("ipv4CIDR: 10.234.0.0/24, vlanId: 2330"), tenant, []string{"NetworkPools cannot be read", "whether a network of another namespace has the segment"}, "NotInPool", 2},
+		"Own":     {"the user reads the networks of the namespace", network("ipv4CIDR: 10.233.0.0/25, vlanId: 2321"), tenant, []string{"(SegmentOverlap)"}, "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "m.yaml")
+			if err := os.WriteFile(file, []byte(tc.manifest), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, errs, code := e.run(append([]string{"plan", "-f", file}, tc.args...)...)
+			flat := strings.Join(strings.Fields(out), " ")
+			if code != tc.code {
+				t.Errorf("%s: the code is %d, want %d: %s%s", tc.because, code, tc.code, out, errs)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(flat, want) {
+					t.Errorf("%s: %q is missing in\n%s%s", tc.because, want, out, errs)
+				}
+			}
+			if tc.not != "" && strings.Contains(flat, tc.not) {
+				t.Errorf("%s: %q is in\n%s", tc.because, tc.not, out)
+			}
+		})
+	}
 }

@@ -1,0 +1,20 @@
+package app
+
+import (
+	"cmp"
+
+	machineplan "github.com/vitistack/stack/apis/machine/plan"
+	shared "github.com/vitistack/stack/apis/preview"
+	segmentplan "github.com/vitistack/stack/apis/segment/plan"
+	"github.com/vitistack/stack/apis/versions"
+	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/gateway/internal/config"
+)
+
+// previewSettings returns the settings of the functions, and the Talos version of clusters that name none.
+func previewSettings(c config.Preview) (settings shared.Settings, talos string) {
+	return shared.Settings{
+		OptionalPools: segmentplan.ArePoolsOptional(c.NetworkPools), Datacenters: segmentplan.ParseDatacenters(c.SeparateDatacenters),
+		ImageHosts: outbound.Parse(machineplan.ImageHosts(c.ImageFactory, c.ImageHosts, c.AllowedEndpoints)),
+	}, cmp.Or(c.TalosVersion, versions.DefaultTalos)
+}
