@@ -107,6 +107,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- with $secrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end -}}
 {{- end -}}
 
+{{/* The settings of functions by which previews of the gateway decide, as a map: those that differ from what the gateway reads in vitistack-config. */}}
+{{- define "vitistack.previewSettings" -}}
+{{- $v := .Values -}}
+{{- $settings := dict -}}
+{{- range $name, $variables := dict "provision-network" (list "NETWORK_POOLS" "SEPARATE_DATACENTERS") "create-vm" (list "IMAGE_FACTORY" "ALLOWED_IMAGE_HOSTS") "bootstrap-talos" (list "TALOS_VERSION") -}}
+  {{- range (include "vitistack.env" (dict "root" $ "name" $name "own" list) | fromYaml).list -}}
+    {{- if has .name $variables }}{{ $_ := set $settings .name .value }}{{ end -}}
+  {{- end -}}
+{{- end -}}
+{{- $common := get ($v.config.env | default dict) "ALLOWED_ENDPOINTS" -}}
+{{- $images := get ((index $v.functions "create-vm").env | default dict) "ALLOWED_ENDPOINTS" | default $common -}}
+{{- $gateway := get ($v.gateway.env | default dict) "ALLOWED_ENDPOINTS" | default $common -}}
+{{- if ne (toString $images) (toString $gateway) }}{{ $_ := set $settings "PREVIEW_ALLOWEDENDPOINTS" (toString $images) }}{{ end -}}
+{{ toYaml $settings }}
+{{- end -}}
+
 {{/* What the values make of the gateway's Deployment. */}}
 {{- define "vitistack.gateway" -}}
 {{- $v := .root.Values -}}
@@ -138,7 +154,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- $schedules := dict "HEARTBEAT_SCHEDULE" (($v.heartbeat).schedule | default "*/10 * * * * *") "RESYNC_SCHEDULE" $v.functions.resync.schedule -}}
 {{- range $c.env }}{{ if hasKey $schedules .name }}{{ $_ := set . "value" (get $schedules .name) }}{{ end }}{{ end -}}
-{{- $given := merge (dict) $v.gateway.env $env -}}
+{{- $given := merge (dict) $v.gateway.env $env (include "vitistack.previewSettings" .root | fromYaml) -}}
 {{- $list := list -}}
 {{- range $c.env }}{{ if not (hasKey $given .name) }}{{ $list = append $list . }}{{ end }}{{ end -}}
 {{- range $k, $x := $given }}{{ $list = append $list (dict "name" $k "value" (toString $x)) }}{{ end -}}

@@ -229,6 +229,49 @@ func TestPublishedService(t *testing.T) {
 	}
 }
 
+// TestPreviewSettings checks that previews of the gateway decide by the settings that the functions have.
+func TestPreviewSettings(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, &rest.Config{})
+	names := []string{"NETWORK_POOLS", "SEPARATE_DATACENTERS", "IMAGE_FACTORY", "ALLOWED_IMAGE_HOSTS", "TALOS_VERSION", "PREVIEW_ALLOWEDENDPOINTS"}
+	for name, tc := range map[string]struct {
+		reason string
+		values []string
+		want   map[string]string
+	}{
+		"Default":   {"the ConfigMap has what there is", nil, map[string]string{}},
+		"Values":    {"a value is for functions and gateway", []string{"images.allowedHosts={a.example.com,b.example.com}", "talos.imageFactory=https://factory.example.com", "talos.version=1.12.4"}, map[string]string{"ALLOWED_IMAGE_HOSTS": "a.example.com,b.example.com", "IMAGE_FACTORY": "https://factory.example.com", "TALOS_VERSION": "1.12.4"}},
+		"Function":  {"a variable of a function decides", []string{"functions.provision-network.env.SEPARATE_DATACENTERS=east", "functions.provision-network.env.NETWORK_POOLS=optional", "functions.create-vm.env.ALLOWED_IMAGE_HOSTS=c.example.com"}, map[string]string{"SEPARATE_DATACENTERS": "east", "NETWORK_POOLS": "optional", "ALLOWED_IMAGE_HOSTS": "c.example.com"}},
+		"Endpoints": {"the gateway connects to others than create-vm", []string{"functions.create-vm.env.ALLOWED_ENDPOINTS=10.0.0.0/8", "gateway.env.ALLOWED_ENDPOINTS=hooks.example.com"}, map[string]string{"PREVIEW_ALLOWEDENDPOINTS": "10.0.0.0/8"}},
+		"Common":    {"both have the list of the ConfigMap", []string{"config.env.ALLOWED_ENDPOINTS=10.0.0.0/8"}, map[string]string{}},
+		"Own":       {"a variable of the gateway decides", []string{"talos.version=1.12.4", "gateway.env.TALOS_VERSION=1.11.6"}, map[string]string{"TALOS_VERSION": "1.11.6"}},
+	} {
+		args := []string{"template", "vitistack", chart()}
+		for _, value := range tc.values {
+			args = append(args, "--set", value)
+		}
+		out, err := h.run(t.Context(), args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for doc := range strings.SplitSeq(out, "\n---\n") {
+			var deployment appsv1.Deployment
+			if err := yaml.Unmarshal([]byte(doc), &deployment); err != nil || deployment.Kind != "Deployment" || deployment.Name != "gateway" {
+				continue
+			}
+			for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
+				if slices.Contains(names, variable.Name) {
+					got[variable.Name] = variable.Value
+				}
+			}
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: %s (-want +got):\n%s", name, tc.reason, diff)
+		}
+	}
+}
+
 // TestGatewayEnvironment checks that a value overrides a variable of the manifest, and that the
 // variable occurs once: the API server rejects duplicate names.
 func TestGatewayEnvironment(t *testing.T) {
