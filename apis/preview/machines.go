@@ -145,6 +145,9 @@ func (m *maker) network(name string, addresses int) *v1alpha2.NetworkNamespace {
 		}
 		m.warn("/spec/networkNamespaceName", "", "NetworkNamespace %s is not Ready: %s", nn.Name, why)
 	}
+	if problem := networkplan.CheckOpen(nn); problem != "" {
+		m.warn("/spec/networkNamespaceName", "NetworkDeleting", "%s", problem)
+	}
 	nn = withSegment(nn)
 	key := nn.Namespace + "/" + nn.Name
 	m.demand.addresses[key] += int64(addresses)

@@ -13,7 +13,7 @@ import (
 // networkNamespace adds what provision-network says of a network, as far as objects and settings decide it.
 func (m *maker) networkNamespace(nn *v1alpha2.NetworkNamespace) {
 	provider, _ := segmentplan.ProviderOf(nn.Spec)
-	pools, arePoolsKnown := m.pools(nn.Namespace)
+	pools, arePoolsKnown := m.pools(nn.Namespace, "whether a NetworkPool allows the segment, or lets namespaces share its VLAN")
 	holds := segmentplan.HoldsSegment(nn)
 	if problem := pools.CheckNetwork(nn, segmentplan.RequestedSegment(nn)); arePoolsKnown && !holds && problem != "" {
 		m.refuse(pointerOfSegment(nn), segmentplan.ReasonNotInPool, problem)
@@ -59,8 +59,7 @@ func (m *maker) heldSegment(nn *v1alpha2.NetworkNamespace, seg segment.Segment, 
 
 // pools returns the NetworkPools that a namespace may use. It reports false, and adds what is not checked, if
 // they are not known.
-func (m *maker) pools(namespace string) (segmentplan.Pools, bool) {
-	const unchecked = "whether a NetworkPool allows the segment, or lets namespaces share its VLAN"
+func (m *maker) pools(namespace, unchecked string) (segmentplan.Pools, bool) {
 	if m.world.Unread.Pools {
 		m.uncheck(unchecked + " (NetworkPools cannot be read)")
 		return segmentplan.Pools{}, false
@@ -72,7 +71,7 @@ func (m *maker) pools(namespace string) (segmentplan.Pools, bool) {
 		m.uncheck(fmt.Sprintf("%s (%s)", unchecked, err))
 		return segmentplan.Pools{}, false
 	case m.world.Settings == nil && pools.IsEmpty():
-		m.uncheck(fmt.Sprintf("whether namespace %s may have a segment without a NetworkPool, and share its VLAN (%s of provision-network)", namespace, segmentplan.PoolsVariable))
+		m.uncheck(fmt.Sprintf("%s (no NetworkPool is for namespace %s, so %s of the functions decides)", unchecked, namespace, segmentplan.PoolsVariable))
 		return segmentplan.Pools{}, false
 	}
 	return pools, true

@@ -139,12 +139,12 @@ func (m *maker) consequences() {
 	case "NetworkConfiguration":
 		nc := &v1alpha1.NetworkConfiguration{}
 		if m.decode(after, nc) && m.of.Before == nil {
-			m.network(nc.Spec.NetworkNamespaceName, len(nc.Spec.NetworkInterfaces))
+			m.configuration(nc)
 		}
 	case "IPAllocation":
 		a := &v1alpha2.IPAllocation{}
 		if m.decode(after, a) && m.of.Before == nil {
-			m.network(a.Spec.NetworkNamespaceName, 1)
+			m.allocation(a)
 		}
 	}
 }

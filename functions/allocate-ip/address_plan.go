@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/network/ipam"
+	networkplan "github.com/vitistack/stack/apis/network/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/network"
 )
 
 // addressAction is what a delivery does for the address of an IPAllocation.
@@ -41,7 +41,7 @@ type addressPlan struct {
 // whatever its pool has become, until it expires. The error is a result by isResult: there is
 // nothing to claim.
 func planAddress(nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, now time.Time) (addressPlan, error) {
-	p, invalid := ipam.New(nn, familyOf(a, nn))
+	p, invalid := ipam.New(nn, ipam.FamilyOf(a, nn))
 	whole := validityFrom(now, ttlOf(nn))
 	if a.Status.Phase == v1alpha2.IPAllocationReleased {
 		return addressPlan{}, errExpired
@@ -49,7 +49,7 @@ func planAddress(nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguratio
 	if have, err := netip.ParseAddr(a.Status.Address); err == nil {
 		return planRenewal(addressPlan{actionRenew, have, whole, p}, nc, a, now)
 	}
-	if closed := network.CheckOpen(nn); closed != "" {
+	if closed := networkplan.CheckOpen(nn); closed != "" {
 		return addressPlan{}, errNetworkClosed{closed}
 	}
 	if invalid != nil {
@@ -58,9 +58,9 @@ func planAddress(nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguratio
 	if a.Spec.RequestedAddress == "" {
 		return addressPlan{action: actionSelect, validity: whole, pool: p}, nil
 	}
-	requested, err := netip.ParseAddr(a.Spec.RequestedAddress)
-	if err != nil || !p.Contains(requested) {
-		return addressPlan{}, errOutsidePool{a.Spec.RequestedAddress}
+	requested, err := p.Requested(a.Spec.RequestedAddress)
+	if err != nil {
+		return addressPlan{}, err
 	}
 	return addressPlan{actionClaim, requested, whole, p}, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/network/ipam"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
@@ -34,8 +35,8 @@ func TestPlanAddress(t *testing.T) {
 	}{
 		"Any":              {reason: "the network chooses an address", action: actionSelect},
 		"Requested":        {reason: "the requested address is in the pool", requested: "10.0.0.9", action: actionClaim, address: "10.0.0.9"},
-		"RequestedOutside": {reason: "another address is never allocated instead", requested: "10.9.0.9", err: errOutsidePool{}},
-		"RequestedNoIP":    {reason: "no address has this notation", requested: "10.0.0", err: errOutsidePool{}},
+		"RequestedOutside": {reason: "another address is never allocated instead", requested: "10.9.0.9", err: ipam.OutsidePool{}},
+		"RequestedNoIP":    {reason: "no address has this notation", requested: "10.0.0", err: ipam.OutsidePool{}},
 		"NetworkDeleted":   {reason: "a network that is being deleted takes no new users", deleted: true, err: errNetworkClosed{}},
 		"InvalidPool":      {reason: "the network team has to correct the pool", pool: "10.0.0.0/33", err: errInvalidPool{}},
 		"Released":         {reason: "an IPAllocation that lost its address gets no other", status: v1alpha2.IPAllocationStatus{Phase: v1alpha2.IPAllocationReleased}, err: errExpired},

@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
+	networkplan "github.com/vitistack/stack/apis/network/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
@@ -99,9 +99,8 @@ func checkNetwork(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, unres
 	if nn == nil {
 		return setPending(a, unresolved.Reason, unresolved.Message), false
 	}
-	if ours, _ := servesStatic(nn, ""); !ours {
-		return setFailed(a, "NetworkNotStatic", fmt.Sprintf(
-			"NetworkNamespace %s allocates addresses by dhcp: name one whose ipAllocation.type is static", nn.Name)), false
+	if problem := networkplan.CheckStatic(nn); problem != "" {
+		return setFailed(a, "NetworkNotStatic", problem), false
 	}
 	if problem := waitsForNetwork(nn); problem != "" && a.Status.Address == "" {
 		return setPending(a, "NetworkNotReady", problem), false

@@ -18,13 +18,6 @@ import (
 // errExpired says that an IPAllocation has lost its address because no delivery renewed it.
 var errExpired = errors.New("the address expired, because its NetworkConfiguration has not existed for longer than ttlSeconds: delete the IPAllocation to have a new one created")
 
-// errOutsidePool says that a requested address is not in the pool.
-type errOutsidePool struct{ address string }
-
-func (e errOutsidePool) Error() string {
-	return fmt.Sprintf("address %s is outside of the pool, or excluded from it: request another address, or change ipAllocation.static of the NetworkNamespace", e.address)
-}
-
 // errInvalidPool says what to change in a network that has no valid pool.
 type errInvalidPool struct{ error }
 
@@ -37,7 +30,7 @@ func (e errNetworkClosed) Error() string { return e.message }
 // answer.
 func isResult(err error) bool {
 	return errors.Is(err, errExhausted) || errors.Is(err, errExpired) ||
-		errors.As(err, new(errAddressTaken)) || errors.As(err, new(errDuplicateMAC)) || errors.As(err, new(errNetworkClosed)) || errors.As(err, new(errOutsidePool)) || errors.As(err, new(errInvalidPool))
+		errors.As(err, new(errAddressTaken)) || errors.As(err, new(errDuplicateMAC)) || errors.As(err, new(errNetworkClosed)) || errors.As(err, new(ipam.OutsidePool)) || errors.As(err, new(errInvalidPool))
 }
 
 // setAllocationResult writes the result of an allocation into a's status:
@@ -51,7 +44,7 @@ func isResult(err error) bool {
 //	errNetworkClosed     Pending    False  NetworkDeleting
 //	errDuplicateMAC      Error      False  DuplicateMACAddress
 //	errAddressTaken      Error      False  AddressTaken
-//	errOutsidePool       Error      False  AddressOutsidePool
+//	ipam.OutsidePool     Error      False  AddressOutsidePool
 //	errExpired           Released   False  Lapsed
 //
 // An address that is outside of the pool stays, because a machine uses it. If it is outside of
@@ -68,7 +61,7 @@ func setAllocationResult(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace
 		return setPending(a, "NetworkDeleting", err.Error())
 	case errors.As(err, new(errDuplicateMAC)):
 		return setFailed(a, reasonDuplicateMAC, err.Error())
-	case errors.As(err, new(errOutsidePool)):
+	case errors.As(err, new(ipam.OutsidePool)):
 		return setFailed(a, "AddressOutsidePool", err.Error())
 	case err != nil:
 		return setFailed(a, "AddressTaken", fmt.Sprintf("%s: request another address", err))
@@ -76,7 +69,7 @@ func setAllocationResult(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace
 	s := &a.Status
 	s.Address = address.String()
 	if p.Prefix.Contains(address) {
-		s.Prefix, s.Gateway = int32(p.Prefix.Bits()), gatewayOf(nn, familyOf(a, nn))
+		s.Prefix, s.Gateway = int32(p.Prefix.Bits()), gatewayOf(nn, ipam.FamilyOf(a, nn))
 		s.VLANID, s.DNS = nn.Status.VLANID, dnsOf(nn)
 	}
 	var outcome reconcile.Outcome
@@ -98,7 +91,7 @@ func setAllocationResult(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace
 // isOutdated reports whether an IPAllocation that has its address shows a gateway, prefix or
 // DNS server that its network no longer has.
 func isOutdated(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) bool {
-	p, _ := ipam.New(nn, familyOf(a, nn)) // an invalid pool contains no addresses
+	p, _ := ipam.New(nn, ipam.FamilyOf(a, nn)) // an invalid pool contains no addresses
 	address, err := netip.ParseAddr(a.Status.Address)
 	if err != nil {
 		return false

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/network/ipam"
+	networkplan "github.com/vitistack/stack/apis/network/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -39,7 +40,7 @@ func (f *function) reconcileConfiguration(ctx context.Context, namespace, name s
 	case err != nil:
 		return err
 	}
-	if ours, problem := servesStatic(nn, nc.Spec.Provider); !ours {
+	if ours, problem := networkplan.ServesStatic(nn, nc.Spec.Provider); !ours {
 		if problem == "" {
 			return nil
 		}
@@ -52,7 +53,7 @@ func (f *function) reconcileConfiguration(ctx context.Context, namespace, name s
 		}
 		return f.writeConfiguration(ctx, before, nc, setWaiting(nc, "NetworkNotReady", problem))
 	}
-	if problem := network.CheckVLAN(nc, nn); problem != "" {
+	if problem := networkplan.CheckVLAN(nc, nn); problem != "" {
 		return f.writeConfiguration(ctx, before, nc, setRefused(nc, "VLANMismatch", problem))
 	}
 	known, err := f.deleteObsolete(ctx, nc, nn)
@@ -182,10 +183,8 @@ func (f *function) checkUnused(ctx context.Context, nc *v1alpha1.NetworkConfigur
 // available.
 func (f *function) checkRequestedAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, want *v1alpha2.IPAllocation) error {
 	p, _ := ipam.New(nn, want.Spec.IPFamily) // an invalid pool contains no addresses
-	var result error
-	if requested, err := netip.ParseAddr(want.Spec.RequestedAddress); err != nil || !p.Contains(requested) {
-		result = errOutsidePool{want.Spec.RequestedAddress}
-	} else {
+	requested, result := p.Requested(want.Spec.RequestedAddress)
+	if result == nil {
 		result = f.leases.checkAddressFree(ctx, want.Namespace, leaseName(nn.Name, requested))
 	}
 	if result == nil || !isResult(result) {

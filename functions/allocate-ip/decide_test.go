@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/network/ipam"
+	networkplan "github.com/vitistack/stack/apis/network/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -47,7 +48,7 @@ func TestServesStatic(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if ours, problem := servesStatic(tc.nn, tc.provider); ours != tc.ours || (problem != "") != tc.problem {
+			if ours, problem := networkplan.ServesStatic(tc.nn, tc.provider); ours != tc.ours || (problem != "") != tc.problem {
 				t.Errorf("%s: got ours %t, problem %q", tc.reason, ours, problem)
 			}
 		})
@@ -146,7 +147,7 @@ func TestConclude(t *testing.T) {
 		"Expiring":  {reason: "an address with a TTL reports when it expires", address: "10.0.0.5", until: validity{expires: &expires, check: &expires}, phase: "Allocated", why: "Allocated"},
 		"Exhausted": {reason: "it is allocated once an address is free", err: errExhausted, phase: "Pending", why: "PoolExhausted"},
 		"Taken":     {reason: "a requested address is never replaced by another", err: errAddressTaken{by: "IPAllocation x"}, phase: "Error", why: "AddressTaken", warning: true},
-		"Outside":   {reason: "a requested address is never replaced by another", err: errOutsidePool{"10.9.9.9"}, phase: "Error", why: "AddressOutsidePool", warning: true},
+		"Outside":   {reason: "a requested address is never replaced by another", err: ipam.OutsidePool{Address: "10.9.9.9"}, phase: "Error", why: "AddressOutsidePool", warning: true},
 		"Lapsed":    {reason: "no NetworkConfiguration needs the address", err: errExpired, phase: "Released", why: "Lapsed"},
 		"Invalid":   {reason: "the network team has to change the pool", err: errInvalidPool{errors.New("no")}, phase: "Pending", why: "InvalidPool"},
 		"Kept":      {reason: "a machine uses the address, even outside the present pool", address: "10.0.0.1", phase: "Allocated", why: "OutsidePool", warning: true},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/vitistack/stack/apis/network/ipam"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -27,7 +28,7 @@ func (e errDuplicateMAC) Error() string {
 // address, or nothing if the status of its NetworkConfiguration shows that it has it. Of the
 // IPAllocations of an interface, that of the first family claims it.
 func macToClaim(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) string {
-	if served := families(nn); len(served) == 0 || familyOf(a, nn) != served[0] {
+	if served := families(nn); len(served) == 0 || ipam.FamilyOf(a, nn) != served[0] {
 		return ""
 	}
 	for _, i := range nc.Spec.NetworkInterfaces {

@@ -8,6 +8,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	networkplan "github.com/vitistack/stack/apis/network/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
@@ -29,7 +30,7 @@ func (f *function) requeueNetwork(ctx context.Context, namespace, name string, f
 		}
 		return err
 	}
-	if ours, _ := servesStatic(nn, ""); !ours || waitsForNetwork(nn) != "" {
+	if ours, _ := networkplan.ServesStatic(nn, ""); !ours || waitsForNetwork(nn) != "" {
 		return nil
 	}
 	full = full || kube.ReconcileRequested(nn)

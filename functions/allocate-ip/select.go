@@ -118,7 +118,7 @@ func (f *function) countOlderWaiting(ctx context.Context, nn *v1alpha2.NetworkNa
 	}
 	n := uint64(0)
 	for _, w := range waiting {
-		if compareAge(w, a) < 0 && isPoolExhausted(w) && w.Spec.NetworkNamespaceName == nn.Name && familyOf(w, nn) == familyOf(a, nn) {
+		if compareAge(w, a) < 0 && isPoolExhausted(w) && w.Spec.NetworkNamespaceName == nn.Name && ipam.FamilyOf(w, nn) == ipam.FamilyOf(a, nn) {
 			n++
 		}
 	}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/netip"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,29 +11,6 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/network"
 )
-
-// staticProvider is the value of provider that selects this function.
-const staticProvider = "static-ip-operator"
-
-// servesStatic reports whether this function allocates the addresses of a network for the
-// value provider. If the network and provider contradict each other, problem says what to
-// change.
-func servesStatic(nn *v1alpha2.NetworkNamespace, provider string) (ours bool, problem string) {
-	policy := nn.Spec.IPAllocation
-	static := policy != nil && policy.Type == v1alpha2.AllocationStatic
-	switch {
-	case static && policy.Provider != "" && !strings.EqualFold(policy.Provider, staticProvider):
-		return false, ""
-	case static && (provider == "" || strings.EqualFold(provider, staticProvider)):
-		return true, ""
-	case static:
-		return false, fmt.Sprintf("NetworkNamespace %s allocates addresses by %s, but spec.provider is %s: leave spec.provider out", nn.Name, staticProvider, provider)
-	case strings.EqualFold(provider, staticProvider):
-		return false, fmt.Sprintf("NetworkNamespace %s allocates addresses by dhcp, but spec.provider is %s: leave spec.provider out", nn.Name, provider)
-	default:
-		return false, ""
-	}
-}
 
 // waitsForNetwork says what a network waits for, and is empty if it is provisioned.
 func waitsForNetwork(nn *v1alpha2.NetworkNamespace) string {
@@ -85,21 +60,4 @@ func reuseDelay(nn *v1alpha2.NetworkNamespace) time.Duration {
 		return time.Duration(p.Static.ReuseDelaySeconds) * time.Second
 	}
 	return 0
-}
-
-// familyOf returns the family of an IPAllocation's address.
-func familyOf(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) v1alpha2.IPFamily {
-	if a.Spec.IPFamily != "" {
-		return a.Spec.IPFamily
-	}
-	if have, err := netip.ParseAddr(a.Status.Address); err == nil && have.Is4() {
-		return v1alpha2.IPv4
-	}
-	if requested, err := netip.ParseAddr(a.Spec.RequestedAddress); err == nil && requested.Is6() {
-		return v1alpha2.IPv6
-	}
-	if nn.Status.IPv4Prefix == "" && a.Spec.RequestedAddress == "" {
-		return v1alpha2.IPv6
-	}
-	return v1alpha2.IPv4
 }

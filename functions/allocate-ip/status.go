@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/network/ipam"
+	networkplan "github.com/vitistack/stack/apis/network/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -172,7 +173,7 @@ func sameAddress(a, b string) bool {
 // Its spec decides, because a delivery that would write the status for an older spec gets a
 // conflict. A NetworkConfiguration that is being deleted needs it while machines use it.
 func needsAddress(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) bool {
-	ours, _ := servesStatic(nn, nc.Spec.Provider)
+	ours, _ := networkplan.ServesStatic(nn, nc.Spec.Provider)
 	named := network.NameFor(nc)
 	inOtherNetwork := named != "" && named != a.Spec.NetworkNamespaceName
 	going := nc.DeletionTimestamp != nil && len(network.Users(nc)) == 0

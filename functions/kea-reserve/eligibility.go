@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	networkplan "github.com/vitistack/stack/apis/network/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/network"
@@ -87,7 +88,7 @@ func isReady(nc *v1alpha1.NetworkConfiguration) bool {
 // checkOpen returns a UserError if a network is being deleted and an interface has no address
 // of it yet.
 func checkOpen(nn *v1alpha2.NetworkNamespace, r request) error {
-	message := network.CheckOpen(nn)
+	message := networkplan.CheckOpen(nn)
 	if message == "" || !slices.ContainsFunc(r.interfaces, func(i interfaceRequest) bool { return !i.current.IsValid() }) {
 		return nil
 	}

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	networkplan "github.com/vitistack/stack/apis/network/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
@@ -39,7 +39,7 @@ type interfaceRequest struct {
 // classes are the client classes of a network that names none. Its error is a UserError or a
 // WaitError.
 func newRequest(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, classes []string) (request, error) {
-	if message := network.CheckVLAN(nc, nn); message != "" {
+	if message := networkplan.CheckVLAN(nc, nn); message != "" {
 		return request{}, reconcile.UserError{Reason: "VLANMismatch", Message: message}
 	}
 	req := request{

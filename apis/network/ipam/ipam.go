@@ -75,6 +75,39 @@ func Whole(prefix netip.Prefix, gateway netip.Addr) Pool {
 	return p
 }
 
+// OutsidePool is the error of a requested address that a pool does not have.
+type OutsidePool struct{ Address string }
+
+func (e OutsidePool) Error() string {
+	return fmt.Sprintf("address %s is outside of the pool, or excluded from it: request another address, or change ipAllocation.static of the NetworkNamespace", e.Address)
+}
+
+// Requested parses an address that an object requests of the pool. The error is OutsidePool.
+func (p Pool) Requested(text string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(text)
+	if err != nil || !p.Contains(a) {
+		return netip.Addr{}, OutsidePool{text}
+	}
+	return a, nil
+}
+
+// FamilyOf returns the family of an IPAllocation's address.
+func FamilyOf(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) v1alpha2.IPFamily {
+	if a.Spec.IPFamily != "" {
+		return a.Spec.IPFamily
+	}
+	if have, err := netip.ParseAddr(a.Status.Address); err == nil && have.Is4() {
+		return v1alpha2.IPv4
+	}
+	if requested, err := netip.ParseAddr(a.Spec.RequestedAddress); err == nil && requested.Is6() {
+		return v1alpha2.IPv6
+	}
+	if nn.Status.IPv4Prefix == "" && a.Spec.RequestedAddress == "" {
+		return v1alpha2.IPv6
+	}
+	return v1alpha2.IPv4
+}
+
 // Without returns the pool without some addresses.
 func (p Pool) Without(addresses map[netip.Addr]bool) Pool {
 	var b netipx.IPSetBuilder

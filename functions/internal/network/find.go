@@ -3,7 +3,6 @@ package network
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,23 +50,6 @@ func IsProvisioned(nn *v1alpha2.NetworkNamespace) bool {
 	s := nn.Status
 	return s.ProvisioningPhase == v1alpha2.ProvisioningReady ||
 		s.ProvisioningPhase == v1alpha2.ProvisioningDeleting && (s.IPv4Prefix != "" || s.IPv6Prefix != "")
-}
-
-// CheckOpen returns why a network accepts no new users, or nothing if it does.
-func CheckOpen(nn *v1alpha2.NetworkNamespace) string {
-	if nn.DeletionTimestamp == nil {
-		return ""
-	}
-	return fmt.Sprintf("NetworkNamespace %s is being deleted, and allocates no addresses: delete this object, and create it again in another network", nn.Name)
-}
-
-// CheckVLAN returns a message if a NetworkConfiguration names another VLAN than that of its
-// network, and nothing otherwise. Other machines may use its addresses in another VLAN.
-func CheckVLAN(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) string {
-	if nc.Spec.VLAN == nil || int32(*nc.Spec.VLAN) == nn.Status.VLANID {
-		return ""
-	}
-	return fmt.Sprintf("spec.vlan is %d, but NetworkNamespace %s is in VLAN %d: leave spec.vlan out, or write %d", *nc.Spec.VLAN, nn.Name, nn.Status.VLANID, nn.Status.VLANID)
 }
 
 // IsMissing reports whether an object, by its conditions, waits because Find found no network

@@ -121,7 +121,7 @@ func (h *Preview) read(ctx context.Context, documents []shared.Document) (previe
 			return existing, err
 		}
 	}
-	if has("NetworkNamespace") {
+	if has("NetworkNamespace", "NetworkConfiguration") {
 		existing.Pools, err = h.API.NetworkPools(ctx)
 	}
 	return existing, err

@@ -133,14 +133,26 @@ func (l *planning) world(ctx context.Context, c *cluster.Connection, documents [
 		return w, err
 	}
 	l.note(objects.Note())
-	kinds := []cluster.Kind{cluster.MustFindKind("machine"), cluster.MustFindKind("networknamespace")}
-	if slices.ContainsFunc(documents, func(d preview.Document) bool { return d.Object.GetKind() == "NetworkNamespace" }) {
-		kinds = append(kinds[:1], networkKinds...)
-		found, err := loadNetworks(ctx, c, &w)
+	has := func(kind string) bool {
+		return slices.ContainsFunc(documents, func(d preview.Document) bool { return d.Object.GetKind() == kind })
+	}
+	if has("NetworkNamespace") || has("NetworkConfiguration") {
+		pools, err := c.Load(ctx, "", cluster.MustFindKind("networkpool"))
 		if err != nil {
 			return w, err
 		}
-		objects.All = append(objects.All, found...)
+		w.Unread.Pools = len(pools.Unreadable) > 0
+		objects.All = append(objects.All, pools.All...)
+	}
+	kinds := []cluster.Kind{cluster.MustFindKind("machine"), cluster.MustFindKind("networknamespace")}
+	if has("NetworkNamespace") {
+		kinds = append(kinds[:1], networkKinds...)
+		networks, err := c.Load(ctx, "", networkKinds...)
+		if err != nil {
+			return w, err
+		}
+		w.Unread.OtherNetworks = len(networks.Unreadable) > 0
+		objects.All = append(objects.All, networks.All...)
 	}
 	if err := l.loadNamespaces(ctx, c, documents, kinds, &objects); err != nil {
 		return w, err
@@ -153,22 +165,7 @@ func (l *planning) world(ctx context.Context, c *cluster.Connection, documents [
 	return w, nil
 }
 
-// loadNetworks returns the NetworkPools, and the networks of all namespaces with the objects that have addresses in
-// them. What the user may not list is unread.
-func loadNetworks(ctx context.Context, c *cluster.Connection, w *preview.World) ([]unstructured.Unstructured, error) {
-	pools, err := c.Load(ctx, "", cluster.MustFindKind("networkpool"))
-	if err != nil {
-		return nil, err
-	}
-	networks, err := c.Load(ctx, "", networkKinds...)
-	if err != nil {
-		return nil, err
-	}
-	w.Unread = preview.Unread{Pools: len(pools.Unreadable) > 0, OtherNetworks: len(networks.Unreadable) > 0}
-	return append(pools.All, networks.All...), nil
-}
-
-// networkKinds are the kinds that decide whether the segment of a network is free.
+// networkKinds are the kinds of networks, and of the objects that have addresses in them.
 var networkKinds = []cluster.Kind{cluster.MustFindKind("networknamespace"), cluster.MustFindKind("networkconfiguration"), cluster.MustFindKind("ipallocation")}
 
 // loadNamespaces adds the objects of kinds in the namespaces of documents to those that it has already.
