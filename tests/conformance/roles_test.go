@@ -18,6 +18,8 @@ import (
 var unexercised = map[string]string{
 	"broker-address brokers.eventing.knative.dev get": "no SinkBinding has set the Broker's address in a process",
 	"create-vm leases.coordination.k8s.io get":        "two deliveries that claim one VMID",
+	"gateway namespaces get":                          "a preview where labels decide which NetworkPool or MachineProvider a namespace may use",
+	"gateway networkpools.vitistack.io list":          "a preview of a network",
 	"kea-reserve leases.coordination.k8s.io create":   "a Kea without the hook for reservations, whose whole configuration is written",
 	"kea-reserve leases.coordination.k8s.io get":      "a Kea without the hook for reservations, whose whole configuration is written",
 	"kea-reserve leases.coordination.k8s.io update":   "a Kea without the hook for reservations, whose whole configuration is written",
