@@ -23,10 +23,10 @@ type section struct {
 var sections = []section{
 	{"Start", []string{"README.md"}},
 	{"How to", []string{
-		"docs/install.md", "docs/kubectl-viti.md", "docs/gitops.md", "docs/machine-classes.md", "docs/upgrade.md", "docs/backup.md", "docs/migrate.md",
+		"docs/install.md", "docs/kubectl-viti.md", "docs/gitops.md", "docs/machine-classes.md", "docs/compatibility.md", "docs/upgrade.md", "docs/backup.md", "docs/migrate.md",
 		"docs/debug.md", "docs/observe.md", "docs/backends.md",
 	}},
-	{"Understand", []string{"ARCHITECTURE.md", "docs/brokers.md", "docs/scale.md", "docs/security.md", "tests/bench/RESULTS.md"}},
+	{"Understand", []string{"ARCHITECTURE.md", "docs/compare.md", "docs/brokers.md", "docs/scale.md", "docs/security.md", "tests/bench/RESULTS.md"}},
 	{"Reference", []string{"docs/reference", "docs/changes.md", "charts/vitistack/README.md", "gateway/README.md", "events/README.md", "apis/README.md"}},
 	{"Functions", []string{"functions", "knative/README.md", "knative/local/README.md"}},
 	{"Project", []string{"CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "tests", "docs/README.md", "gateway/internal/page/README.md"}},
