@@ -4,6 +4,7 @@ import { badge, h, link } from "./dom.js";
 import { bytes, cores, count, percent, plural } from "./format.js";
 import { searchForm } from "./grid.js";
 import { href, setQuery, to } from "./router.js";
+import { sizes } from "./sizes.js";
 import { all, derive, isFresh, machinesOn, vmsOn } from "./store.js";
 import { bar, stateOf } from "./tables.js";
 import { onNoNode, usage } from "./usage.js";
@@ -169,6 +170,7 @@ export const hostsView = {
         ),
         onNoNode("", query.get("sums") === "all"),
         usage(query),
+        sizes(),
       ];
     return [
       h("h1", { tabindex: "-1" }, "Hypervisors ", h("small", {}, count(hosts.length))),
@@ -222,6 +224,7 @@ export const hostsView = {
       }),
       onNoNode(wanted, query.get("sums") === "all"),
       usage(query),
+      sizes(),
     ];
   },
 };

@@ -120,6 +120,7 @@ const tables = {
       { key: "cluster", title: "Cluster", value: (i) => i.cluster },
       { key: "host", title: "Hypervisor", value: (i) => i.host },
       { key: "operator", title: "Kind", value: (i) => i.operator },
+      { key: "template", title: "Template", value: (i) => i.template },
     ],
     none: [
       "No machines yet.",
