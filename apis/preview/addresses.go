@@ -51,7 +51,8 @@ func (m *maker) bridge(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNa
 	if nc.Spec.Bridge == "" {
 		return
 	}
-	pools, areKnown := m.pools(nc.Namespace, fmt.Sprintf("whether a NetworkPool lists bridge %s with VLAN %d", nc.Spec.Bridge, nn.Status.VLANID))
+	unchecked := fmt.Sprintf("whether a NetworkPool lists bridge %s with VLAN %d", nc.Spec.Bridge, nn.Status.VLANID)
+	pools, areKnown := m.pools(nc.Namespace, unchecked)
 	if problem := pools.CheckBridge(nc.Spec.Bridge, nn.Status.VLANID); areKnown && problem != "" {
 		m.refuse("/spec/bridge", "BridgeNotAllowed", problem)
 	}

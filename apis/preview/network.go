@@ -20,9 +20,13 @@ func (m *maker) networkNamespace(nn *v1alpha2.NetworkNamespace) {
 		return
 	}
 	if provider != v1alpha2.ProviderManual {
-		if !holds {
-			m.uncheck("the segment that provider " + provider + " gives: a NetworkPool has to allow it, no other network may have it, and it needs addresses for machines")
+		has, err := segment.FromStatus(nn)
+		if !holds || err != nil {
+			m.uncheck("the segment that provider " + provider + " gives: a NetworkPool has to allow it, no other network may have it, " +
+				"and it needs addresses for machines")
+			return
 		}
+		m.heldSegment(nn, has, pools, arePoolsKnown)
 		return
 	}
 	seg, err := segment.FromSpec(nn)
@@ -71,7 +75,8 @@ func (m *maker) pools(namespace, unchecked string) (segmentplan.Pools, bool) {
 		m.uncheck(fmt.Sprintf("%s (%s)", unchecked, err))
 		return segmentplan.Pools{}, false
 	case m.world.Settings == nil && pools.IsEmpty():
-		m.uncheck(fmt.Sprintf("%s (no NetworkPool is for namespace %s, so %s of the functions decides)", unchecked, namespace, segmentplan.PoolsVariable))
+		m.uncheck(fmt.Sprintf("%s (no NetworkPool is for namespace %s, so %s of the functions decides)",
+			unchecked, namespace, segmentplan.PoolsVariable))
 		return segmentplan.Pools{}, false
 	}
 	return pools, true
@@ -95,7 +100,8 @@ func (m *maker) checkOverlap(nn *v1alpha2.NetworkNamespace, seg segment.Segment)
 	}
 	if err := m.overlap(nn, seg, nil); err != nil {
 		_, message := reasonOf(err)
-		m.uncheck(fmt.Sprintf("whether data centre %s shares a bridge with that of another network (%s of provision-network). If it does: %s", segmentplan.DatacenterOf(nn), segmentplan.DatacentersVariable, message))
+		m.uncheck(fmt.Sprintf("whether data centre %s shares a bridge with that of another network (%s of provision-network). If it does: %s",
+			segmentplan.DatacenterOf(nn), segmentplan.DatacentersVariable, message))
 	}
 	return true
 }
@@ -105,9 +111,12 @@ func (m *maker) overlap(nn *v1alpha2.NetworkNamespace, seg segment.Segment, sepa
 	if _, err := segmentplan.CheckOverlap(nn, seg, m.world.Networks, separate); err != nil || segmentplan.HoldsSegment(nn) {
 		return err
 	}
-	users := segmentplan.AddressUsers{Configurations: m.world.Configurations, Allocations: m.world.reservations(), Network: func(namespace, name string) (*v1alpha2.NetworkNamespace, error) {
-		return m.world.findNetwork(namespace, name), nil
-	}}
+	users := segmentplan.AddressUsers{
+		Configurations: m.world.Configurations, Allocations: m.world.reservations(),
+		Network: func(namespace, name string) (*v1alpha2.NetworkNamespace, error) {
+			return m.world.findNetwork(namespace, name), nil
+		},
+	}
 	return users.CheckAddresses(nn, seg, separate)
 }
 

@@ -140,19 +140,25 @@ func TestNetworkChanges(t *testing.T) {
 		return "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.20.0.0/24, vlanId: 20}}" + rest + "}"
 	}
 	const ready = "\nstatus: {provisioningPhase: Ready, ipv4Prefix: 10.20.0.0/24, vlanId: 20}"
+	const nam = "{networkProvisioning: {provider: nam}, ipAllocation: {type: static}}"
 	for name, tc := range map[string]struct {
-		reason, status, after, errors string
-		world                         func(*World)
+		reason, status, before, after, errors string
+		world                                 func(*World)
 	}{
 		"Corrected": {reason: "the new prefix is free", after: strings.Replace(spec(""), "10.20.0", "10.21.0", 1), status: "\nstatus: {provisioningPhase: Error}", world: func(w *World) { w.Networks = append(w.Networks, otherNetwork(t, "east")) }},
 		"Still":     {reason: "another network has it still", after: spec(", supervisorIdentifier: s"), status: "\nstatus: {provisioningPhase: Error}", world: func(w *World) { w.Networks = append(w.Networks, otherNetwork(t, "east")) }, errors: "1 NetworkNamespace/lab /spec/networkProvisioning/manual SegmentOverlap"},
 		"Itself":    {reason: "a network does not overlap itself", after: spec(", supervisorIdentifier: s"), status: ready},
+		"Server":    {reason: "no address of the segment that nam has given is left", after: strings.Replace(nam, "type: static", "type: static, static: {excludedAddresses: [10.20.0.0/24]}", 1), before: nam, status: ready, errors: "1 NetworkNamespace/lab /spec/ipAllocation NoUsableAddress spec.ipAllocation.static leaves no IPv4 address of 10.20.0.0/24"},
 		"Excluded":  {reason: "the pool no longer allows it", after: spec(", supervisorIdentifier: s"), status: ready, world: func(w *World) { w.Settings.OptionalPools = false }, errors: "1 NetworkNamespace/lab /spec/networkProvisioning/manual NotInPool namespace a may use no NetworkPool, and so no segment: ask the platform team to add it to spec.allowedNamespaces of one; the network keeps its segment"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := worldOf(t)
-			d := changed(t, head, "spec: "+spec(", ipAllocation: {type: static}")+tc.status, strings.TrimSuffix(tc.after, "}")+", ipAllocation: {type: static}}")
+			before, after := spec(", ipAllocation: {type: static}"), strings.TrimSuffix(tc.after, "}")+", ipAllocation: {type: static}}"
+			if tc.before != "" {
+				before, after = tc.before, tc.after
+			}
+			d := changed(t, head, "spec: "+before+tc.status, after)
 			d[0].After.Object["status"] = d[0].Before.Object["status"]
 			existing := v1alpha2.NetworkNamespace{}
 			if err := decode(d[0].Before, &existing); err != nil {

@@ -55,13 +55,14 @@ func (f *function) checkAddressesInUse(ctx context.Context, nn *v1alpha2.Network
 	if err != nil {
 		return err
 	}
-	users := plan.AddressUsers{Configurations: configurations.Items, Allocations: allocations.Items, Network: func(namespace, name string) (*v1alpha2.NetworkNamespace, error) {
+	find := func(namespace, name string) (*v1alpha2.NetworkNamespace, error) {
 		other := &v1alpha2.NetworkNamespace{}
 		err := f.kube.Get(ctx, namespace, name, other)
 		if kube.NotFound(err) {
 			return nil, nil
 		}
 		return other, err
-	}}
+	}
+	users := plan.AddressUsers{Configurations: configurations.Items, Allocations: allocations.Items, Network: find}
 	return users.CheckAddresses(nn, seg, f.datacenters)
 }

@@ -69,7 +69,8 @@ func (i Image) CheckHost(allowed HostRules) error {
 	case errors.Unwrap(err) != nil:
 		return usererror.Error{Reason: ReasonImageNotAllowed, Message: "spec.os." + i.Field + ": " + err.Error()}
 	}
-	return usererror.Error{Reason: ReasonImageNotAllowed, Message: fmt.Sprintf("spec.os.%s: images are not fetched from %s: name an image at an allowed host, or have the host added to %s of create-vm",
+	return usererror.Error{Reason: ReasonImageNotAllowed, Message: fmt.Sprintf(
+		"spec.os.%s: images are not fetched from %s: name an image at an allowed host, or have the host added to %s of create-vm",
 		i.Field, i.Host(), ImageHostsVariable)}
 }
 

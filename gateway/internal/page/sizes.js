@@ -21,7 +21,7 @@ const users = derive(["machines"], () => {
 });
 
 // stamp changes when machines name other templates, which may be new MachineClasses, and when they find theirs.
-const stamp = () => `${known.gaps}.${[...users().keys()].sort().join(",")}.${all("machines").filter((m) => m.reason === "TemplateNotFound").length}`;
+const stamp = () => [known.gaps, ...[...users().keys()].sort(), all("machines").filter((m) => m.reason === "TemplateNotFound").length].join(",");
 
 // cached is how long the gateway keeps the list, in milliseconds.
 const cached = 5000;
@@ -80,7 +80,9 @@ export function sizes() {
             h(
               "tr",
               {},
-              ["Name", "CPUs", "Memory", "Disks", "Used by"].map((t) => h("th", { key: t, scope: "col", class: t === "CPUs" || t === "Memory" ? "number" : "" }, t)),
+              ["Name", "CPUs", "Memory", "Disks", "Used by"].map((t) =>
+                h("th", { key: t, scope: "col", class: t === "CPUs" || t === "Memory" ? "number" : "" }, t),
+              ),
             ),
           ),
           h("tbody", {}, machineClasses.map(row)),
