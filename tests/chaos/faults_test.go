@@ -1,11 +1,6 @@
 package chaos
 
-import (
-	"fmt"
-	"os"
-	"path/filepath"
-	"time"
-)
+import "time"
 
 // changeEventFaults sets the faults of event delivery: lost, duplicated and late events.
 func changeEventFaults(a *generator) func(*env) {
@@ -117,18 +112,6 @@ func changeClock(a *generator) func(*env) {
 	function, off := a.of(functions...), time.Duration(a.random.IntN(360)-180)*time.Second
 	return func(w *env) {
 		w.record("the clock of %s is off by %s", function, off)
-		w.setClock(function, off)
-	}
-}
-
-// setClock changes the clock of a function at once, if the function was built with such a clock.
-func (w *env) setClock(function string, off time.Duration) {
-	w.t.Helper()
-	path := filepath.Join(w.clocks, function)
-	if err := os.WriteFile(path+".new", []byte(fmt.Sprint(off)), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		w.t.Fatal(err)
+		w.clocks.Set(function, off)
 	}
 }

@@ -206,7 +206,9 @@ func (w *env) converge() {
 		w.e.SetFaults(name, "[]")
 	}
 	for _, name := range functions {
-		w.setClock(name, 0)
+		if w.clocks != nil {
+			w.clocks.Set(name, 0)
+		}
 	}
 	w.until(calmFor, 200*time.Millisecond, w.unreconciled)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/stack/tests/stand/clock"
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
@@ -107,7 +108,7 @@ func newEnv(t *testing.T, s settings) *env {
 	t.Helper()
 	t.Logf("seed %d", s.seed)
 	w := &env{
-		t: t, settings: s, clocks: t.TempDir(), began: time.Now(), at: -1,
+		t: t, settings: s, began: time.Now(), at: -1,
 		living: map[subject]want{}, keys: map[string]string{}, etcds: map[string]uint64{},
 	}
 	dir := t.TempDir()
@@ -115,7 +116,8 @@ func newEnv(t *testing.T, s settings) *env {
 	w.api = NewAPI(t, dir, s.seed, func(function string) { _ = w.e.KillProcess(function) })
 	flags := []string{"--ingress", w.n.URL, "--apiserver", w.api.URL, "--config", "RESYNC_PERIOD=3s", "--audit"}
 	if s.long {
-		flags = append(flags, "--bin", buildClocks(t), "--config", "CHAOS_CLOCKS="+w.clocks)
+		w.clocks = clock.New(t, functions...)
+		flags = append(flags, w.clocks.Flags()...)
 	}
 	w.e = engine.StartIn(t, dir, flags...)
 	w.n.SetBroker(w.e.Ingress())

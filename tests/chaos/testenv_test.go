@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/vitistack/stack/tests/stand/clock"
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
@@ -35,8 +36,8 @@ type env struct {
 	e        *engine.Engine
 	n        *Network
 	api      *API
-	// clocks is the folder with the offsets of the functions' clocks.
-	clocks string
+	// clocks are the clocks of the functions in a long run, and nil in a short one.
+	clocks *clock.Clocks
 	began  time.Time
 	log    []string
 	// lossy is whether events were lost. An IPAM learns from one event that a segment is free, and a
