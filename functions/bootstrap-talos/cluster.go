@@ -64,9 +64,11 @@ type observed struct {
 	macs map[string][]string
 	// patches are the patches that have been read, by their ConfigMaps.
 	patches map[v1alpha1.ObjectName][]talos.Patch
-	// apiAnswers is whether the workload API has answered, and nodes what it has listed.
-	apiAnswers bool
-	nodes      []plan.Node
+	// apiAnswers is whether the workload API has answered. nodes are the Nodes that it has listed, and
+	// earlierNodes the names of those that are left of earlier Machines.
+	apiAnswers   bool
+	nodes        []plan.Node
+	earlierNodes []string
 }
 
 // connections is how a delivery reaches the nodes and the API of a cluster.
@@ -145,13 +147,18 @@ func (c connections) close() {
 	}
 }
 
-// currentNodes leaves out the Nodes of Machines without a configuration. Earlier Machines of the
-// same names have left these, and they are Ready until Kubernetes misses their kubelets.
-func (c *cluster) currentNodes(nodes []plan.Node) []plan.Node {
-	return slices.DeleteFunc(nodes, func(n plan.Node) bool {
-		m := c.observed.machines[n.Name]
-		return m != nil && !plan.IsInstalled(m)
-	})
+// observeNodes records the Nodes that the workload API has listed. Nodes of Machines without a
+// configuration are left of earlier Machines of the same names, and are Ready until Kubernetes misses
+// their kubelets.
+func (c *cluster) observeNodes(nodes []plan.Node) {
+	c.observed.nodes, c.observed.earlierNodes = nil, nil
+	for _, n := range nodes {
+		if m := c.observed.machines[n.Name]; m != nil && !plan.IsInstalled(m) {
+			c.observed.earlierNodes = append(c.observed.earlierNodes, n.Name)
+		} else {
+			c.observed.nodes = append(c.observed.nodes, n)
+		}
+	}
 }
 
 // addressesOf returns the addresses of some nodes, by name.

@@ -9,13 +9,12 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-func TestCurrentNodes(t *testing.T) {
+func TestObserveNodes(t *testing.T) {
 	t.Parallel()
 	configured := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationInstalled: "true"}}}
-	c := &cluster{observed: observed{machines: map[string]*v1alpha1.Machine{"old": configured, "new": {}}}}
 	cases := map[string]struct {
 		reason, node string
-		want         bool
+		current      bool
 	}{
 		"Configured": {"the Node belongs to the Machine", "old", true},
 		"Replaced":   {"a Machine without a configuration has no kubelet, so the Node belongs to its predecessor", "new", false},
@@ -24,8 +23,10 @@ func TestCurrentNodes(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := len(c.currentNodes([]plan.Node{{Name: tc.node, Ready: true}})) == 1; got != tc.want {
-				t.Errorf("known: %t, since %s", got, tc.reason)
+			c := &cluster{observed: observed{machines: map[string]*v1alpha1.Machine{"old": configured, "new": {}}}}
+			c.observeNodes([]plan.Node{{Name: tc.node, Ready: true}})
+			if got := len(c.observed.nodes) == 1; got != tc.current || len(c.observed.earlierNodes) != plan.Pick(tc.current, 0, 1) {
+				t.Errorf("%s: current %t, earlier %v", tc.reason, got, c.observed.earlierNodes)
 			}
 		})
 	}

@@ -44,7 +44,8 @@ func (f *function) listNodes(ctx context.Context, c *cluster) error {
 		}
 		return reconcile.WaitError{Reason: reasonWaitingForAPI, Message: "waits for the workload API at " + c.Status.Endpoint, Requeue: true}
 	}
-	c.observed.nodes, c.observed.apiAnswers = c.currentNodes(nodes), true
+	c.observed.apiAnswers = true
+	c.observeNodes(nodes)
 	return nil
 }
 

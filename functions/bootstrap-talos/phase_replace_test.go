@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -89,6 +90,7 @@ func TestPoolIsReplaced(t *testing.T) {
 		"NoSurge":    {"no machine more, and one missing", &v1alpha1.Rollout{MaxSurge: &zero, MaxUnavailable: 1}, 3, 2},
 		"SurgeOfTwo": {"two machines more, and none missing", &v1alpha1.Rollout{MaxSurge: &two}, 5, 3},
 		"Both":       {"one more, and one missing", &v1alpha1.Rollout{MaxUnavailable: 1}, 4, 2},
+		"AllAtOnce":  {"no machine more, and two missing", &v1alpha1.Rollout{MaxSurge: &zero, MaxUnavailable: 2}, 3, 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +109,23 @@ func TestPoolIsReplaced(t *testing.T) {
 			if _, all := s.nodes("shop"); len(all) != 3 {
 				t.Errorf("nodes of replaced machines are left: %v", all)
 			}
+			s.requireSchedulable("shop")
 		})
+	}
+}
+
+// requireSchedulable checks that no Node is cordoned: a machine with the name of a replaced one would
+// take over its Node with the cordon of its drain.
+func (s *env) requireSchedulable(cluster string) {
+	s.Helper()
+	list, err := s.workload(cluster).CoreV1().Nodes().List(s.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, n := range list.Items {
+		if n.Spec.Unschedulable {
+			s.Errorf("Node %s is cordoned, although its machine is not being removed", n.Name)
+		}
 	}
 }
 

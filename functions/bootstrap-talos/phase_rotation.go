@@ -147,7 +147,7 @@ func (f *function) rotateOneStep(ctx context.Context, c *cluster, r *talos.Rotat
 	}
 	nodes, err := c.connections.workload.Nodes(ctx)
 	if err == nil {
-		c.observed.nodes = c.currentNodes(nodes)
+		c.observeNodes(nodes)
 	}
 	shown := c.observeRotation(ctx, r)
 	serve := c.isKubeconfigCurrent(f.now())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -116,5 +117,26 @@ func (f *function) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
 			return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: waits for the workload API", name), Requeue: true}
 		}
 	}
+	return nil
+}
+
+// deleteEarlierNodes deletes the Nodes of earlier Machines whose names other Machines have now. Otherwise
+// the kubelet of the new machine takes over the Node, with the cordon of the drain and with the pods.
+// A kubelet does not register again, so a Node that it may have taken over stays.
+func (f *function) deleteEarlierNodes(ctx context.Context, c *cluster) error {
+	for _, name := range c.observed.earlierNodes {
+		m := &v1alpha1.Machine{}
+		err := f.kube.Get(ctx, c.Namespace, name, m)
+		switch {
+		case kube.NotFound(err), err == nil && plan.MayHaveJoined(m):
+			continue
+		case err != nil:
+			return err
+		}
+		if err := c.connections.workload.DeleteNode(ctx, name); err != nil {
+			return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes the node of the earlier machine %s: waits for the workload API", name), Requeue: true}
+		}
+	}
+	c.observed.earlierNodes = nil
 	return nil
 }

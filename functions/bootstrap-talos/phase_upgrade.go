@@ -70,7 +70,7 @@ func (f *function) upgrade(ctx context.Context, c *cluster) error {
 			if err != nil {
 				return reconcile.WaitError{Reason: "WaitingForAPI", Message: "waits for the workload API at " + c.Status.Endpoint, Requeue: true}
 			}
-			c.observed.nodes = c.currentNodes(nodes)
+			c.observeNodes(nodes)
 		}
 		fresh = false
 		return f.upgradeOnce(ctx, c, w)

@@ -108,10 +108,16 @@ func IsMarked(m *v1alpha1.Machine) bool {
 	return m.Annotations[v1alpha1.AnnotationRemove] == "true" || m.Annotations[v1alpha1.AnnotationReplace] != ""
 }
 
-// MayHaveJoinedEtcd reports whether a control plane may be a member of etcd: its node has its
-// configuration, or its virtual machine was created with it.
+// MayHaveJoined reports whether the node of a Machine may have joined its cluster: it has been seen
+// with its configuration, or its virtual machine was created with it.
+func MayHaveJoined(m *v1alpha1.Machine) bool {
+	return IsInstalled(m) || (HasMachineConfig(m) && m.Status.VMName != "")
+}
+
+// MayHaveJoinedEtcd reports whether a control plane may be a member of etcd. A worker that has been
+// seen with its configuration is drained like one.
 func MayHaveJoinedEtcd(m *v1alpha1.Machine) bool {
-	return IsInstalled(m) || (PoolOf(m) == v1alpha1.ControlPlanePool && HasMachineConfig(m) && m.Status.VMName != "")
+	return IsInstalled(m) || (PoolOf(m) == v1alpha1.ControlPlanePool && MayHaveJoined(m))
 }
 
 // WhyNotReady returns the reason and the message of the condition Ready of a Machine after ": ",
