@@ -24,6 +24,7 @@ type action struct {
 var actions = []action{
 	{6, newMachine}, {2, wrongMachine}, {3, fixMistake}, {3, resize}, {3, power}, {1, restart}, {3, deleteMachine},
 	{3, newCluster}, {1, wrongCluster}, {4, scale}, {2, upgrade}, {1, deleteCluster},
+	{3, replacePool}, {2, pauseReplacement}, {1, killNode}, {1, cutNodes}, {2, protect}, {2, unprotect}, {3, deleteProtected}, {1, protectNode},
 	{3, editNetwork}, {2, tuneNetwork}, {2, newRival}, {3, wrongEdit}, {3, editConfiguration}, {1, newReservation}, {1, deleteReservation},
 	{2, newBackup}, {1, deleteBackup}, {2, newNetwork}, {2, deleteNetwork},
 	{4, changeEventFaults}, {6, killFunction}, {1, killSource}, {1, killAPIServer}, {1, killEtcd}, {2, killGateway}, {1, killSimulators},
@@ -84,7 +85,7 @@ func newCluster(a *generator) func(*env) {
 		return nil
 	}
 	b := a.named(engine.KubernetesClusters, a.of(reached...), "cluster", want{phase: "Running"})
-	b.minor, b.controls, b.workers = 33, 1+2*a.random.IntN(2), 1+a.random.IntN(2)
+	b.minor, b.controls, b.surge, b.pool = 33, 1+2*a.random.IntN(2), 1, wantedPool{workers: 1 + a.random.IntN(2), size: "medium"}
 	if a.chance(3) {
 		b.provider = "proxmox"
 	}
@@ -97,7 +98,7 @@ func wrongCluster(a *generator) func(*env) {
 		return nil
 	}
 	b := a.named(engine.KubernetesClusters, a.of(reached...), "cluster", want{reason: "KubernetesVersionUnknown"})
-	b.minor, b.controls, b.workers = 99, 1, 1
+	b.minor, b.controls, b.surge, b.pool = 99, 1, 1, wantedPool{workers: 1, size: "medium"}
 	do := a.create(b, "KubernetesCluster", "v1alpha1", clusterSpec(b, a.next))
 	b.minor = 34
 	b.fix = b.topologyPatch()
@@ -116,20 +117,20 @@ func clusterSpec(b *plannedObject, number int) map[string]any {
 
 // scale changes the number of control planes or workers of a cluster.
 func scale(a *generator) func(*env) {
-	b := a.pick(engine.KubernetesClusters, right)
+	b := a.pick(engine.KubernetesClusters, isConnected)
 	if b == nil {
 		return nil
 	}
 	if a.chance(3) {
 		b.controls = 4 - b.controls // from one to three, and back
 	} else {
-		b.workers = 1 + a.random.IntN(3)
+		b.pool.workers = 1 + a.random.IntN(3)
 	}
 	return a.patch(b, b.topologyPatch())
 }
 
 func upgrade(a *generator) func(*env) {
-	b := a.pick(engine.KubernetesClusters, func(b *plannedObject) bool { return right(b) && b.minor == 33 })
+	b := a.pick(engine.KubernetesClusters, func(b *plannedObject) bool { return isConnected(b) && b.minor == 33 && !b.dead })
 	if b == nil {
 		return nil
 	}

@@ -52,7 +52,14 @@ func (w *env) proxmox() (c proxmoxCluster) {
 // talosCluster is the state of the etcd whose nodes share an authority.
 type talosCluster struct {
 	Key  string
-	Etcd *struct{ ID uint64 }
+	Etcd *struct {
+		ID      uint64
+		Members []struct {
+			ID      uint64
+			Name    string
+			Learner bool
+		}
+	}
 }
 
 func (w *env) talosClusters() (all []talosCluster) {

@@ -45,6 +45,9 @@ func killSimulators(*generator) func(*env) { return kill("sim") }
 func kill(name string) func(*env) {
 	return func(w *env) {
 		w.record("kill -9 %s", name)
+		if name == "sim" {
+			w.forgetCrashes()
+		}
 		_ = w.e.KillProcess(name)
 	}
 }
@@ -55,6 +58,7 @@ func restartAll(*generator) func(*env) {
 	return func(w *env) {
 		w.record("kill -9 everything, and restart it")
 		w.lossy = true
+		w.forgetCrashes()
 		w.e.Kill()
 		w.e.Run()
 		w.n.SetBroker(w.e.Ingress())

@@ -18,8 +18,18 @@ type step struct {
 }
 
 // want is the expected state of an object: a phase, or the reason for which it is not Ready after a
-// user's mistake.
-type want struct{ phase, reason string }
+// user's mistake. A cluster also has a pool.
+type want struct {
+	phase, reason string
+	pool          wantedPool
+}
+
+// wantedPool is the pool of workers of a cluster: their number and size, and how many may be away while machines are
+// replaced.
+type wantedPool struct {
+	workers, away int
+	size          string
+}
 
 // plannedObject is an object of a run in its planned state.
 type plannedObject struct {
@@ -27,10 +37,17 @@ type plannedObject struct {
 	want want
 	// fix is the patch that corrects a mistake, or empty.
 	fix string
-	// minor, controls, workers and provider belong to a cluster.
-	minor, controls, workers int
-	provider                 string
-	of                       *plannedObject // the cluster that an EtcdBackup is of
+	// minor, controls and provider belong to a cluster, like its pool, the machines that the pool may have above its
+	// number while some are replaced, and whether replacements are paused.
+	minor, controls, surge int
+	pool                   wantedPool
+	provider               string
+	paused                 bool
+	// dead is whether a node of the cluster has died, and cut whether the network of its workers is cut.
+	dead, cut bool
+	// protected is whether the object cannot be deleted.
+	protected bool
+	of        *plannedObject // the cluster that an EtcdBackup is of
 }
 
 // generator plans the steps of a run. They follow from the seed and the earlier steps only, and not
@@ -66,14 +83,14 @@ func (a *generator) step() step {
 // create returns a step that creates an object.
 func (a *generator) create(b *plannedObject, kind string, version string, spec map[string]any) func(*env) {
 	a.living = append(a.living, b)
-	s, w := b.subject, b.want
+	s, w := b.subject, b.wanted()
 	manifest := map[string]any{"apiVersion": "vitistack.io/" + version, "kind": kind, "spec": spec}
 	return func(world *env) { world.create(s, w, manifest) }
 }
 
 // patch returns a step that changes an object's spec.
 func (a *generator) patch(b *plannedObject, merge string) func(*env) {
-	s, w := b.subject, b.want
+	s, w := b.subject, b.wanted()
 	return func(world *env) { world.patch(s, w, merge) }
 }
 
@@ -128,10 +145,21 @@ func (a *generator) chance(n int) bool { return a.random.IntN(n) == 0 }
 
 func right(b *plannedObject) bool { return b.fix == "" }
 
+// wanted returns the expected state of an object.
+func (b *plannedObject) wanted() want {
+	w := b.want
+	w.pool = b.pool
+	return w
+}
+
 // topology returns the topology in a cluster's spec.
 func (b *plannedObject) topology() map[string]any {
 	version := fmt.Sprintf("1.%d", b.minor)
-	pool := map[string]any{"name": "pool", "replicas": b.workers, "version": version}
+	pool := map[string]any{
+		"name": "pool", "replicas": b.pool.workers, "version": version, "template": b.pool.size,
+		"rollout":     map[string]any{"maxSurge": b.surge, "maxUnavailable": b.pool.away},
+		"healthCheck": map[string]any{"unhealthyTimeout": "1m"},
+	}
 	controls := map[string]any{"replicas": b.controls, "version": version}
 	if b.provider != "" {
 		pool["providerRef"] = map[string]any{"name": b.provider}
@@ -140,9 +168,10 @@ func (b *plannedObject) topology() map[string]any {
 	return map[string]any{"version": version, "controlplane": controls, "workers": []any{pool}}
 }
 
-// topologyPatch returns a cluster's topology as a merge patch.
+// topologyPatch returns a cluster's topology, and whether replacements are paused, as a merge patch.
 func (b *plannedObject) topologyPatch() string {
-	text, err := json.Marshal(map[string]any{"spec": map[string]any{"topology": b.topology()}})
+	spec := map[string]any{"topology": b.topology(), "upgrade": map[string]any{"paused": b.paused}}
+	text, err := json.Marshal(map[string]any{"spec": spec})
 	if err != nil {
 		panic(err) // strings and numbers can be encoded
 	}

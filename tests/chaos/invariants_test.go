@@ -53,6 +53,7 @@ func (w *env) checkInvariants() {
 		}
 	}
 	w.checkClusters()
+	w.checkDayTwo()
 	w.checkSegments()
 	w.checkLimits()
 	for _, kind := range reported {
@@ -210,6 +211,7 @@ func (w *env) converge() {
 			w.clocks.Set(name, 0)
 		}
 	}
+	w.resumeAll()
 	w.until(calmFor, 200*time.Millisecond, w.unreconciled)
 }
 
@@ -219,7 +221,11 @@ func (w *env) unreconciled() (namespace, why string) {
 	w.checkInvariants()
 	for _, s := range w.order {
 		if to, lives := w.living[s]; lives {
-			if why := differs(w.get(s), to); why != "" {
+			why := differs(w.get(s), to)
+			if why == "" && s.resource == engine.KubernetesClusters && to.phase != "" {
+				why = w.differentWorkers(s, to.pool)
+			}
+			if why != "" {
 				return s.namespace, s.String() + " " + why
 			}
 		}
@@ -233,10 +239,10 @@ func differs(obj *unstructured.Unstructured, to want) string {
 	if obj == nil {
 		return "is gone"
 	}
-	found := want{phase: phaseOf(obj)}
+	found := want{phase: phaseOf(obj), pool: to.pool}
 	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
 	if to.reason != "" {
-		found = want{reason: reasonOf(conditions)}
+		found = want{reason: reasonOf(conditions), pool: to.pool}
 	}
 	late := ""
 	if observed, ok, _ := unstructured.NestedInt64(obj.Object, "status", "observedGeneration"); ok && observed != obj.GetGeneration() {

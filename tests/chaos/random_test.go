@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/vitistack/stack/tests/stand/clock"
 	"github.com/vitistack/stack/tests/stand/engine"
 )
@@ -110,6 +112,7 @@ func newEnv(t *testing.T, s settings) *env {
 	w := &env{
 		t: t, settings: s, began: time.Now(), at: -1,
 		living: map[subject]want{}, keys: map[string]string{}, etcds: map[string]uint64{},
+		protected: map[subject]types.UID{}, crashed: map[types.UID]string{}, cut: map[subject]bool{}, pools: map[subject]*poolState{},
 	}
 	dir := t.TempDir()
 	w.n = NewNetwork(t, s.seed)

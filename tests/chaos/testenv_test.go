@@ -54,6 +54,13 @@ type env struct {
 	keys  map[string]string
 	etcds map[string]uint64
 	costs costs
+	// protected has the UIDs of protected objects, crashed the addresses of the nodes that are down, by the UIDs of their
+	// Machines, and cut the clusters whose workers have no network.
+	protected map[subject]types.UID
+	crashed   map[types.UID]string
+	cut       map[subject]bool
+	// pools has what earlier checks have found about the pools of clusters.
+	pools map[subject]*poolState
 }
 
 // base is the prefix of the addresses at which the engine's guests can be reached.
@@ -144,12 +151,14 @@ func (w *env) patch(s subject, to want, merge string) {
 	w.living[s] = to
 }
 
-// remove deletes an object.
+// remove deletes an object. A protected one is unprotected first, after the API server has refused the deletion.
 func (w *env) remove(s subject) {
 	w.t.Helper()
 	if _, lives := w.living[s]; !lives {
 		return // the step that creates it was removed
 	}
+	w.requireProtection(s)
+	w.unprotect(s)
 	w.record("delete %s", s)
 	w.try("delete "+s.String(), func(ctx context.Context) error {
 		err := w.e.Client.Resource(s.resource).Namespace(s.namespace).Delete(ctx, s.name, metav1.DeleteOptions{})
@@ -159,6 +168,7 @@ func (w *env) remove(s subject) {
 		return err
 	})
 	delete(w.living, s)
+	delete(w.pools, s)
 }
 
 // list reads all objects of a kind.

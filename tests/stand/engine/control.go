@@ -55,16 +55,17 @@ func (e *Engine) setFaults(simulator, rules string) error {
 }
 
 // Crash crashes the nodes at the addresses, without a change at their hypervisor, and restarts all
-// other crashed nodes.
+// other crashed nodes. It waits for simulators that are starting. Their end starts all crashed nodes.
 func (e *Engine) Crash(addresses ...string) {
 	e.t.Helper()
 	body, err := json.Marshal(append([]string{}, addresses...))
-	if err == nil {
-		err = e.put("/crash", string(body))
-	}
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	feed.Until(e.t, "nodes crash", func() (bool, string) {
+		err := e.put("/crash", string(body))
+		return err == nil, fmt.Sprint(err)
+	})
 }
 
 // put sends a body to the simulators' control server.
