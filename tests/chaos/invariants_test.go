@@ -206,10 +206,8 @@ func (w *env) converge() {
 	for _, name := range simulators {
 		w.e.SetFaults(name, "[]")
 	}
-	for _, name := range functions {
-		if w.clocks != nil {
-			w.clocks.Set(name, 0)
-		}
+	if w.clocks != nil {
+		w.clocks.Reset()
 	}
 	w.resumeAll()
 	w.until(calmFor, 200*time.Millisecond, w.unreconciled)

@@ -74,7 +74,11 @@ func (s settings) leavesOut(step int) bool { return s.steps != nil && !s.steps[s
 func TestRandomSteps(t *testing.T) {
 	t.Parallel()
 	s := settingsOf(t, os.Getenv)
-	w := newEnv(t, s)
+	var clocked []string
+	if s.long {
+		clocked = functions
+	}
+	w := newEnv(t, s, clocked)
 	w.awaitHistory()
 	base := w.base()
 	w.e.CreateNamespace("chaos-spare")
@@ -105,8 +109,8 @@ func TestRandomSteps(t *testing.T) {
 	t.Logf("%d things happened", len(w.log))
 }
 
-// newEnv starts an engine with faults of events, requests and clocks.
-func newEnv(t *testing.T, s settings) *env {
+// newEnv starts an engine with faults of events, of requests, and of the clocks of some functions.
+func newEnv(t *testing.T, s settings, clocked []string, flags ...string) *env {
 	t.Helper()
 	t.Logf("seed %d", s.seed)
 	w := &env{
@@ -117,9 +121,9 @@ func newEnv(t *testing.T, s settings) *env {
 	dir := t.TempDir()
 	w.n = NewNetwork(t, s.seed)
 	w.api = NewAPI(t, dir, s.seed, func(function string) { _ = w.e.KillProcess(function) })
-	flags := []string{"--ingress", w.n.URL, "--apiserver", w.api.URL, "--config", "RESYNC_PERIOD=3s", "--audit"}
-	if s.long {
-		w.clocks = clock.New(t, functions...)
+	flags = append([]string{"--ingress", w.n.URL, "--apiserver", w.api.URL, "--config", "RESYNC_PERIOD=3s", "--audit"}, flags...)
+	if len(clocked) > 0 {
+		w.clocks = clock.New(t, clocked...)
 		flags = append(flags, w.clocks.Flags()...)
 	}
 	w.e = engine.StartIn(t, dir, flags...)

@@ -36,7 +36,7 @@ type env struct {
 	e        *engine.Engine
 	n        *Network
 	api      *API
-	// clocks are the clocks of the functions in a long run, and nil in a short one.
+	// clocks are the clocks of functions, or nil if all are right.
 	clocks *clock.Clocks
 	began  time.Time
 	log    []string

@@ -86,6 +86,14 @@ func (c *Clocks) Set(function string, off time.Duration) {
 	}
 }
 
+// Reset makes all clocks right again.
+func (c *Clocks) Reset() {
+	c.t.Helper()
+	for _, function := range c.functions {
+		c.Set(function, 0)
+	}
+}
+
 // build builds the functions with an overlay that replaces the clock in their main.go.
 func (c *Clocks) build() {
 	c.t.Helper()
