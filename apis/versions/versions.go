@@ -160,6 +160,22 @@ func Upgrades(running Pair) []string {
 	return possible
 }
 
+// IsReleased reports whether a full Kubernetes version is known to be released: each patch release up to
+// the newest known one of its minor version is. A higher one may have been released later.
+func IsReleased(kubernetes string) bool {
+	version, err := semver.ParseTolerant(kubernetes)
+	newest, known := patchReleases[fmt.Sprintf("%d.%d", version.Major, version.Minor)]
+	return err == nil && known && version.LTE(semver.MustParse(newest))
+}
+
+// Unreleased returns the Error for a full Kubernetes version whose image a node does not find.
+func Unreleased(kubernetes, image string) Error {
+	version, _ := semver.ParseTolerant(kubernetes)
+	minor := fmt.Sprintf("%d.%d", version.Major, version.Minor)
+	return Error{Reason: "KubernetesVersionUnknown", Message: fmt.Sprintf(
+		"Kubernetes %s does not exist, because image %s is not found: write %s, or a release from %s.0 to %s", version, image, minor, minor, patchReleases[minor])}
+}
+
 // Newest returns the newest Kubernetes version that a Talos version supports, or nothing if it
 // supports none that is known.
 func Newest(talos string) string {

@@ -60,3 +60,21 @@ func TestUpgrades(t *testing.T) {
 		}
 	}
 }
+
+func TestIsReleased(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		because, version string
+		want             bool
+	}{
+		"First":   {"every minor version begins with it", "1.33.0", true},
+		"Newest":  {"it is the newest known one", "v1.33.13", true},
+		"Higher":  {"it may be released later", "1.33.14", false},
+		"Minor":   {"no release of it is known", "1.99.0", false},
+		"Nothing": {"it is no version", "new", false},
+	} {
+		if got := IsReleased(tc.version); got != tc.want {
+			t.Errorf("%s: %s: got %t", name, tc.because, got)
+		}
+	}
+}

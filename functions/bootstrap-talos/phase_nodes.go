@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
+	"github.com/vitistack/stack/apis/versions"
 	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
@@ -79,6 +80,27 @@ func (f *function) fillScale(ctx context.Context, c *cluster) error {
 		return err
 	}
 	c.before = c.KubernetesCluster.DeepCopy()
+	return nil
+}
+
+// checkReleases returns a UserError if a node that is not Ready finds no image of its Kubernetes version, control
+// planes first.
+func (c *cluster) checkReleases(ctx context.Context) error {
+	if !c.polls || c.connections.credentials == nil {
+		return nil
+	}
+	for _, m := range c.plan.Members {
+		machine := c.observed.machines[m.Name]
+		n, _ := c.node(m.Name)
+		if versions.IsReleased(m.Version) || !plan.IsRunning(machine) || !plan.IsInstalled(machine) || n.Ready {
+			continue
+		}
+		err := talos.CheckKubelet(ctx, plan.Address(machine), c.connections.credentials, m.Version)
+		if _, isUserError := reconcile.AsUserError(err); isUserError {
+			return err
+		}
+		return nil // one node is enough
+	}
 	return nil
 }
 

@@ -127,7 +127,7 @@ func (f *function) checkWaitingCluster(ctx context.Context, c *cluster, waiting 
 // spec. waiting is what the cluster waits for: only an upgrade that is under way continues then.
 func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting error) error {
 	if !c.observed.apiAnswers || (waiting != nil && c.Status.Upgrade == nil) {
-		return cmp.Or(f.updateConfigsEarly(ctx, c), c.withUnmetConditions(ctx, waiting))
+		return cmp.Or(f.updateConfigsEarly(ctx, c), c.checkReleases(ctx), c.withUnmetConditions(ctx, waiting))
 	}
 	err := reconcile.MostUrgent(f.upgrade(ctx, c), waiting)
 	if err != nil || c.Status.Upgrade != nil {

@@ -401,8 +401,10 @@ func (s *site) running() (names []string) {
 			return []string{err.Error()}
 		}
 		address := r.Machine.Address.Addr()
-		if host := int(address.As4()[3]); host < s.first || host > s.last {
-			continue
+		if address.IsValid() {
+			if host := int(address.As4()[3]); host < s.first || host > s.last {
+				continue
+			}
 		}
 		name, known := byAddress[address.String()]
 		if !known {

@@ -72,8 +72,19 @@ func UpgradeKubernetes(ctx context.Context, address string, a *Credentials, kind
 	if err != nil || changed == nil {
 		return err
 	}
+	if err := checkRelease(ctx, c, version, upgradedImage(current.Provider(), kind, version)); err != nil {
+		return err
+	}
 	_, err = c.ApplyConfiguration(ctx, &machine.ApplyConfigurationRequest{Data: changed, Mode: machine.ApplyConfigurationRequest_NO_REBOOT})
 	return refusedError(err, "take Kubernetes "+version)
+}
+
+// upgradedImage returns the image that an upgrade needs first, of the API server or of the kubelet.
+func upgradedImage(p talosconfig.Provider, kind vitistack.UpgradeKind, version string) string {
+	if kind == vitistack.UpgradeKubelet {
+		return plan.WithTag(p.Machine().Kubelet().Image(), "v"+version)
+	}
+	return plan.WithTag(p.Cluster().APIServer().Image(), "v"+version)
 }
 
 // withKubernetesVersion returns a configuration with the images of a version, or nil if it has

@@ -59,6 +59,10 @@ type boot struct {
 	pulling *time.Timer
 	// learned is whether a joining member has caught up.
 	learned bool
+	// kubeletSince is since when the kubelet's image is not found, or the zero time. kubeletRuns is whether a kubelet
+	// has run since the boot, which has started the static pods.
+	kubeletSince time.Time
+	kubeletRuns  bool
 	// joined is the Node name of the kubelet, and agent is how the kubelet described itself.
 	joined string
 	agent  workload.Kubelet

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"path"
 	"slices"
 	"strings"
+	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc"
@@ -13,12 +15,28 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/vitistack/stack/apis/versions"
 )
 
 // pulled is an image in the machine's store.
 type pulled struct {
 	Ref string `json:"ref"`
 }
+
+// kubernetesImages are the names of images that have a tag for each release of Kubernetes.
+var kubernetesImages = []string{"kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"}
+
+// isPublished reports whether a registry has an image. Registries have the releases of Kubernetes that are known to
+// exist, and every other image.
+func isPublished(ref string) bool {
+	name, _, _ := strings.Cut(path.Base(ref), ":")
+	return !slices.Contains(kubernetesImages, name) || strings.Contains(ref, "@") || versions.IsReleased(strings.TrimPrefix(imageTag(ref), "v"))
+}
+
+// notFoundRetries is how long Talos tries to pull the image of a service that is not found: six times, with growing
+// pauses (internal/pkg/containers/image in Talos 1.13, PullRetryInterval and MaxNotFoundRetries).
+const notFoundRetries = 142 * time.Second
 
 // imageSize is the size of every image, in bytes.
 const imageSize = 64 << 20

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -38,7 +39,7 @@ func (c *cluster) stepKubernetes() {
 				b.restartKubernetes(c)
 			}
 		}
-		if up && b.kubernetes == nil && !b.restarting {
+		if up && b.kubernetes == nil && !b.restarting && b.pullKubelet() && isPublished(n.config.Cluster().APIServer().Image()) {
 			b.served, b.running = imageTag(n.config.Cluster().APIServer().Image()), b.renderings
 			b.listenKubernetes(c)
 		}
@@ -245,6 +246,14 @@ func kubernetesCAs(cfg config.Provider) []string {
 // change of its node's authorities. It is silent while it and an API server do not trust each other,
 // because its connections may lead to any of them.
 func (c *cluster) stepKubelets() {
+	for _, n := range c.working() {
+		b := n.boot
+		b.pullKubelet()
+		if !b.kubeletSince.IsZero() && b.agent.Name != "" {
+			c.workload.Leave(b.agent.Name)
+			b.joined, b.agent = "", workload.Kubelet{}
+		}
+	}
 	if !c.online() {
 		return
 	}
@@ -261,7 +270,7 @@ func (c *cluster) stepKubelets() {
 			}
 			b.agent.StaticPodAnnotations = k.StaticPodAnnotations
 		}
-		if b.joined != "" || n.config.Machine().Kubelet().SkipNodeRegistration() || !c.certifyKubelet(n) {
+		if b.joined != "" || !b.kubeletSince.IsZero() || n.config.Machine().Kubelet().SkipNodeRegistration() || !c.certifyKubelet(n) {
 			continue
 		}
 		if err := c.workload.Join(k); err != nil {
@@ -273,6 +282,18 @@ func (c *cluster) stepKubelets() {
 			b.fail("uncordon the node", err)
 		}
 	}
+}
+
+// pullKubelet pulls the image of the kubelet, which Talos does before it starts the service. It reports whether the
+// static pods of the node run: they also do so without the kubelet that has started them.
+func (b *boot) pullKubelet() bool {
+	switch {
+	case isPublished(b.node.config.Machine().Kubelet().Image()):
+		b.kubeletSince, b.kubeletRuns = time.Time{}, true
+	case b.kubeletSince.IsZero():
+		b.kubeletSince = time.Now()
+	}
+	return b.kubeletRuns
 }
 
 // certifyKubelet plays a kubelet's start: Talos removes a client certificate whose authority the node

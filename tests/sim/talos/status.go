@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
@@ -36,8 +37,11 @@ type facts struct {
 	controlPlane bool
 	configured   bool
 	services     bool
-	etcd         etcdState
-	quorum       bool
+	// kubelet is since when the kubelet's image is not found, or the zero time, and image that image.
+	kubelet time.Time
+	image   string
+	etcd    etcdState
+	quorum  bool
 	// nodename is empty if the machine registers no Node.
 	nodename   string
 	nodeKnown  bool
@@ -51,13 +55,13 @@ func (b *boot) facts() facts {
 	n := b.node
 	f := facts{
 		stage: b.stage, controlPlane: n.controlPlane(), configured: n.config != nil && b.stage != runtime.MachineStageInstalling,
-		services: b.services, etcd: b.etcd,
+		services: b.services, etcd: b.etcd, kubelet: b.kubeletSince,
 	}
 	c := n.cluster()
 	if c == nil {
 		return f
 	}
-	f.quorum = c.quorum()
+	f.quorum, f.image = c.quorum(), n.config.Machine().Kubelet().Image()
 	if !n.config.Machine().Kubelet().SkipNodeRegistration() {
 		f.nodename = b.nodename()
 	}
@@ -87,6 +91,13 @@ func servicesOf(f facts) []service {
 		kubelet := service{id: "kubelet", state: "Waiting", message: "Waiting for service \"cri\" to be \"up\""}
 		if f.services {
 			cri, kubelet = up("cri", false), up("kubelet", false)
+		}
+		switch {
+		case !f.services || f.kubelet.IsZero():
+		case time.Since(f.kubelet) < notFoundRetries:
+			kubelet = service{id: "kubelet", state: "Preparing", message: "Running pre state"}
+		default:
+			kubelet = service{id: "kubelet", state: "Failed", message: fmt.Sprintf("Failed to run pre stage: failed to pull image %q: not found", f.image)}
 		}
 		list = append(list, cri, kubelet)
 		if f.controlPlane {

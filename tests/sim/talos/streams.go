@@ -144,5 +144,8 @@ func validImage(ref string) error {
 	if ref == "" || strings.ContainsAny(ref, " \t\n") || (imageTag(ref) == "" && !strings.Contains(ref, "@sha256:")) {
 		return status.Errorf(codes.NotFound, "error pulling image: failed to resolve reference %q: not found", ref)
 	}
+	if !isPublished(ref) {
+		return status.Errorf(codes.NotFound, "error pulling image: failed to pull image %[1]q: failed to resolve image: %[1]s: not found", ref)
+	}
 	return nil
 }
