@@ -39,7 +39,8 @@ func checkRelease(ctx context.Context, c *client.Client, version, image string) 
 	if versions.IsReleased(version) || image == "" {
 		return nil
 	}
-	if err := c.ImagePull(ctx, common.ContainerdNamespace_NS_SYSTEM, image); status.Code(err) != codes.NotFound {
+	err := c.ImagePull(ctx, common.ContainerdNamespace_NS_SYSTEM, image) //nolint:staticcheck // its successor is not there before 1.13
+	if status.Code(err) != codes.NotFound {
 		return nil
 	}
 	problem := versions.Unreleased(version, image)
