@@ -64,11 +64,10 @@ type observed struct {
 	macs map[string][]string
 	// patches are the patches that have been read, by their ConfigMaps.
 	patches map[v1alpha1.ObjectName][]talos.Patch
-	// apiAnswers is whether the workload API has answered. nodes are the Nodes that it has listed, and
-	// earlierNodes the names of those that are left of earlier Machines.
-	apiAnswers   bool
-	nodes        []plan.Node
-	earlierNodes []string
+	// apiAnswers is whether the workload API has answered. nodes are the Nodes that it has listed, without
+	// earlierNodes, which are left of earlier Machines.
+	apiAnswers          bool
+	nodes, earlierNodes []plan.Node
 }
 
 // connections is how a delivery reaches the nodes and the API of a cluster.
@@ -154,7 +153,7 @@ func (c *cluster) observeNodes(nodes []plan.Node) {
 	c.observed.nodes, c.observed.earlierNodes = nil, nil
 	for _, n := range nodes {
 		if m := c.observed.machines[n.Name]; m != nil && !plan.IsInstalled(m) {
-			c.observed.earlierNodes = append(c.observed.earlierNodes, n.Name)
+			c.observed.earlierNodes = append(c.observed.earlierNodes, n)
 		} else {
 			c.observed.nodes = append(c.observed.nodes, n)
 		}
@@ -218,6 +217,12 @@ func (c *cluster) isUpgradePaused() bool { return c.Spec.Upgrade != nil && c.Spe
 // isUpgrading reports whether any node is being upgraded.
 func (c *cluster) isUpgrading() bool {
 	return c.Status.Upgrade != nil && len(c.Status.Upgrade.Nodes) > 0
+}
+
+// isUpgradeActive reports whether any node is being upgraded whose upgrade has not failed. After a failure the upgrade
+// waits for a user, for any length of time.
+func (c *cluster) isUpgradeActive() bool {
+	return c.Status.Upgrade != nil && slices.ContainsFunc(c.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Step != v1alpha1.UpgradeFailed })
 }
 
 // isNodeUpgrading reports whether a node is being upgraded, and so may be unreachable.

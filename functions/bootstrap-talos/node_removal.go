@@ -107,7 +107,7 @@ func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Ma
 	case plan.RemovalDrain:
 		return removing(why, true)
 	case plan.RemovalCordon:
-		if err = c.connections.workload.SetCordoned(ctx, m.Name, true); err == nil {
+		if err = c.connections.workload.CordonForRemoval(ctx, m.Name, string(m.UID)); err == nil {
 			return removing("it is cordoned", true)
 		}
 	case plan.RemovalLeaveEtcd:

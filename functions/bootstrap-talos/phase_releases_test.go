@@ -1,9 +1,14 @@
 package main
 
 import (
+	"net/netip"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -53,4 +58,26 @@ func TestUpgradeToReleaseThatDoesNotExist(t *testing.T) {
 	})
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.33.13" })
 	s.awaitVersions("shop", "1.33.13", "1.13.9")
+}
+
+// TestHealingDuringFailedUpgrade crashes a worker after an upgrade has stopped.
+func TestHealingDuringFailedUpgrade(t *testing.T) {
+	t.Parallel()
+	var skew atomic.Int64
+	s := newEnv(t, envOptions{now: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }})
+	kc := s.cluster("shop", 1, 2)
+	kc.Spec.Topology.Version = "1.33.4"
+	s.create(kc)
+	s.awaitRunning("shop", "cp-0", "pool-0", "pool-1")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.33.77" })
+	s.awaitReason("shop", "UpgradeFailed", "Kubernetes 1.33.77 does not exist")
+	if err := s.fleet.Crash([]netip.Addr{netip.MustParseAddr(plan.Address(s.machine("shop-pool-0")))}); err != nil {
+		t.Fatal(err)
+	}
+	skew.Store(int64(time.Hour))
+	feed.Until(s, "the worker is replaced", func() (bool, string) {
+		ready, all := s.nodes("shop")
+		slices.Sort(ready)
+		return slices.Equal(ready, []string{"cp-0", "pool-1", "pool-2"}) && len(all) == 3, s.get("shop").Status.Message
+	})
 }

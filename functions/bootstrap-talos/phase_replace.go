@@ -17,7 +17,7 @@ import (
 // reports the condition MachinesHealthy. It decides nothing while the workload API does not answer
 // or nodes are being upgraded.
 func (f *function) replaceUnhealthy(ctx context.Context, c *cluster) error {
-	if !c.observed.apiAnswers || c.isUpgrading() {
+	if !c.observed.apiAnswers || c.isUpgradeActive() {
 		return nil
 	}
 	var messages []string

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -153,6 +155,27 @@ func TestControlPlaneIsReplaced(t *testing.T) {
 	if got := s.members("shop", names[0]); !slices.Equal(got, names) {
 		t.Errorf("members of etcd: %v, want %v", got, names)
 	}
+}
+
+// TestTakenOverNodeIsUncordoned has a Node with the cordon of the removal of an earlier Machine.
+func TestTakenOverNodeIsUncordoned(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.create(s.cluster("shop", 1, 1))
+	s.awaitRunning("shop", "cp-0", "pool-0")
+	nodes := s.workload("shop").CoreV1().Nodes()
+	cordon := fmt.Sprintf(`{"metadata": {"annotations": {%q: "earlier"}}, "spec": {"unschedulable": true}}`, v1alpha1.AnnotationRemoving)
+	if _, err := nodes.Patch(t.Context(), "shop-pool-0", types.MergePatchType, []byte(cordon), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	feed.Until(s, "the Node is uncordoned", func() (bool, string) {
+		s.reconcile("shop")
+		n, err := nodes.Get(t.Context(), "shop-pool-0", metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		return !n.Spec.Unschedulable && n.Annotations[v1alpha1.AnnotationRemoving] == "", fmt.Sprint(n.Spec.Unschedulable, n.Annotations)
+	})
 }
 
 // TestReplacementStops changes a template while replacements are paused, takes the change back, and

@@ -120,23 +120,36 @@ func (f *function) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// deleteEarlierNodes deletes the Nodes of earlier Machines whose names other Machines have now. Otherwise
-// the kubelet of the new machine takes over the Node, with the cordon of the drain and with the pods.
-// A kubelet does not register again, so a Node that it may have taken over stays.
-func (f *function) deleteEarlierNodes(ctx context.Context, c *cluster) error {
-	for _, name := range c.observed.earlierNodes {
+// cleanEarlierNodes deletes the Nodes of earlier Machines whose names other Machines have now, before the kubelets of
+// these take them over. A Node that has been taken over is uncordoned.
+func (f *function) cleanEarlierNodes(ctx context.Context, c *cluster) error {
+	for _, n := range c.observed.earlierNodes {
 		m := &v1alpha1.Machine{}
-		err := f.kube.Get(ctx, c.Namespace, name, m)
+		err := f.kube.Get(ctx, c.Namespace, n.Name, m)
 		switch {
 		case kube.NotFound(err), err == nil && plan.MayHaveJoined(m):
 			continue
 		case err != nil:
 			return err
 		}
-		if err := c.connections.workload.DeleteNode(ctx, name); err != nil {
-			return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes the node of the earlier machine %s: waits for the workload API", name), Requeue: true}
+		if err := c.connections.workload.DeleteUnchangedNode(ctx, n); err != nil {
+			return waitForNodeOf(n)
 		}
 	}
 	c.observed.earlierNodes = nil
+	for i, n := range c.observed.nodes {
+		if m := c.observed.machines[n.Name]; m == nil || !plan.IsTakenOver(n, m) {
+			continue
+		}
+		if err := c.connections.workload.UncordonTakenOver(ctx, n.Name); err != nil {
+			return waitForNodeOf(n)
+		}
+		c.observed.nodes[i].Cordoned = false
+	}
 	return nil
+}
+
+// waitForNodeOf returns the WaitError for a request about the Node of an earlier machine that has failed.
+func waitForNodeOf(n plan.Node) error {
+	return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("cleans up node %s of an earlier machine: waits for the workload API", n.Name), Requeue: true}
 }

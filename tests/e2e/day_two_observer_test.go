@@ -461,7 +461,7 @@ func observe(t *testing.T, s *site) *observer {
 		defer close(done)
 		for ctx.Err() == nil {
 			o.look(ctx)
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(200 * time.Millisecond)
 		}
 	}()
 	return o

@@ -92,8 +92,8 @@ const DefaultPort = int32(6443)
 
 // Node is a Node of the workload cluster.
 type Node struct {
-	Name  string
-	Ready bool
+	Name, ResourceVersion string
+	Ready                 bool
 	// ReadySince is when Ready changed last.
 	ReadySince time.Time
 	// Version is the version of the kubelet, with v, and TalosVersion the one of Talos, without.

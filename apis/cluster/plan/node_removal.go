@@ -1,5 +1,7 @@
 package plan
 
+import "github.com/vitistack/stack/apis/v1alpha1"
+
 // NodeRemoval is what is known of a machine that is being removed.
 type NodeRemoval struct {
 	// Deleted is whether the Machine is being deleted, and Forced whether it is annotated with
@@ -86,4 +88,11 @@ func (d NodeRemoval) nextForPods() RemovalStep {
 	default:
 		return ""
 	}
+}
+
+// IsTakenOver reports whether a Machine has taken over the Node of an earlier Machine of its name, which was cordoned
+// for its removal.
+func IsTakenOver(n Node, m *v1alpha1.Machine) bool {
+	removed := n.Annotations[v1alpha1.AnnotationRemoving]
+	return removed != "" && removed != string(m.UID) && !IsLeaving(m)
 }

@@ -2,6 +2,11 @@ package plan
 
 import (
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 func TestNodeRemoval(t *testing.T) {
@@ -41,6 +46,33 @@ func TestNodeRemoval(t *testing.T) {
 			t.Parallel()
 			if got := tc.d.Next(); got != tc.want {
 				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestIsTakenOver(t *testing.T) {
+	t.Parallel()
+	machine := func(uid types.UID, annotations map[string]string) *v1alpha1.Machine {
+		return &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{UID: uid, Annotations: annotations}}
+	}
+	removed := map[string]string{v1alpha1.AnnotationRemoving: "first"}
+	cases := map[string]struct {
+		reason  string
+		node    map[string]string
+		machine *v1alpha1.Machine
+		want    bool
+	}{
+		"Other":   {"the Node was cordoned for the removal of an earlier Machine", removed, machine("second", nil), true},
+		"Same":    {"this Machine is removed, or its removal has stopped", removed, machine("first", nil), false},
+		"Leaving": {"the cordon is needed for this Machine too", removed, machine("second", map[string]string{v1alpha1.AnnotationRemoving: "2026-11-25T12:00:00Z"}), false},
+		"User":    {"a user has cordoned the Node", nil, machine("second", nil), false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := IsTakenOver(Node{Cordoned: true, Annotations: tc.node}, tc.machine); got != tc.want {
+				t.Errorf("%s: got %t", tc.reason, got)
 			}
 		})
 	}

@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 // Nodes lists the Nodes of the cluster.
@@ -24,7 +26,7 @@ func (w *Client) Nodes(ctx context.Context) ([]plan.Node, error) {
 	for _, item := range list.Items {
 		info := item.Status.NodeInfo
 		n := plan.Node{
-			Name: item.Name, Version: info.KubeletVersion, TalosVersion: TalosVersion(info.OSImage), BootID: info.BootID,
+			Name: item.Name, ResourceVersion: item.ResourceVersion, Version: info.KubeletVersion, TalosVersion: TalosVersion(info.OSImage), BootID: info.BootID,
 			Cordoned: item.Spec.Unschedulable, Labels: item.Labels, Annotations: item.Annotations, Taints: item.Spec.Taints,
 		}
 		for _, c := range item.Status.Conditions {
@@ -75,6 +77,23 @@ func (w *Client) SetCordoned(ctx context.Context, node string, on bool) error {
 	return w.PatchNode(ctx, node, map[string]any{"spec": map[string]any{"unschedulable": on}})
 }
 
+// CordonForRemoval cordons a Node, and records on it the UID of the Machine that is removed. A machine that takes over
+// the Node is another one.
+func (w *Client) CordonForRemoval(ctx context.Context, node, machineUID string) error {
+	return w.PatchNode(ctx, node, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationRemoving: machineUID}},
+		"spec":     map[string]any{"unschedulable": true},
+	})
+}
+
+// UncordonTakenOver uncordons a Node that another Machine was removed with.
+func (w *Client) UncordonTakenOver(ctx context.Context, node string) error {
+	return w.PatchNode(ctx, node, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationRemoving: nil}},
+		"spec":     map[string]any{"unschedulable": false},
+	})
+}
+
 // PatchNode changes a Node by a JSON merge patch (RFC 7396).
 func (w *Client) PatchNode(ctx context.Context, node string, fields map[string]any) error {
 	err := w.call(ctx, http.MethodPatch, "/api/v1/nodes/"+url.PathEscape(node), "application/merge-patch+json", fields, nil)
@@ -86,7 +105,25 @@ func (w *Client) PatchNode(ctx context.Context, node string, fields map[string]a
 
 // DeleteNode deletes a Node. A Node that does not exist is success.
 func (w *Client) DeleteNode(ctx context.Context, node string) error {
-	err := w.call(ctx, http.MethodDelete, "/api/v1/nodes/"+url.PathEscape(node), "", nil, nil)
+	return w.deleteNode(ctx, node, nil)
+}
+
+// DeleteUnchangedNode deletes a Node that has not changed since it was listed. A Node that has changed stays, because
+// the kubelet of another machine may have taken it over, and does not register again.
+func (w *Client) DeleteUnchangedNode(ctx context.Context, n plan.Node) error {
+	err := w.deleteNode(ctx, n.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &n.ResourceVersion}})
+	if r := (StatusError{}); errors.As(err, &r) && r.Code == http.StatusConflict {
+		return nil
+	}
+	return err
+}
+
+func (w *Client) deleteNode(ctx context.Context, node string, options *metav1.DeleteOptions) error {
+	var body any
+	if options != nil {
+		body = options
+	}
+	err := w.call(ctx, http.MethodDelete, "/api/v1/nodes/"+url.PathEscape(node), "application/json", body, nil)
 	if r := (StatusError{}); errors.As(err, &r) && r.Code == http.StatusNotFound {
 		return nil
 	}
