@@ -55,7 +55,7 @@ const (
 	// AnnotationReplace is the ReplaceReason for which bootstrap-talos replaces a Machine.
 	AnnotationReplace = "vitistack.io/replace"
 	// AnnotationRemoving is the time at which the removal of a Machine from its cluster
-	// started.
+	// started. On a Node that is cordoned for a removal, it is the UID of the Machine.
 	AnnotationRemoving = "vitistack.io/removing"
 	// AnnotationForce, with the value true, has a deletion no longer wait: on a Machine
 	// for its drain and its etcd member, on a KubernetesCluster for its Machines.
