@@ -129,11 +129,12 @@ test-knative: build judge ## Run the whole stack on Knative Eventing's own contr
 
 TALOS = $(CACHE)/talos
 test-talos: build judge ## Run the whole stack on nodes of the real Talos, as root
-	@cd tests/talos && sh packages.sh && sh build.sh $(TALOS) && sh rootfs.sh $(TALOS)
+	@sh tests/stand/kubernetes/packages.sh
+	@cd tests/talos && sh build.sh $(TALOS) && sh rootfs.sh $(TALOS)
 	@VITI_TALOS=$(TALOS) go test -count=1 -timeout 40m -v ./tests/talos
 
 clean-talos: ## Remove what a killed make test-talos has left: cgroups, disks, changed sysctls
-	@go run ./tests/talos/clean $(TALOS)
+	@go run ./tests/stand/lab/clean talos $(TALOS)
 
 bench: build judge ## Measure everything, and write tests/bench/RESULTS.md (LOAD=0.1 for a tenth of the load)
 	@go run ./tests/bench/results -load $(or $(LOAD),1)

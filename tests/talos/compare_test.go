@@ -34,7 +34,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/kubevirt"
 	"github.com/vitistack/stack/tests/sim/loopback"
 	simulator "github.com/vitistack/stack/tests/sim/talos"
-	"github.com/vitistack/stack/tests/talos/lab"
+	"github.com/vitistack/stack/tests/stand/lab"
 )
 
 // call is a request that the stack makes to nodes. It returns what the stack reads in the answer, without what differs

@@ -26,7 +26,7 @@ import (
 
 	"github.com/vitistack/stack/apis/versions"
 	"github.com/vitistack/stack/tests/stand/engine"
-	"github.com/vitistack/stack/tests/talos/lab"
+	"github.com/vitistack/stack/tests/stand/lab"
 )
 
 const (

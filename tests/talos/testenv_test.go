@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/stack/tests/stand/engine"
-	"github.com/vitistack/stack/tests/talos/lab"
-	"github.com/vitistack/stack/tests/talos/registry"
+	"github.com/vitistack/stack/tests/stand/lab"
+	"github.com/vitistack/stack/tests/stand/registry"
 )
 
 // registryPort is the port of the registry at the address of the lab.
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		code, err = lab.Init()
 	default:
 		if err = lab.Check(); err == nil {
-			code, err = lab.Run(folder())
+			code, err = lab.Talos(folder()).Run()
 		}
 	}
 	if err != nil {
@@ -159,7 +159,7 @@ func serveImages(t *testing.T) *images {
 // printConsoles prints the end of the console of each node.
 func printConsoles(t *testing.T) {
 	t.Helper()
-	consoles, _ := filepath.Glob(filepath.Join(folder(), "nodes", "*", "console.log"))
+	consoles, _ := filepath.Glob(filepath.Join(lab.Talos(folder()).Nodes(), "*", "console.log"))
 	for _, path := range consoles {
 		text, _ := os.ReadFile(path)
 		const most = 4000
@@ -234,7 +234,7 @@ func talosctl(ctx context.Context, args ...string) (string, error) {
 
 // nodeFolders returns the folders of all nodes that exist.
 func nodeFolders() ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(folder(), "nodes"))
+	entries, err := os.ReadDir(lab.Talos(folder()).Nodes())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vitistack/stack/tests/talos/cgroup"
-	"github.com/vitistack/stack/tests/talos/lab"
+	"github.com/vitistack/stack/tests/stand/cgroup"
+	"github.com/vitistack/stack/tests/stand/lab"
 )
 
 // boot is process 1 of a node until it becomes machined. It waits for the end of its standard input, which says that
@@ -33,7 +33,7 @@ func (n node) boot() error {
 	}
 	root := n.path("root")
 	for _, step := range []func() error{
-		func() error { return cgroup.Enter(n.id) },
+		func() error { return cgroup.Enter(n.cgroup()) },
 		func() error { return unix.Unshare(unix.CLONE_NEWCGROUP) },
 		g.configureNetwork,
 		func() error { return unix.Sethostname([]byte(g.Name)) },

@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vitistack/stack/tests/sim/kubevirt"
+	"github.com/vitistack/stack/tests/stand/lab"
 )
 
 // stopTimeout is the longest time that all processes of a node need to end after SIGKILL.
@@ -67,8 +68,11 @@ func run(args []string) error {
 type node struct{ id, lab string }
 
 func (n node) path(elements ...string) string {
-	return filepath.Join(append([]string{n.lab, "nodes", n.id}, elements...)...)
+	return filepath.Join(append([]string{lab.Talos(n.lab).Nodes(), n.id}, elements...)...)
 }
+
+// cgroup returns the name of the node's cgroup.
+func (n node) cgroup() string { return lab.Talos(n.lab).Cgroup(n.id) }
 
 // powerOn starts the supervisor of the node in the background, unless it runs. A guest without a static address is
 // left off, because the nodes have no DHCP server.

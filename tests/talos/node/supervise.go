@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/vitistack/stack/tests/talos/cgroup"
-	"github.com/vitistack/stack/tests/talos/lab"
+	"github.com/vitistack/stack/tests/stand/cgroup"
+	"github.com/vitistack/stack/tests/stand/lab"
 )
 
 // restartPause is the time between a stop of machined and its next start.
@@ -41,7 +41,7 @@ func (n node) supervise() error {
 		case <-ended.done:
 		}
 		fmt.Println("=== power off", time.Now().Format(time.RFC3339Nano), ended.command.ProcessState)
-		if err := errors.Join(cgroup.Remove(n.id), n.disconnect()); err != nil {
+		if err := errors.Join(cgroup.Remove(n.cgroup()), n.disconnect()); err != nil {
 			fmt.Println(err)
 		}
 		if stopped {
@@ -65,7 +65,7 @@ func (m machine) kill() { _ = m.command.Process.Kill() }
 
 // start starts process 1 of the node in its namespaces, and connects it to the bridge.
 func (n node) start() (machine, error) {
-	if err := cgroup.Create(n.id); err != nil {
+	if err := cgroup.Create(n.cgroup()); err != nil {
 		return machine{}, err
 	}
 	self, err := os.Executable()

@@ -1,4 +1,4 @@
-// Package cgroup creates and removes the cgroups of the nodes, with both versions of cgroups.
+// Package cgroup creates and removes cgroups of nodes, with both versions of cgroups.
 package cgroup
 
 import (
@@ -14,9 +14,6 @@ import (
 
 // Root is the folder at which the hierarchies of cgroups are mounted.
 const Root = "/sys/fs/cgroup"
-
-// prefix is the start of the name of each cgroup of this package.
-const prefix = "viti-talos-"
 
 // Hierarchy is a mounted hierarchy of cgroups. The only one of version 2 has no name.
 type Hierarchy struct{ Name string }
@@ -46,14 +43,14 @@ func Hierarchies() ([]Hierarchy, error) {
 	return parse(string(text)), err
 }
 
-// Create creates the cgroup of a node in each hierarchy. An existing one is no error.
-func Create(node string) error {
+// Create creates a cgroup in the root of each hierarchy. An existing one is no error.
+func Create(name string) error {
 	all, err := Hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, h := range all {
-		folder := filepath.Join(h.Path(), prefix+node)
+		folder := filepath.Join(h.Path(), name)
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return fmt.Errorf("create a cgroup: %w", err)
 		}
@@ -98,34 +95,30 @@ func initCpuset(folder string) error {
 	return nil
 }
 
-// Enter moves this process into the cgroup of a node.
-func Enter(node string) error {
+// Enter moves this process into a cgroup.
+func Enter(name string) error {
 	all, err := Hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, h := range all {
-		if err := os.WriteFile(filepath.Join(h.Path(), prefix+node, "cgroup.procs"), []byte("0"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(h.Path(), name, "cgroup.procs"), []byte("0"), 0o600); err != nil {
 			return fmt.Errorf("enter a cgroup: %w", err)
 		}
 	}
 	return nil
 }
 
-// Remove removes the cgroup of a node, with those that its programs created below. No process may be left in them.
-func Remove(node string) error { return remove(prefix + node) }
-
-// RemoveAll removes the cgroups of all nodes.
-func RemoveAll() error { return remove(prefix + "*") }
-
-func remove(pattern string) error {
+// Remove removes a cgroup, with those that its programs created below. No process may be left in them. The name can have
+// the wildcards of filepath.Match, for several cgroups.
+func Remove(name string) error {
 	all, err := Hierarchies()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, h := range all {
-		cgroups, err := filepath.Glob(filepath.Join(h.Path(), pattern))
+		cgroups, err := filepath.Glob(filepath.Join(h.Path(), name))
 		errs = append(errs, err)
 		for _, cgroup := range cgroups {
 			errs = append(errs, removeTree(cgroup))

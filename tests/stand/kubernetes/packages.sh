@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what Talos nodes take from Debian: the container runtime, CNI plugins and network tools. It does nothing if
+# Installs what nodes take from Debian: the container runtime, CNI plugins and network tools. It does nothing if
 # all are installed.
 set -eu
 missing=""

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vitistack/stack/tests/talos/cgroup"
+	"github.com/vitistack/stack/tests/stand/cgroup"
 )
 
 // The network of the nodes. The address of the lab in it is also the default route of the nodes.
@@ -26,6 +26,23 @@ const (
 
 // Inside is an environment variable. Its value is init in process 1 of the lab, and program in the program.
 const Inside = "VITI_INSIDE_LAB"
+
+// Lab is the place of one suite on this machine. Different labs run at the same time.
+type Lab struct {
+	// folder has the state of the lab, and what the lab removes.
+	folder string
+	// cgroups is the start of the name of each cgroup of the lab.
+	cgroups string
+}
+
+// Talos returns the lab of the suite with nodes of Talos, in the folder of its build.sh.
+func Talos(folder string) Lab { return Lab{folder, "viti-talos-"} }
+
+// Cgroup returns the name of the cgroup of a node.
+func (l Lab) Cgroup(node string) string { return l.cgroups + node }
+
+// Nodes returns the folder of the nodes. It does not exist when the lab starts.
+func (l Lab) Nodes() string { return filepath.Join(l.folder, "nodes") }
 
 // Check returns an error that says what this machine lacks to run a lab.
 func Check() error {
@@ -49,11 +66,11 @@ const namespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NE
 
 // Run runs this program again as process 1 of a lab, with the same arguments, and returns its exit code. It cleans up
 // before and after.
-func Run(folder string) (int, error) {
-	if err := Clean(folder); err != nil {
+func (l Lab) Run() (int, error) {
+	if err := l.Clean(); err != nil {
 		return 1, fmt.Errorf("clean up after an earlier run: %w", err)
 	}
-	if err := errors.Join(saveSysctls(sysctlFile(folder)), os.Mkdir(temporary(folder), 0o700)); err != nil {
+	if err := errors.Join(saveSysctls(sysctlFile(l.folder)), os.Mkdir(l.temporary(), 0o700)); err != nil {
 		return 1, err
 	}
 	self, err := os.Executable()
@@ -61,14 +78,14 @@ func Run(folder string) (int, error) {
 		return 1, err
 	}
 	command := exec.Command(self, os.Args[1:]...)
-	command.Env = append(os.Environ(), Inside+"=init", "TMPDIR="+temporary(folder))
+	command.Env = append(os.Environ(), Inside+"=init", "TMPDIR="+l.temporary())
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL}
 	// The kernel kills the lab when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err = command.Run()
-	return command.ProcessState.ExitCode(), errors.Join(unlessExit(err), Clean(folder))
+	return command.ProcessState.ExitCode(), errors.Join(unlessExit(err), l.Clean())
 }
 
 // unlessExit returns nil for an error that the exit code of the program expresses.
@@ -131,10 +148,10 @@ func IP(args string) error {
 }
 
 // temporary is the folder for temporary files of the program.
-func temporary(folder string) string { return filepath.Join(folder, "tmp") }
+func (l Lab) temporary() string { return filepath.Join(l.folder, "tmp") }
 
 // Clean removes what a lab that has ended leaves on this machine: the cgroups and disks of nodes, temporary files, and
-// sysctls that kubelets have changed. Everything else is in namespaces.
-func Clean(folder string) error {
-	return errors.Join(cgroup.RemoveAll(), os.RemoveAll(filepath.Join(folder, "nodes")), os.RemoveAll(temporary(folder)), restoreSysctls(sysctlFile(folder)))
+// sysctls that kubelets have changed. Everything else is in namespaces. It must not be called while the lab runs.
+func (l Lab) Clean() error {
+	return errors.Join(cgroup.Remove(l.cgroups+"*"), os.RemoveAll(l.Nodes()), os.RemoveAll(l.temporary()), restoreSysctls(sysctlFile(l.folder)))
 }
