@@ -100,9 +100,9 @@ helm: ## Build Helm, and print its path
 	@CGO_ENABLED=0 go build -C tools/ship -trimpath -o $(CACHE)/bin/helm helm.sh/helm/v4/cmd/helm && echo $(CACHE)/bin/helm
 
 VERSION ?= $(or $(shell git describe --tags --always 2>/dev/null),dev)
-images: ## Build all images into dist/images, and push them with IMG=registry/repository:tag
-	@go run ./tools/reference
-	@CGO_ENABLED=0 go run -C tools/ship -trimpath ./images -root $(CURDIR) -out $(CURDIR)/dist/images -version $(VERSION) $(if $(IMG),-push $(IMG))
+PLATFORMS ?= linux/amd64,linux/arm64
+images: ## Build all images into dist/images, and push them with IMG=registry/repository:tag (PLATFORMS=linux/amd64)
+	@CGO_ENABLED=0 go run -C tools/ship -trimpath ./images -root $(CURDIR) -out $(CURDIR)/dist/images -version $(VERSION) -platforms $(PLATFORMS) $(if $(IMG),-push $(IMG))
 
 CHART ?= charts/vitistack
 pin: ## Write the images' digests into the chart's values (DIGESTS=file of lines NAME@sha256:...)

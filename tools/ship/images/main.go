@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -149,12 +148,17 @@ func short(program string) string { return path.Base(program) }
 
 // put writes an image, and returns its digest.
 func (t *target) put(ctx context.Context, program string, image build.Result) (v1.Hash, error) {
-	index, ok := image.(v1.ImageIndex)
-	if !ok {
-		return v1.Hash{}, errors.New("it is not one of several platforms: name two or more")
+	names := layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": short(program)})
+	var err error
+	switch image := image.(type) {
+	case v1.ImageIndex: // of several platforms
+		err = t.layout.AppendIndex(image, names)
+	case v1.Image:
+		err = t.layout.AppendImage(image, names)
+	default:
+		err = fmt.Errorf("%T is neither an image nor an index", image)
 	}
-	names := map[string]string{"org.opencontainers.image.ref.name": short(program)}
-	if err := t.layout.AppendIndex(index, layout.WithAnnotations(names)); err != nil {
+	if err != nil {
 		return v1.Hash{}, err
 	}
 	if t.registry != nil {
@@ -162,5 +166,5 @@ func (t *target) put(ctx context.Context, program string, image build.Result) (v
 			return v1.Hash{}, err
 		}
 	}
-	return index.Digest()
+	return image.Digest()
 }

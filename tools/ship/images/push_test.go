@@ -110,6 +110,39 @@ func TestPush(t *testing.T) {
 	}
 }
 
+// TestPushOnePlatform pushes images of one platform, which need no index.
+func TestPushOnePlatform(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	repository := strings.TrimPrefix(server.URL, "http://") + "/vitistack"
+	root, names := smallStack(t)
+	var digests strings.Builder
+	if err := run(t.Context(), options{root: root, out: filepath.Join(t.TempDir(), "images"), push: repository + ":v1", version: "v1",
+		platforms: []string{"linux/arm64"}, digests: &digests}); err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range names {
+		reference, err := name.ParseReference(repository + "/" + program + ":v1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, err := remote.Image(reference)
+		if err != nil {
+			t.Errorf("%s is not in the registry: %v", program, err)
+			continue
+		}
+		digest, err := image.Digest()
+		config, configErr := image.ConfigFile()
+		if err != nil || configErr != nil {
+			t.Fatal(err, configErr)
+		}
+		if config.Architecture != "arm64" || !strings.Contains(digests.String(), program+"@"+digest.String()+"\n") {
+			t.Errorf("%s is for %s, and its digest %s is printed in\n%s", program, config.Architecture, digest, &digests)
+		}
+	}
+}
+
 // TestPushRefused has a registry reject one image: earlier images are printed, and no other.
 func TestPushRefused(t *testing.T) {
 	t.Parallel()
