@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"k8s.io/client-go/rest"
 
@@ -13,8 +12,8 @@ import (
 
 // serveGateway serves a SOCKS5 proxy into the networks of simulated machines, and configures the
 // functions that connect to nodes to use it.
-func serveGateway(ctx context.Context, config *rest.Config, state string) error {
-	listener, err := listen(ctx, filepath.Join(state, "gateway.address"))
+func serveGateway(ctx context.Context, config *rest.Config, at site) error {
+	listener, err := at.listen(ctx, "gateway")
 	if err != nil {
 		return fmt.Errorf("serve the gateway of the simulated networks: %w", err)
 	}

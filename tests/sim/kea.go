@@ -16,11 +16,14 @@ import (
 )
 
 // serveKea runs a DHCP server, and configures the function kea-reserve for it: the real Kea if it is
-// installed, and otherwise a simulator of its control API. It records the choice, because each of them
+// installed and the functions reach its loopback address, and otherwise a simulator of its control API. It records the choice, because each of them
 // has reservations of its own. It returns the source of leases for clients.
-func serveKea(ctx context.Context, config *rest.Config, state string, plan *faults.Plan, log *slog.Logger) (leaser, error) {
-	dir := filepath.Join(state, "kea")
-	server, url, what, err := realKea(ctx, dir)
+func serveKea(ctx context.Context, config *rest.Config, at site, plan *faults.Plan, log *slog.Logger) (leaser, error) {
+	dir := filepath.Join(at.state, "kea")
+	server, url, what, err := (*stand.Server)(nil), "", "", stand.ErrNone
+	if at.ip == loopbackAddress {
+		server, url, what, err = realKea(ctx, dir)
+	}
 	if err != nil && stand.Opened(dir) {
 		return nil, fmt.Errorf("start Kea again: %w", err)
 	}
@@ -30,11 +33,11 @@ func serveKea(ctx context.Context, config *rest.Config, state string, plan *faul
 			log.Warn("Kea does not start: it is simulated", "error", err)
 		}
 		what = "simulated: no Kea is installed"
-		simulated, err := kea.New(kea.Options{File: filepath.Join(state, "kea.json"), Faults: plan})
+		simulated, err := kea.New(kea.Options{File: filepath.Join(at.state, "kea.json"), Faults: plan})
 		if err != nil {
 			return nil, fmt.Errorf("simulate Kea: %w", err)
 		}
-		if url, err = serve(ctx, state, "kea", simulated); err != nil {
+		if url, err = at.serve(ctx, "kea", simulated); err != nil {
 			return nil, err
 		}
 		leases = simulatedLeases{simulated}

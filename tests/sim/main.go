@@ -30,6 +30,8 @@ func main() {
 	state := flag.String("state", ".run/sim", "`folder` that keeps the disks of simulated machines")
 	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, proxmox, talos, nam, netbox and kea take rules, GET /calls/ of these counts what they were asked for, and PUT /crash names the addresses of nodes that crash; what is listened on is written to <state>/control")
 	program := flag.String("judge", "", "`program` of tests/judges/kubevirt, which also has to allow each virtual machine")
+	listen := flag.String("listen", loopbackAddress, "`IP` at which functions reach the simulators. With another than "+loopbackAddress+
+		", for functions in pods, Kea is always simulated, and only networks outside of 127.0.0.0/8 can be reached")
 	realGuests := flag.String("guests", os.Getenv("VITI_GUESTS"), "`program` that runs the guests of KubeVirt in place of simulated nodes, see command.go; "+
 		"functions then connect to them directly. VITI_GUESTS sets the default")
 	flag.Usage = func() {
@@ -40,13 +42,13 @@ func main() {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := run(ctx, *state, *control, *program, *realGuests, log); err != nil {
+	if err := run(ctx, site{state: *state, ip: *listen}, *control, *program, *realGuests, log); err != nil {
 		log.Error("Cannot go on", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, state, control, program, realGuests string, log *slog.Logger) error {
+func run(ctx context.Context, at site, control, program, realGuests string, log *slog.Logger) error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		return fmt.Errorf("find the API server: %w (set KUBECONFIG)", err)
@@ -61,13 +63,13 @@ func run(ctx context.Context, state, control, program, realGuests string, log *s
 	}
 	crash := &crashes{}
 	switches["/crash"] = crash
-	if err := serveControl(ctx, state, control, switches); err != nil {
+	if err := serveControl(ctx, at.state, control, switches); err != nil {
 		return err
 	}
-	if err := serveNetworks(ctx, config, state, managers, libraries, log); err != nil {
+	if err := serveNetworks(ctx, config, at, managers, libraries, log); err != nil {
 		return err
 	}
-	leases, err := serveKea(ctx, config, state, dhcp, log.With("simulator", "kea"))
+	leases, err := serveKea(ctx, config, at, dhcp, log.With("simulator", "kea"))
 	if err != nil {
 		return err
 	}
@@ -76,17 +78,17 @@ func run(ctx context.Context, state, control, program, realGuests string, log *s
 		return err
 	}
 	if realGuests == "" {
-		if err := serveGateway(ctx, config, state); err != nil {
+		if err := serveGateway(ctx, config, at); err != nil {
 			return err
 		}
 	}
-	fleet, err := talos.Open(filepath.Join(state, "talos"), nodes, log.With("simulator", "talos"))
+	fleet, err := talos.Open(filepath.Join(at.state, "talos"), nodes, log.With("simulator", "talos"))
 	if err != nil {
 		return err
 	}
 	crash.fleet.Store(fleet)
 	inside := guests{fleet: fleet}
-	cluster, err := serveProxmox(ctx, config, state, others, inside, router, log.With("simulator", "proxmox"))
+	cluster, err := serveProxmox(ctx, config, at, others, inside, router, log.With("simulator", "proxmox"))
 	if err != nil {
 		return errors.Join(err, fleet.Close())
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -40,19 +39,19 @@ const (
 // serveNetworks serves the sources of networks, and configures the function provision-network for
 // them: a Secret with addresses and tokens, and a Trigger that sends requests for networks to the
 // IPAM. Segments are in 127.0.0.0/8, so that simulated machines in them can be reached.
-func serveNetworks(ctx context.Context, config *rest.Config, state string, managers, libraries *faults.Plan, log *slog.Logger) error {
-	token, err := keptToken(filepath.Join(state, "token"))
+func serveNetworks(ctx context.Context, config *rest.Config, at site, managers, libraries *faults.Plan, log *slog.Logger) error {
+	token, err := keptToken(filepath.Join(at.state, "token"))
 	if err != nil {
 		return err
 	}
 	manager, err := nam.New(nam.Options{
-		Token: token, Slow: namTakes, IPv4: netip.MustParsePrefix("127.65.0.0/16"), State: filepath.Join(state, "nam.json"), Faults: managers,
+		Token: token, Slow: namTakes, IPv4: netip.MustParsePrefix("127.65.0.0/16"), State: filepath.Join(at.state, "nam.json"), Faults: managers,
 	})
 	if err != nil {
 		return err
 	}
 	library, err := netbox.New(netbox.Options{
-		Token: token, State: filepath.Join(state, "netbox.json"), Faults: libraries,
+		Token: token, State: filepath.Join(at.state, "netbox.json"), Faults: libraries,
 		Parents: []netbox.Parent{
 			{Prefix: netip.MustParsePrefix("127.66.0.0/16"), Role: "tenants", Site: "no-west-az1"},
 			{Prefix: netip.MustParsePrefix("2001:db8:6600::/48"), Role: "tenants", Site: "no-west-az1"},
@@ -62,7 +61,7 @@ func serveNetworks(ctx context.Context, config *rest.Config, state string, manag
 	if err != nil {
 		return err
 	}
-	books, err := nam.New(nam.Options{IPv4: netip.MustParsePrefix("127.67.0.0/16"), State: filepath.Join(state, "ipam.json")})
+	books, err := nam.New(nam.Options{IPv4: netip.MustParsePrefix("127.67.0.0/16"), State: filepath.Join(at.state, "ipam.json")})
 	if err != nil {
 		return err
 	}
@@ -70,7 +69,7 @@ func serveNetworks(ctx context.Context, config *rest.Config, state string, manag
 	var urls [3]string
 	names := []string{"nam", "netbox", "ipam"}
 	for i, handler := range []http.Handler{manager, library, corporate} {
-		if urls[i], err = serve(ctx, state, names[i], handler); err != nil {
+		if urls[i], err = at.serve(ctx, names[i], handler); err != nil {
 			return err
 		}
 	}
@@ -80,33 +79,6 @@ func serveNetworks(ctx context.Context, config *rest.Config, state string, manag
 		}
 	}
 	return configure(ctx, config, urls[0], urls[1], urls[2], token)
-}
-
-// serve serves a handler until ctx ends. Its address is stored in a file in the state folder, so that
-// it is the same after a restart.
-func serve(ctx context.Context, state, name string, handler http.Handler) (string, error) {
-	listener, err := listen(ctx, filepath.Join(state, name+".address"))
-	if err != nil {
-		return "", fmt.Errorf("serve %s: %w", name, err)
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(listener) }()
-	context.AfterFunc(ctx, func() { _ = server.Close() })
-	return "http://" + listener.Addr().String(), nil
-}
-
-// listen listens on the address in a file if it is free, and otherwise on any.
-func listen(ctx context.Context, file string) (net.Listener, error) {
-	if kept, err := os.ReadFile(file); err == nil {
-		if listener, err := new(net.ListenConfig).Listen(ctx, "tcp", string(kept)); err == nil {
-			return listener, nil
-		}
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	return listener, os.WriteFile(file, []byte(listener.Addr().String()), 0o600)
 }
 
 // keptToken returns a token that is generated at the first start.

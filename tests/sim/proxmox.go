@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,19 +41,19 @@ var proxmoxRights = []proxmox.Grant{
 
 // serveProxmox runs a cluster of three nodes of Proxmox VE, and creates a MachineProvider for it with
 // a Secret of its credentials. The caller closes the returned value at the end.
-func serveProxmox(ctx context.Context, config *rest.Config, state string, plan *faults.Plan, inside guests, router *relay, log *slog.Logger) (*proxmox.Server, error) {
-	token, err := keptToken(filepath.Join(state, "proxmox-token"))
+func serveProxmox(ctx context.Context, config *rest.Config, at site, plan *faults.Plan, inside guests, router *relay, log *slog.Logger) (*proxmox.Server, error) {
+	token, err := keptToken(filepath.Join(at.state, "proxmox-token"))
 	if err != nil {
 		return nil, err
 	}
 	server, err := proxmox.New(proxmox.Options{
-		Plan: plan, Log: log, Firewall: true, Guests: machines{inside}, DHCP: router.onBridge, State: filepath.Join(state, "proxmox.json"),
+		Plan: plan, Log: log, Firewall: true, Guests: machines{inside}, DHCP: router.onBridge, State: filepath.Join(at.state, "proxmox.json"),
 		Users: []proxmox.User{{Name: proxmoxUser, Grants: proxmoxRights}}, Tokens: []proxmox.Token{{ID: proxmoxToken, Secret: token}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	end, err := server.Start(ctx, "127.0.0.1:0")
+	end, err := server.Start(ctx, net.JoinHostPort(at.ip, "0"))
 	if err != nil {
 		return nil, errors.Join(err, server.Close())
 	}

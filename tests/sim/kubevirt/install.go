@@ -200,6 +200,8 @@ func (h Hypervisor) node() (*corev1.Node, error) {
 				"cpu.node.kubevirt.io/svm": "true",
 			},
 		},
+		// No kubelet starts pods here.
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: SimulatedTaint, Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{
 			Capacity:    capacity,
 			Allocatable: capacity,

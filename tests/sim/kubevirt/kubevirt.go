@@ -120,6 +120,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// SimulatedTaint is the key of the taint of simulated hypervisors.
+const SimulatedTaint = "vitistack.io/simulated"
+
 // Simulator is the control plane of KubeVirt, CDI and a storage provisioner for one API server. Its
 // whole state is in the API: a new Simulator continues where a killed one stopped.
 type Simulator struct {
