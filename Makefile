@@ -24,7 +24,7 @@ TOOL := go tool -modfile=tools/lint/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell PATH="$(PATH)" go list ./...))
 
-.PHONY: help site build plugin plugins run screenshots clean-run prepare judge test test-knative test-talos clean-talos check style generate helm images pin deploy chaos roles bench vuln
+.PHONY: help site build plugin plugins run screenshots clean-run prepare judge test test-knative test-talos clean-talos test-node clean-node check style generate helm images pin deploy chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -135,6 +135,15 @@ test-talos: build judge ## Run the whole stack on nodes of the real Talos, as ro
 
 clean-talos: ## Remove what a killed make test-talos has left: cgroups, disks, changed sysctls
 	@go run ./tests/stand/lab/clean talos $(TALOS)
+
+NODE = $(CACHE)/node
+test-node: helm ## Run the stack on a real node with the real Knative, as root
+	@sh tests/stand/kubernetes/packages.sh && sh tests/node/build.sh $(NODE) $(KNATIVE)
+	@echo "Building the images ..." && $(MAKE) --no-print-directory --silent images PLATFORMS=linux/$$(go env GOARCH) > /dev/null 2>&1
+	@VITI_NODE=$(NODE) go test -count=1 -timeout 60m -v ./tests/node
+
+clean-node: ## Remove what a killed make test-node has left: cgroups, disks, changed sysctls
+	@go run ./tests/stand/lab/clean node $(NODE)
 
 bench: build judge ## Measure everything, and write tests/bench/RESULTS.md (LOAD=0.1 for a tenth of the load)
 	@go run ./tests/bench/results -load $(or $(LOAD),1)

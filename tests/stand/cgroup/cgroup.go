@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -90,6 +91,27 @@ func initCpuset(folder string) error {
 		}
 		if err := os.WriteFile(filepath.Join(folder, file), text, 0o600); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// SetWeight gives a cgroup a multiple of the default share of the processors, which counts when they are busy.
+func SetWeight(name string, multiple int) error {
+	all, err := Hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		file, value := "cpu.shares", 1024
+		switch {
+		case h.Name == "":
+			file, value = "cpu.weight", 100
+		case !slices.Contains(strings.Split(h.Name, ","), "cpu"):
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(h.Path(), name, file), []byte(strconv.Itoa(multiple*value)), 0o600); err != nil {
+			return fmt.Errorf("set the weight of a cgroup: %w", err)
 		}
 	}
 	return nil

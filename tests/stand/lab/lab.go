@@ -38,6 +38,9 @@ type Lab struct {
 // Talos returns the lab of the suite with nodes of Talos, in the folder of its build.sh.
 func Talos(folder string) Lab { return Lab{folder, "viti-talos-"} }
 
+// Node returns the lab of the suite with one node of Kubernetes, in the folder of its build.sh.
+func Node(folder string) Lab { return Lab{folder, "viti-node-"} }
+
 // Cgroup returns the name of the cgroup of a node.
 func (l Lab) Cgroup(node string) string { return l.cgroups + node }
 

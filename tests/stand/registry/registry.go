@@ -33,6 +33,8 @@ type Image struct {
 	Folder string
 	// Entrypoint is the command of a container that has none.
 	Entrypoint []string
+	// User is the user of a container that has none, as UID:GID. Default: root.
+	User string
 }
 
 // Registry is an HTTP handler.
@@ -80,7 +82,7 @@ func (r *Registry) add(image Image) error {
 		"os": "linux", "architecture": runtime.GOARCH,
 		"config": map[string]any{
 			"Env":        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin"},
-			"Entrypoint": image.Entrypoint,
+			"Entrypoint": image.Entrypoint, "User": image.User,
 		},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{layer.digest}},
 	})

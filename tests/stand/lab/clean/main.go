@@ -10,9 +10,9 @@ import (
 )
 
 func main() {
-	labs := map[string]func(string) lab.Lab{"talos": lab.Talos}
+	labs := map[string]func(string) lab.Lab{"talos": lab.Talos, "node": lab.Node}
 	if len(os.Args) != 3 || labs[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "write clean talos DIRECTORY")
+		fmt.Fprintln(os.Stderr, "write clean talos DIRECTORY, or clean node DIRECTORY")
 		os.Exit(2)
 	}
 	if err := labs[os.Args[1]](os.Args[2]).Clean(); err != nil {

@@ -1,0 +1,228 @@
+// Package node runs a cluster of one real node, with Knative and the stack as pods. README.md says what is real.
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vitistack/stack/tests/stand/cgroup"
+	"github.com/vitistack/stack/tests/stand/lab"
+)
+
+const (
+	nodeName = "node-1"
+	// address is the address of the node, its API server and the registry. Clients of registries use plain HTTP for
+	// addresses of private networks.
+	address     = lab.Gateway
+	registryURL = address + ":5000"
+	apiURL      = "https://" + address + ":6443"
+	pods        = "10.196.0.0/16"
+	services    = "10.197.0.0/16"
+	apiService  = "10.197.0.1"
+	dnsService  = "10.197.0.10"
+	etcdURL     = "http://127.0.0.1:2379"
+)
+
+// machine is the node with its control plane.
+type machine struct {
+	folder   string // everything that changes
+	programs string
+	cgroup   string
+	keys     *keys
+	services map[string]*service
+}
+
+// newMachine creates the files of a node in a lab. Nothing runs yet.
+func newMachine(l lab.Lab, programs string) (*machine, error) {
+	m := &machine{folder: filepath.Join(l.Nodes(), nodeName), programs: programs, cgroup: l.Cgroup(nodeName), services: map[string]*service{}}
+	if err := errors.Join(enterCgroup(l.Cgroup("services")), createCgroup(m.cgroup), os.MkdirAll(m.path("logs"), 0o700), mount(), route()); err != nil {
+		return nil, err
+	}
+	var err error
+	if m.keys, err = newKeys(m.path("keys")); err != nil {
+		return nil, err
+	}
+	return m, errors.Join(m.issue(), m.writeConfiguration())
+}
+
+// weight is the share of the processors for the services, and the one for all pods. A node has a machine of its own. In one
+// with the share of a single process, leases and probes of Knative would time out when the machine is busy.
+const weight = 8
+
+func createCgroup(name string) error {
+	return errors.Join(cgroup.Create(name), cgroup.SetWeight(name, weight))
+}
+
+// enterCgroup moves this process, and so everything that it starts, into a new cgroup.
+func enterCgroup(name string) error {
+	return errors.Join(createCgroup(name), cgroup.Enter(name))
+}
+
+func (m *machine) path(elements ...string) string {
+	return filepath.Join(append([]string{m.folder}, elements...)...)
+}
+
+// mount gives the lab folders of its own at the places that containerd and the kubelet do not take from their
+// configuration, and makes mounts of volumes visible to containers.
+func mount() error {
+	for _, folder := range []string{"/run", "/var/log"} {
+		if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "mode=755"); err != nil {
+			return fmt.Errorf("mount %s: %w", folder, err)
+		}
+	}
+	// The kubelet requires its cgroup in each mounted hierarchy. This one of version 1 has no controller.
+	if err := unix.Unmount(filepath.Join(cgroup.Root, "systemd"), unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmount the cgroups of systemd: %w", err)
+	}
+	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
+}
+
+// route creates a default route. Without one the kernel refuses to connect to a Service before kube-proxy's rules apply.
+func route() error { return lab.IP("route add default dev " + lab.Bridge) }
+
+// issue writes the certificates and kubeconfigs of all components.
+func (m *machine) issue() error {
+	k := m.keys
+	errs := []error{
+		k.issue("apiserver", template("kube-apiserver"), address, apiService, "127.0.0.1", "localhost", "kubernetes", "kubernetes.default",
+			"kubernetes.default.svc", "kubernetes.default.svc.cluster.local"),
+		k.issue("apiserver-kubelet", template("kube-apiserver-kubelet-client", "system:masters")),
+		k.kubeconfig("admin", apiURL, template("admin", "system:masters")),
+		k.kubeconfig("kubelet", apiURL, template("system:node:"+nodeName, "system:nodes"), address, nodeName),
+	}
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-proxy"} {
+		errs = append(errs, k.kubeconfig(name, apiURL, template("system:"+name)))
+	}
+	return errors.Join(errs...)
+}
+
+// writeConfiguration writes the files that the services read.
+func (m *machine) writeConfiguration() error {
+	replace := strings.NewReplacer("FOLDER", m.folder, "CGROUP", "/"+m.cgroup, "ADDRESS", address, "REGISTRY", registryURL, "NODE", nodeName, "PODS", pods,
+		"RESOLVER", dnsService)
+	for name, text := range map[string]string{
+		"containerd.toml": containerdConfig, "cni/10-pods.conflist": cniConfig, "kubelet.yaml": kubeletConfig, "proxy.yaml": proxyConfig,
+		"registries/" + registryURL + "/hosts.toml": registryConfig, "resolv.conf": "nameserver 127.0.0.1\n",
+	} {
+		path := m.path(name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(replace.Replace(text)), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	registryConfig = `server = "http://REGISTRY"
+[host."http://REGISTRY"]
+  capabilities = ["pull", "resolve"]
+`
+	// A container without CAP_SYS_RESOURCE must not lower the OOM score of a process.
+	containerdConfig = `version = 3
+root = "FOLDER/containerd"
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.internal.v1.opt"]
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "REGISTRY/pause:1"
+[plugins."io.containerd.cri.v1.images".registry]
+  config_path = "FOLDER/registries"
+[plugins."io.containerd.cri.v1.runtime"]
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["/usr/lib/cni"]
+    conf_dir = "FOLDER/cni"
+`
+	// With the plugin bridge, answers between two pods of a Service would pass by the rules of kube-proxy.
+	cniConfig = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
+ {"type": "ptp", "ipam": {"type": "host-local", "dataDir": "/run/ipam", "ranges": [[{"subnet": "PODS"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+ {"type": "portmap", "capabilities": {"portMappings": true}}]}
+`
+	kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+failCgroupV1: false
+cgroupDriver: cgroupfs
+cgroupRoot: CGROUP
+enforceNodeAllocatable: []
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+address: ADDRESS
+tlsCertFile: FOLDER/keys/kubelet.crt
+tlsPrivateKeyFile: FOLDER/keys/kubelet.key
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: FOLDER/keys/ca.crt}}
+authorization: {mode: Webhook}
+clusterDomain: cluster.local
+clusterDNS: [RESOLVER]
+resolvConf: FOLDER/resolv.conf
+volumePluginDir: FOLDER/plugins
+failSwapOn: false
+serializeImagePulls: false
+maxPods: 200
+evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}
+`
+	proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: nftables
+clientConnection: {kubeconfig: FOLDER/keys/kube-proxy.kubeconfig}
+hostnameOverride: NODE
+detectLocalMode: ClusterCIDR
+clusterCIDR: PODS
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+`
+)
+
+// control are the services of the control plane, in the order of their start, and worker those of the node.
+var (
+	control = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+	worker  = []string{"containerd", "kubelet", "kube-proxy"}
+)
+
+// command returns the program and arguments of a service.
+func (m *machine) command(name string) []string {
+	key := func(file string) string { return m.keys.path(file) }
+	config := func(flag string) string { return flag + "=" + key(name+".kubeconfig") }
+	arguments := map[string][]string{
+		// Nothing survives the lab, so nothing has to be on disk.
+		"etcd": {"--unsafe-no-fsync", "--data-dir=" + m.path("etcd"), "--listen-client-urls=" + etcdURL, "--advertise-client-urls=" + etcdURL},
+		"kube-apiserver": {
+			"--etcd-servers=" + etcdURL, "--bind-address=" + address, "--advertise-address=" + address, "--service-cluster-ip-range=" + services,
+			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
+			"--client-ca-file=" + key("ca.crt"), "--tls-cert-file=" + key("apiserver.crt"), "--tls-private-key-file=" + key("apiserver.key"),
+			"--kubelet-client-certificate=" + key("apiserver-kubelet.crt"), "--kubelet-client-key=" + key("apiserver-kubelet.key"),
+			"--kubelet-certificate-authority=" + key("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+			"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + key("service-accounts.key"),
+			"--service-account-signing-key-file=" + key("service-accounts.key"),
+		},
+		"kube-controller-manager": {
+			config("--kubeconfig"), config("--authentication-kubeconfig"), config("--authorization-kubeconfig"), "--bind-address=127.0.0.1",
+			"--root-ca-file=" + key("ca.crt"), "--service-account-private-key-file=" + key("service-accounts.key"), "--use-service-account-credentials=true",
+		},
+		"kube-scheduler": {config("--kubeconfig"), config("--authentication-kubeconfig"), config("--authorization-kubeconfig"), "--bind-address=127.0.0.1"},
+		"containerd":     {"--config=" + m.path("containerd.toml")},
+		"kubelet": {
+			"--config=" + m.path("kubelet.yaml"), config("--kubeconfig"), "--hostname-override=" + nodeName, "--node-ip=" + address,
+			"--root-dir=" + m.path("kubelet"),
+		},
+		"kube-proxy": {"--config=" + m.path("proxy.yaml")},
+	}
+	return append([]string{filepath.Join(m.programs, name)}, arguments[name]...)
+}
+
+// start starts services that do not run yet.
+func (m *machine) start(names ...string) error {
+	for _, name := range names {
+		s, err := startService(name, m.path("logs", name+".log"), m.command(name)...)
+		if err != nil {
+			return fmt.Errorf("start %s: %w", name, err)
+		}
+		m.services[name] = s
+	}
+	return nil
+}

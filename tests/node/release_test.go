@@ -1,0 +1,97 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// upgrade upgrades all functions to another tag while machines are created, and rolls back while others are created.
+func (e *env) upgrade() {
+	images := e.kubectl("get", "ksvc", "-n", system, "-o", "jsonpath={range .items[*]}{.spec.template.spec.containers[*].image}{'\\n'}{end}")
+	for line := range strings.Lines(images) {
+		name, _, _ := strings.Cut(filepath.Base(strings.TrimSpace(line)), "@")
+		e.must(time.Minute, "crane", "tag", "--insecure", strings.TrimSpace(line), "v2")
+		if name == "" {
+			e.t.Fatalf("the image of a Service is empty: %q", images)
+		}
+	}
+	e.must(time.Minute, "crane", "tag", "--insecure", repository+"/gateway:v1", "v2")
+	const count = 20
+	e.createMachines("upgrade-", count)
+	e.must(5*time.Minute, "helm", "upgrade", "vitistack", e.path("vitistack-1.0.0.tgz"), "--namespace", system, "--reset-then-reuse-values", "--force-conflicts",
+		"--set", "image.tag=v2", "--set", "image.digests=null")
+	e.awaitRunning("upgrade-", count)
+	e.await("everything is Ready with the new images", 5*time.Minute, func(ctx context.Context) error {
+		return errors.Join(e.isInstalled(ctx), e.requireImages(ctx, func(image string) bool { return strings.HasSuffix(image, ":v2") }))
+	})
+	e.step("helm upgrade: no machine of %d is lost", count)
+	e.deleteMachines("upgrade-")
+	e.createMachines("rollback-", count)
+	e.must(5*time.Minute, "helm", "rollback", "vitistack", "--namespace", system, "--force-conflicts")
+	e.awaitRunning("rollback-", count)
+	e.await("everything is Ready with the images of before", 5*time.Minute, func(ctx context.Context) error {
+		return errors.Join(e.isInstalled(ctx), e.requireImages(ctx, func(image string) bool { return strings.Contains(image, "@sha256:") }))
+	})
+	e.step("helm rollback: no machine of %d is lost", count)
+	e.deleteMachines("rollback-")
+	e.requireNoneRefused()
+}
+
+// requireImages returns an error that names the latest ready revisions of functions whose image is not the wanted one.
+func (e *env) requireImages(ctx context.Context, wanted func(string) bool) error {
+	out, err := e.run(ctx, "", "kubectl", "get", "ksvc", "-n", system, "-o",
+		"jsonpath={range .items[*]}{.spec.template.spec.containers[0].image} {.status.latestCreatedRevisionName} {.status.latestReadyRevisionName}{'\\n'}{end}")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || !wanted(fields[0]) || fields[1] != fields[2] {
+			errs = append(errs, fmt.Errorf("the image, and the latest created and ready revision are: %s", strings.TrimSpace(line)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// uninstall removes the stack, which leaves CRDs and objects, installs it again, and then removes everything in the order
+// of docs/upgrade.md.
+func (e *env) uninstall() {
+	e.createMachines("kept-", 1)
+	e.awaitRunning("kept-", 1)
+	e.must(5*time.Minute, "helm", "uninstall", "vitistack", "--namespace", system)
+	e.await("the stack is removed", 3*time.Minute, func(ctx context.Context) error {
+		return e.requireNone(ctx, "ksvc,deployments,services,triggers,brokers,apiserversources,pingsources,sinkbindings,pods", "-n", system)
+	})
+	e.awaitRunning("kept-", 1)
+	e.step("helm uninstall: CRDs and objects are left")
+
+	// Without functions a deleted machine waits, and says for what.
+	e.kubectl("delete", "machine", "kept-0", "--wait=false")
+	held, err := e.list(e.t.Context(), "machines", "-n", "default")
+	if err != nil || len(held) == 0 || len(held[0].Metadata.Finalizers) == 0 {
+		e.t.Fatalf("no finalizer holds the deleted machine: %v, %v", held, err)
+	}
+	e.step("the deleted machine waits for %s", strings.Join(held[0].Metadata.Finalizers, ", "))
+
+	e.must(5*time.Minute, "helm", "install", "vitistack", e.path("vitistack-1.0.0.tgz"), "--namespace", system, "--force-conflicts", "--values", e.path("values.yaml"))
+	e.await("everything is Ready again", 5*time.Minute, e.isInstalled)
+	e.await("the machine is deleted", 5*time.Minute, func(ctx context.Context) error { return e.requireNone(ctx, "machines", "-n", "default") })
+	e.step("helm install: it takes over the objects, and deletes the machine")
+
+	const kinds = "kubernetesclusters,machines,machineproviders,networkconfigurations,ipallocations,networknamespaces,machineclasses,networkpools"
+	e.kubectl("delete", kinds, "-A", "--all", "--timeout=280s")
+	e.must(5*time.Minute, "helm", "uninstall", "vitistack", "--namespace", system)
+	e.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=vitistack", "--timeout=120s")
+	e.await("nothing of the stack is left", 3*time.Minute, func(ctx context.Context) error {
+		return errors.Join(
+			e.requireNone(ctx, "ksvc,deployments,services,triggers,brokers,apiserversources,pingsources,sinkbindings,pods", "-n", system),
+			e.requireNone(ctx, "crd,clusterroles,clusterrolebindings,validatingadmissionpolicies", "-l", "app.kubernetes.io/part-of=vitistack"),
+		)
+	})
+	e.step("everything is deleted")
+}

@@ -1,0 +1,93 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// runs is the number of measured starts from zero. Their median is the figure.
+	runs = 3
+	// idleTimeout is the longest time until no function has a pod: the interval of the checks of MachineProviders, the
+	// window of the revisions, and the grace periods of Knative.
+	idleTimeout = 6 * time.Minute
+)
+
+// scaleFromZero measures the time from kubectl apply to a cluster that is Running, while no function has a pod.
+func (e *env) scaleFromZero() {
+	var took []time.Duration
+	for range runs {
+		e.deleteCluster()
+		e.step("the cluster is deleted")
+		e.awaitZero()
+		e.step("no function has a pod")
+		start := time.Now()
+		e.apply(e.example("simple-kubernetescluster.yaml"))
+		e.kubectl("wait", "kubernetescluster/simple-cluster", "--for=jsonpath={.status.phase}=Running", "--timeout=280s")
+		took = append(took, time.Since(start))
+		e.step("from zero: the cluster is Running")
+	}
+	slices.Sort(took)
+	warm := e.warmStart()
+	e.t.Logf("\n| from kubectl apply to a Running cluster | seconds |\n|---|---|\n| no function has a pod, median of %d | %.1f |\n"+
+		"| no function has a pod, fastest and slowest | %.1f, %.1f |\n| functions have pods | %.1f |",
+		runs, took[runs/2].Seconds(), took[0].Seconds(), took[runs-1].Seconds(), warm.Seconds())
+	e.requireNoRestarts()
+	e.requireNoneRefused()
+}
+
+// warmStart measures the same while the functions of the deletion still have pods.
+func (e *env) warmStart() time.Duration {
+	e.t.Helper()
+	e.deleteCluster()
+	start := time.Now()
+	e.apply(e.example("simple-kubernetescluster.yaml"))
+	e.kubectl("wait", "kubernetescluster/simple-cluster", "--for=jsonpath={.status.phase}=Running", "--timeout=280s")
+	return time.Since(start)
+}
+
+func (e *env) deleteCluster() {
+	e.t.Helper()
+	e.kubectl("delete", "kubernetescluster", "simple-cluster", "--timeout=240s")
+	e.await("the machines are deleted", 2*time.Minute, func(ctx context.Context) error { return e.requireNone(ctx, "machines", "-A") })
+}
+
+// requireNone returns an error that names the objects of kubectl get.
+func (e *env) requireNone(ctx context.Context, args ...string) error {
+	all, err := e.list(ctx, args...)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, o := range all {
+		names = append(names, fmt.Sprintf("%s/%s (finalizers: %s)", o.Metadata.Namespace, o.Metadata.Name, strings.Join(o.Metadata.Finalizers, ", ")))
+	}
+	if len(names) > 0 {
+		return fmt.Errorf("%d are left: %s", len(names), strings.Join(names, "; "))
+	}
+	return nil
+}
+
+// awaitZero waits until no function has a pod that takes requests.
+func (e *env) awaitZero() {
+	e.t.Helper()
+	e.await("no function has a pod", idleTimeout, func(ctx context.Context) error {
+		pods, err := e.list(ctx, "pods", "-n", system, "-l", "serving.knative.dev/service")
+		if err != nil {
+			return err
+		}
+		var running []string
+		for _, pod := range pods {
+			if pod.Metadata.DeletionTimestamp == "" {
+				running = append(running, pod.Metadata.Labels["serving.knative.dev/service"])
+			}
+		}
+		if len(running) > 0 {
+			return fmt.Errorf("these have one: %s", strings.Join(running, ", "))
+		}
+		return nil
+	})
+}
