@@ -137,10 +137,10 @@ clean-talos: ## Remove what a killed make test-talos has left: cgroups, disks, c
 	@go run ./tests/stand/lab/clean talos $(TALOS)
 
 NODE = $(CACHE)/node
-test-node: helm ## Run the stack on a real node with the real Knative, as root
+test-node: helm ## Run the stack on a real node with the real Knative, as root (RESULTS=tests/node/RESULTS.md writes the times)
 	@sh tests/stand/kubernetes/packages.sh && sh tests/node/build.sh $(NODE) $(KNATIVE)
 	@echo "Building the images ..." && $(MAKE) --no-print-directory --silent images PLATFORMS=linux/$$(go env GOARCH) > /dev/null 2>&1
-	@VITI_NODE=$(NODE) go test -count=1 -timeout 60m -v ./tests/node
+	@VITI_NODE=$(NODE) VITI_NODE_RESULTS=$(RESULTS) go test -count=1 -timeout 60m -v ./tests/node
 
 clean-node: ## Remove what a killed make test-node has left: cgroups, disks, changed sysctls
 	@go run ./tests/stand/lab/clean node $(NODE)

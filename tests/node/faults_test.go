@@ -29,7 +29,7 @@ func (e *env) faults() {
 	}
 	all[0].kill = func() error { return nil }
 	all = append(all, fault{"everything", e.killEverything})
-	table := "\n| killed while 5 machines are created | seconds until all are Running |\n|---|---|\n"
+	table := e.results.table("Faults", "5 machines are created, and this is killed: until all are Running")
 	for i, f := range all {
 		prefix := fmt.Sprintf("fault-%d-", i)
 		start := time.Now()
@@ -38,12 +38,11 @@ func (e *env) faults() {
 			e.t.Fatalf("kill %s: %v", f.name, err)
 		}
 		e.awaitRunning(prefix, 5)
-		table += fmt.Sprintf("| %s | %.1f |\n", f.name, time.Since(start).Seconds())
+		table.row(f.name, time.Since(start))
 		e.step("killed: %s", f.name)
 		e.deleteMachines(prefix)
 	}
 	e.await("everything is Ready after the faults", 5*time.Minute, e.isInstalled)
-	e.t.Log(table)
 }
 
 // killContainers kills all processes of a program in containers. It returns an error if there is none, except for a

@@ -22,6 +22,7 @@ var functions = []string{"allocate-ip", "bootstrap-talos", "create-vm", "etcd-ba
 // other.
 func TestNode(t *testing.T) {
 	e := newEnv(t)
+	t.Cleanup(func() { e.results.write(t, e.root) })
 	for _, step := range []struct {
 		name string
 		run  func(*env)
@@ -43,6 +44,7 @@ func TestNode(t *testing.T) {
 
 // startNode starts the control plane and the node, and waits until pods resolve names.
 func (e *env) startNode() {
+	table := e.results.table("Node and Knative", "from an empty machine")
 	must := func(err error) {
 		e.t.Helper()
 		if err != nil {
@@ -54,14 +56,14 @@ func (e *env) startNode() {
 		_, err := e.run(ctx, "", "kubectl", "get", "--raw", "/readyz")
 		return err
 	})
-	e.step("the API server is ready")
+	table.row("API server ready", e.step("the API server is ready"))
 	must(e.machine.start(control[2:]...))
 	must(e.machine.start(worker...))
 	e.apply(withAddresses(dnsManifest))
 	e.await("the node is Ready", 2*time.Minute, func(ctx context.Context) error { return e.requireReady(ctx, "Ready", "nodes") })
-	e.step("the node is Ready")
+	table.row("node Ready", e.step("the node is Ready"))
 	e.kubectl("wait", "-n", "kube-system", "deployment/coredns", "--for=condition=Available", "--timeout=180s")
-	e.step("CoreDNS is available")
+	table.row("CoreDNS available", e.step("CoreDNS is available"))
 }
 
 // installKnative applies the manifests of Knative's release, as its documentation says.
@@ -93,9 +95,10 @@ func (e *env) installKnative() {
 	}
 	e.apply(text)
 	deployments("kourier-system")
-	e.step("Knative Serving is available")
+	table := e.results.sections[0]
+	table.row("Knative Serving available", e.step("Knative Serving is available"))
 	deployments("knative-eventing")
-	e.step("Knative Eventing is available")
+	table.row("Knative Eventing available, after Serving", e.step("Knative Eventing is available"))
 }
 
 var digest = regexp.MustCompile(`(?m)^Digest: (sha256:[0-9a-f]+)$`)
@@ -112,7 +115,8 @@ func (e *env) install() {
 	if len(pins) <= len(functions) {
 		e.t.Fatalf("make images printed the digests of %d images: %v", len(pins), pins)
 	}
-	e.step("%d images are built and pushed", len(pins))
+	table := e.results.table("Installation", "step")
+	table.row("make images, with a warm cache, for one platform", e.step("%d images are built and pushed", len(pins)))
 	// The release writes them into the chart: make pin.
 	values := e.path("values.yaml")
 	text := "image: {repository: " + repository + ", digests: {" + strings.Join(pins, ", ") + "}}\n"
@@ -130,11 +134,12 @@ func (e *env) install() {
 	start := time.Now()
 	e.must(5*time.Minute, "helm", "install", "vitistack", chart+"@"+found[1], "--plain-http", "--namespace", system, "--values", values)
 	e.await("all is Ready", 5*time.Minute, e.isInstalled)
-	e.step("helm install: everything is Ready %.1f s after it began", time.Since(start).Seconds())
+	table.row("helm install, until everything is Ready", time.Since(start))
+	e.step("helm install: everything is Ready")
 	e.requireNoRestarts()
 	e.requireNoneRefused()
 	e.must(5*time.Minute, "helm", "test", "vitistack", "--namespace", system)
-	e.step("helm test passes")
+	table.row("helm test", e.step("helm test passes"))
 }
 
 const (

@@ -21,6 +21,8 @@ func (e *env) upgrade() {
 	}
 	e.must(time.Minute, "crane", "tag", "--insecure", repository+"/gateway:v1", "v2")
 	const count = 20
+	table := e.results.table("Upgrade", "20 machines are created")
+	e.start = time.Now()
 	e.createMachines("upgrade-", count)
 	e.must(5*time.Minute, "helm", "upgrade", "vitistack", e.path("vitistack-1.0.0.tgz"), "--namespace", system, "--reset-then-reuse-values", "--force-conflicts",
 		"--set", "image.tag=v2", "--set", "image.digests=null")
@@ -28,15 +30,16 @@ func (e *env) upgrade() {
 	e.await("everything is Ready with the new images", 5*time.Minute, func(ctx context.Context) error {
 		return errors.Join(e.isInstalled(ctx), e.requireImages(ctx, func(image string) bool { return strings.HasSuffix(image, ":v2") }))
 	})
-	e.step("helm upgrade: no machine of %d is lost", count)
+	table.row("helm upgrade, until they are Running, and all functions Ready with the new images", e.step("helm upgrade: no machine of %d is lost", count))
 	e.deleteMachines("upgrade-")
+	e.start = time.Now()
 	e.createMachines("rollback-", count)
 	e.must(5*time.Minute, "helm", "rollback", "vitistack", "--namespace", system, "--force-conflicts")
 	e.awaitRunning("rollback-", count)
 	e.await("everything is Ready with the images of before", 5*time.Minute, func(ctx context.Context) error {
 		return errors.Join(e.isInstalled(ctx), e.requireImages(ctx, func(image string) bool { return strings.Contains(image, "@sha256:") }))
 	})
-	e.step("helm rollback: no machine of %d is lost", count)
+	table.row("helm rollback, likewise", e.step("helm rollback: no machine of %d is lost", count))
 	e.deleteMachines("rollback-")
 	e.requireNoneRefused()
 }
@@ -64,23 +67,22 @@ func (e *env) uninstall() {
 	e.createMachines("kept-", 1)
 	e.awaitRunning("kept-", 1)
 	e.must(5*time.Minute, "helm", "uninstall", "vitistack", "--namespace", system)
-	e.await("the stack is removed", 3*time.Minute, func(ctx context.Context) error {
-		return e.requireNone(ctx, "ksvc,deployments,services,triggers,brokers,apiserversources,pingsources,sinkbindings,pods", "-n", system)
-	})
+	e.await("the stack is removed", 3*time.Minute, e.requireRemoved)
 	e.awaitRunning("kept-", 1)
 	e.step("helm uninstall: CRDs and objects are left")
 
 	// Without functions a deleted machine waits, and says for what.
 	e.kubectl("delete", "machine", "kept-0", "--wait=false")
-	held, err := e.list(e.t.Context(), "machines", "-n", "default")
-	if err != nil || len(held) == 0 || len(held[0].Metadata.Finalizers) == 0 {
+	const kept = "--field-selector=metadata.name=kept-0"
+	held, err := e.list(e.t.Context(), "machines", "-n", "default", kept)
+	if err != nil || len(held) != 1 || held[0].Metadata.DeletionTimestamp == "" || len(held[0].Metadata.Finalizers) == 0 {
 		e.t.Fatalf("no finalizer holds the deleted machine: %v, %v", held, err)
 	}
 	e.step("the deleted machine waits for %s", strings.Join(held[0].Metadata.Finalizers, ", "))
 
 	e.must(5*time.Minute, "helm", "install", "vitistack", e.path("vitistack-1.0.0.tgz"), "--namespace", system, "--force-conflicts", "--values", e.path("values.yaml"))
 	e.await("everything is Ready again", 5*time.Minute, e.isInstalled)
-	e.await("the machine is deleted", 5*time.Minute, func(ctx context.Context) error { return e.requireNone(ctx, "machines", "-n", "default") })
+	e.await("the machine is deleted", 5*time.Minute, func(ctx context.Context) error { return e.requireNone(ctx, "machines", "-n", "default", kept) })
 	e.step("helm install: it takes over the objects, and deletes the machine")
 
 	const kinds = "kubernetesclusters,machines,machineproviders,networkconfigurations,ipallocations,networknamespaces,machineclasses,networkpools"
@@ -89,9 +91,18 @@ func (e *env) uninstall() {
 	e.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=vitistack", "--timeout=120s")
 	e.await("nothing of the stack is left", 3*time.Minute, func(ctx context.Context) error {
 		return errors.Join(
-			e.requireNone(ctx, "ksvc,deployments,services,triggers,brokers,apiserversources,pingsources,sinkbindings,pods", "-n", system),
+			e.requireRemoved(ctx),
 			e.requireNone(ctx, "crd,clusterroles,clusterrolebindings,validatingadmissionpolicies", "-l", "app.kubernetes.io/part-of=vitistack"),
 		)
 	})
 	e.step("everything is deleted")
+}
+
+// requireRemoved returns an error that names what is left of the stack in its namespace. The simulators have a Trigger
+// there.
+func (e *env) requireRemoved(ctx context.Context) error {
+	return errors.Join(
+		e.requireNone(ctx, "ksvc,deployments,services,brokers,apiserversources,pingsources,sinkbindings,pods", "-n", system),
+		e.requireNone(ctx, "triggers", "-n", system, "-l", "app.kubernetes.io/part-of=vitistack"),
+	)
 }

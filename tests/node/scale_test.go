@@ -18,12 +18,13 @@ const (
 
 // scaleFromZero measures the time from kubectl apply to a cluster that is Running, while no function has a pod.
 func (e *env) scaleFromZero() {
-	var took []time.Duration
+	var took, idle []time.Duration
+	table := e.results.table("Scale from zero", "from kubectl apply to a Running cluster")
 	for range runs {
 		e.deleteCluster()
 		e.step("the cluster is deleted")
 		e.awaitZero()
-		e.step("no function has a pod")
+		idle = append(idle, e.step("no function has a pod"))
 		start := time.Now()
 		e.apply(e.example("simple-kubernetescluster.yaml"))
 		e.kubectl("wait", "kubernetescluster/simple-cluster", "--for=jsonpath={.status.phase}=Running", "--timeout=280s")
@@ -31,10 +32,12 @@ func (e *env) scaleFromZero() {
 		e.step("from zero: the cluster is Running")
 	}
 	slices.Sort(took)
-	warm := e.warmStart()
-	e.t.Logf("\n| from kubectl apply to a Running cluster | seconds |\n|---|---|\n| no function has a pod, median of %d | %.1f |\n"+
-		"| no function has a pod, fastest and slowest | %.1f, %.1f |\n| functions have pods | %.1f |",
-		runs, took[runs/2].Seconds(), took[0].Seconds(), took[runs-1].Seconds(), warm.Seconds())
+	slices.Sort(idle)
+	table.row(fmt.Sprintf("no function has a pod: median of %d", runs), took[runs/2])
+	table.row("no function has a pod: fastest", took[0])
+	table.row("no function has a pod: slowest", took[runs-1])
+	table.row("functions have pods", e.warmStart())
+	table.row(fmt.Sprintf("from the end of a cluster until no function has a pod: median of %d", runs), idle[runs/2])
 	e.requireNoRestarts()
 	e.requireNoneRefused()
 }

@@ -49,10 +49,11 @@ func TestMain(m *testing.M) {
 // env is a node in a lab, with the repository and the commands of a user.
 type env struct {
 	*machine
-	t     *testing.T
-	root  string          // the repository
-	suite context.Context // ends after all steps
-	start time.Time
+	t       *testing.T
+	root    string          // the repository
+	suite   context.Context // ends after all steps
+	results *results
+	start   time.Time
 }
 
 func newEnv(t *testing.T) *env {
@@ -69,7 +70,7 @@ func newEnv(t *testing.T) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &env{machine: m, t: t, root: root, suite: t.Context(), start: time.Now()}
+	e := &env{machine: m, t: t, root: root, suite: t.Context(), results: newResults(t, root), start: time.Now()}
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 	t.Setenv("KUBECONFIG", m.keys.path("admin.kubeconfig"))
 	// The lab has no Internet access.
@@ -90,11 +91,13 @@ func (e *env) in(t *testing.T) *env {
 	return &copied
 }
 
-// step prints what has been reached, with the seconds since the last step.
-func (e *env) step(format string, args ...any) {
+// step prints what has been reached, and returns the time since the last step.
+func (e *env) step(format string, args ...any) time.Duration {
 	e.t.Helper()
-	e.t.Logf("%6.1f s  %s", time.Since(e.start).Seconds(), fmt.Sprintf(format, args...))
+	took := time.Since(e.start)
+	e.t.Logf("%6.1f s  %s", took.Seconds(), fmt.Sprintf(format, args...))
 	e.start = time.Now()
+	return took
 }
 
 // serveImages serves the images of build.sh, and takes those of the stack, until the test ends.

@@ -103,18 +103,28 @@ func SetWeight(name string, multiple int) error {
 		return err
 	}
 	for _, h := range all {
-		file, value := "cpu.shares", 1024
-		switch {
-		case h.Name == "":
-			file, value = "cpu.weight", 100
-		case !slices.Contains(strings.Split(h.Name, ","), "cpu"):
+		file, unit := h.weightFile()
+		if file == "" {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(h.Path(), name, file), []byte(strconv.Itoa(multiple*value)), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(h.Path(), name, file), []byte(strconv.Itoa(multiple*unit)), 0o600); err != nil {
 			return fmt.Errorf("set the weight of a cgroup: %w", err)
 		}
 	}
 	return nil
+}
+
+// weightFile returns the file with the share of the processors, and the default in it. Of a hierarchy without the
+// controller cpu it returns an empty string.
+func (h Hierarchy) weightFile() (file string, unit int) {
+	switch {
+	case h.Name == "":
+		return "cpu.weight", 100
+	case slices.Contains(strings.Split(h.Name, ","), "cpu"):
+		return "cpu.shares", 1024
+	default:
+		return "", 0
+	}
 }
 
 // Enter moves this process into a cgroup.

@@ -30,6 +30,15 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestWeightFile(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"": "cpu.weight", "cpu": "cpu.shares", "cpu,cpuacct": "cpu.shares", "cpuset": "", "cpuacct": ""} {
+		if got, _ := (Hierarchy{name}).weightFile(); got != want {
+			t.Errorf("the hierarchy %q has the weight in %q, want %q", name, got, want)
+		}
+	}
+}
+
 // TestRemoveTree removes folders in place of cgroups, which are removed by the same calls.
 func TestRemoveTree(t *testing.T) {
 	t.Parallel()
