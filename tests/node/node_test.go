@@ -240,4 +240,34 @@ func (e *env) tour() {
 	e.apply(e.example("simple-kubernetescluster.yaml"))
 	e.kubectl("wait", "kubernetescluster/simple-cluster", "--for=jsonpath={.status.phase}=Running", "--timeout=280s")
 	e.step("the cluster is Running")
+	e.requireWorkloadNodes(3)
+	e.step("the cluster answers with the kubeconfig of the requester")
+	e.apply(e.example("basic-vm.yaml"))
+	e.kubectl("wait", "machine/basic-vm", "--for=jsonpath={.status.phase}=Running", "--timeout=180s")
+	e.kubectl("delete", "machine", "basic-vm", "--timeout=180s")
+	e.step("a machine was Running, and is deleted")
+	for _, name := range []string{"tour-networks.yaml", "tour-dhcp.yaml"} {
+		e.apply(e.example(name))
+	}
+	e.await("the networks of all providers are Ready", 4*time.Minute, func(ctx context.Context) error {
+		return e.requireReady(ctx, "Ready", "networknamespaces,networkconfigurations", "-A")
+	})
+	e.step("the networks of NAM, NetBox and an external IPAM, and a reservation in Kea are Ready")
+	e.requireNoneRefused()
+}
+
+// requireWorkloadNodes lists the nodes of the created cluster as its requester does, through the proxy into the simulated
+// networks.
+func (e *env) requireWorkloadNodes(count int) {
+	e.t.Helper()
+	proxy, err := os.ReadFile(e.path("sim", "gateway.address"))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	file := e.path("simple-cluster.kubeconfig")
+	e.must(time.Minute, "sh", "-c", "kubectl get secret simple-cluster-kubeconfig -o jsonpath={.data.kubeconfig} | base64 -d > "+file)
+	out := e.must(time.Minute, "env", "HTTPS_PROXY=socks5://"+string(proxy), "kubectl", "--kubeconfig", file, "get", "nodes", "-o", "name")
+	if names := strings.Fields(out); len(names) != count {
+		e.t.Errorf("the cluster has the nodes %v, want %d", names, count)
+	}
 }
