@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,10 +62,22 @@ func (r *results) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Results\n\n`make test-node RESULTS=tests/node/RESULTS.md` writes this page, with times in seconds.\n\nCommit `%s` on %s, on %s.\n",
 		r.commit, time.Now().UTC().Format(time.DateOnly), r.machine)
+	if r.isBusy() {
+		b.WriteString("\n> The machine was busy with other programs: see the load averages. A quiet one is faster.\n")
+	}
 	for _, s := range r.sections {
 		fmt.Fprintf(&b, "\n## %s\n\n| %s | seconds |\n| --- | ---: |\n%s\n\nLoad average before: %s.\n", s.title, s.head, strings.Join(s.rows, "\n"), s.load)
 	}
 	return b.String()
+}
+
+// isBusy reports whether the processors were busy before the first section, and so with other programs.
+func (r *results) isBusy() bool {
+	if len(r.sections) == 0 {
+		return false
+	}
+	load, err := strconv.ParseFloat(r.sections[0].load, 64)
+	return err == nil && load > float64(runtime.NumCPU())
 }
 
 // write prints the page, and writes it into the file in VITI_NODE_RESULTS.
@@ -87,7 +100,8 @@ func TestResults(t *testing.T) {
 	t.Parallel()
 	r := &results{commit: "abc", machine: "2 cores"}
 	r.table("Faults", "killed").row("etcd", 2500*time.Millisecond)
-	for _, want := range []string{"Commit `abc` on ", ", on 2 cores.\n", "## Faults\n\n| killed | seconds |\n", "| etcd | 2.5 |\n", "Load average before: "} {
+	r.sections[0].load = "1000.5"
+	for _, want := range []string{"> The machine was busy", "Commit `abc` on ", ", on 2 cores.\n", "## Faults\n\n| killed | seconds |\n", "| etcd | 2.5 |\n", "Load average before: "} {
 		if !strings.Contains(r.markdown(), want) {
 			t.Errorf("%q is missing in\n%s", want, r.markdown())
 		}
