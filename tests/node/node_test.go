@@ -119,7 +119,8 @@ func (e *env) install() {
 	table.row("make images, with a warm cache, for one platform", e.step("%d images are built and pushed", len(pins)))
 	// The release writes them into the chart: make pin.
 	values := e.path("values.yaml")
-	text := "image: {repository: " + repository + ", digests: {" + strings.Join(pins, ", ") + "}}\n"
+	text := "image: {repository: " + repository + ", digests: {" + strings.Join(pins, ", ") + "}}\n" +
+		"gateway: {env: {AUTH_TOKENREVIEW: \"true\"}}\n" // the simulated IPAM answers with a token of its ServiceAccount
 	if err := os.WriteFile(values, []byte(text), 0o600); err != nil {
 		e.t.Fatal(err)
 	}
