@@ -3,11 +3,15 @@ package events
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/binding"
@@ -36,6 +40,10 @@ func NewSinkSender(sink *Sink) *Sender {
 // sendTimeout is for the broker to accept one event.
 const sendTimeout = 10 * time.Second
 
+// ErrUnanswered is the error of Send if the sink has got the whole event, and has not answered in time. Knative's
+// Broker in memory answers only after the subscribers have answered, with all their retries.
+var ErrUnanswered = errors.New("the sink has the event, and has not answered in time")
+
 // Check returns an error if the address of the sink is not known.
 func (s *Sender) Check(ctx context.Context) error {
 	_, err := s.sink.URL(ctx)
@@ -55,7 +63,7 @@ func (s *Sender) Require(handle Handler) Handler {
 
 // Send posts one event in binary mode, in which its data keeps the bytes that were signed. After
 // an error the event may have arrived or not, and the next call looks the address of the sink up
-// again. The error is ErrNoSink if there is no sink.
+// again. The error is ErrNoSink if there is no sink, and ErrUnanswered after a timeout if the sink has the event.
 func (s *Sender) Send(ctx context.Context, e event.Event) error {
 	if err := s.send(ctx, e); err != nil {
 		s.sink.Forget()
@@ -77,8 +85,14 @@ func (s *Sender) send(ctx context.Context, e event.Event) error {
 		return err
 	}
 	Identify(req)
-	res, err := s.http.Do(req)
+	var written atomic.Bool
+	trace := &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) { written.Store(info.Err == nil) }}
+	res, err := s.http.Do(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if err != nil {
+		var timeout net.Error
+		if written.Load() && errors.As(err, &timeout) && timeout.Timeout() && ctx.Err() == nil {
+			return fmt.Errorf("%w: %w", ErrUnanswered, err)
+		}
 		return err
 	}
 	defer func() { _ = res.Body.Close() }()

@@ -138,7 +138,8 @@ func (p *round) sendIfUnused(ctx context.Context, l lease, held map[string]strin
 	}
 	p.progress.Leases++
 	ref := events.Ref{APIVersion: leases.resource.GroupVersion().String(), Kind: leases.name, Namespace: l.Metadata.Namespace, Name: l.Metadata.Name}
-	return p.sender.Send(ctx, p.event(ref, l.Metadata.UID, l.Metadata.ResourceVersion))
+	_, err := p.post(ctx, p.event(ref, l.Metadata.UID, l.Metadata.ResourceVersion))
+	return err
 }
 
 // addOrphan notes a Lease whose holder does not exist. Only full rounds look for orphans. Of too

@@ -14,7 +14,7 @@ import (
 // functions that own a backend. A Lease that allocate-ip deletes because of this round is gone
 // at the next check, and so is never confirmed.
 func (p *round) checkOrphans(ctx context.Context) error {
-	if err := p.sender.Send(ctx, events.NewReconcileRequest("/functions/"+name, orphans.Ref(p.namespace), v1alpha1.ConfigMapOrphans, p.round)); err != nil {
+	if _, err := p.post(ctx, events.NewReconcileRequest("/functions/"+name, orphans.Ref(p.namespace), v1alpha1.ConfigMapOrphans, p.round)); err != nil {
 		return err
 	}
 	return orphans.Report(ctx, p.api, orphans.Check{Namespace: p.namespace, Backend: v1alpha1.OrphansInLeases, Found: p.progress.Orphans, Now: p.now(), Message: leaseMessage})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -85,6 +86,16 @@ func forEach[T keyed](ctx context.Context, p *round, resource schema.GroupVersio
 	}
 }
 
+// post sends an event, and reports whether the Broker has answered. One that does not answer in time is no error:
+// it has the event, and a subscriber is slow. The round goes on, so that the other objects need not wait for that one.
+func (p *round) post(ctx context.Context, e event.Event) (answered bool, err error) {
+	err = p.sender.Send(ctx, e)
+	if errors.Is(err, events.ErrUnanswered) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // send sends the event of an object and removes the annotation that requested it, so that it
 // can be requested again.
 func (p *round) send(ctx context.Context, k kind, o object) error {
@@ -93,13 +104,14 @@ func (p *round) send(ctx context.Context, k kind, o object) error {
 		Namespace: o.Metadata.Namespace, Name: o.Metadata.Name,
 	}
 	p.progress.Sent++
-	if err := p.sender.Send(ctx, p.event(ref, o.Metadata.UID, o.Metadata.ResourceVersion)); err != nil || !o.isRequested() {
+	answered, err := p.post(ctx, p.event(ref, o.Metadata.UID, o.Metadata.ResourceVersion))
+	if err != nil || !answered || !o.isRequested() {
 		return err
 	}
 	obj := k.make()
 	obj.SetNamespace(o.Metadata.Namespace)
 	obj.SetName(o.Metadata.Name)
-	err := p.api.Merge(ctx, obj, map[string]any{"metadata": map[string]any{
+	err = p.api.Merge(ctx, obj, map[string]any{"metadata": map[string]any{
 		"uid": o.Metadata.UID, "annotations": map[string]any{v1alpha1.AnnotationReconcile: nil},
 	}})
 	if kube.NotFound(err) || kube.Conflict(err) {

@@ -24,9 +24,10 @@ const (
 	// pageSize bounds the memory for one list.
 	pageSize = 500
 	// sliceDuration is the time after which a slice ends at the next page. sliceLimit is the
-	// time after which it ends within a page. Both are below the timeout of a delivery.
+	// time after which it ends within a page. With an event that the Broker does not answer, and the
+	// one that continues the round, a slice stays below the timeout of a delivery, 30 seconds.
 	sliceDuration = 5 * time.Second
-	sliceLimit    = 12 * time.Second
+	sliceLimit    = 8 * time.Second
 )
 
 // handle runs one slice of a round: it reads pages of all kinds and sends one event for each
@@ -105,7 +106,7 @@ func (p *round) run(ctx context.Context, isClaimed bool) error {
 	}
 	// The event comes before the Lease: if this delivery dies in between, the next one sends
 	// the same event again, and the Lease lets only one of them have its turn.
-	if err := p.sender.Send(ctx, continuation(p.full, p.round, next.Slice)); err != nil {
+	if _, err := p.post(ctx, continuation(p.full, p.round, next.Slice)); err != nil {
 		return err
 	}
 	p.progress = next

@@ -241,6 +241,46 @@ func TestHandle(t *testing.T) {
 	}
 }
 
+// slow is a Broker that does not answer in time for events about one object.
+type slow struct {
+	sent
+	object string
+}
+
+func (s *slow) Send(ctx context.Context, e event.Event) error {
+	if err := s.sent.Send(ctx, e); err != nil {
+		return err
+	}
+	if ref, _ := events.RefOf(e); ref.Name == s.object {
+		return fmt.Errorf("send event %s: %w", e.ID(), events.ErrUnanswered)
+	}
+	return nil
+}
+
+// TestSlowSubscriber goes on after an event that a subscriber does not answer. What requested the reconcile stays.
+func TestSlowSubscriber(t *testing.T) {
+	t.Parallel()
+	asked := func(name string) string {
+		return fmt.Sprintf(`{"metadata":{"name":%[1]q,"uid":%[1]q,"resourceVersion":"1","annotations":{"vitistack.io/reconcile":"now"}}}`, name)
+	}
+	lister := map[string][]string{"machines": {`{"items":[` + asked("a") + `,` + asked("b") + `,` + asked("c") + `]}`}}
+	ping := event.New()
+	ping.SetID("p1")
+	ping.SetType(events.TypePing)
+	var written []string
+	broker := &slow{object: "b"}
+	f := &function{api: pages{lister, &written}, sender: broker, now: func() time.Time { return now }}
+	if _, err := f.handle(t.Context(), ping); err != nil {
+		t.Fatal(err)
+	}
+	if len(broker.sent) != 4 {
+		t.Errorf("sent %v, want an event for each Machine, and one for orphans", broker.sent)
+	}
+	if len(written) < 2 || !strings.HasPrefix(written[0], "a ") || !strings.HasPrefix(written[1], "c ") {
+		t.Errorf("wrote %v, want the annotations of a and c to be removed, and that of b to stay", written)
+	}
+}
+
 // TestRealLists reads lists of a real API server in several pages, and those of Leases with the
 // required fields only.
 func TestRealLists(t *testing.T) {
