@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -26,9 +27,10 @@ func (s *env) createClass(name string) *v1alpha1.MachineClass {
 	s.Cleanup(func() { _ = s.kube.Delete(context.Background(), c) })
 	added := events.NewReconcileRequest("/test", events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "MachineClass", Name: name}, string(c.UID), "1")
 	added.SetType(events.TypeRefAdd)
-	if _, err := s.function.handle(s.Context(), added); err != nil {
-		s.Fatal(err)
-	}
+	feed.Until(s, "the event is delivered, as often as the Broker would", func() (bool, string) {
+		_, err := s.function.handle(s.Context(), added)
+		return err == nil, fmt.Sprint(err)
+	})
 	return c
 }
 

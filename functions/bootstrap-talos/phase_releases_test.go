@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -75,9 +74,5 @@ func TestHealingDuringFailedUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	skew.Store(int64(time.Hour))
-	feed.Until(s, "the worker is replaced", func() (bool, string) {
-		ready, all := s.nodes("shop")
-		slices.Sort(ready)
-		return slices.Equal(ready, []string{"cp-0", "pool-1", "pool-2"}) && len(all) == 3, s.get("shop").Status.Message
-	})
+	s.awaitReplaced("shop", "pool-0")
 }
