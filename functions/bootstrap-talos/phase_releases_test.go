@@ -70,9 +70,10 @@ func TestHealingDuringFailedUpgrade(t *testing.T) {
 	s.awaitRunning("shop", "cp-0", "pool-0", "pool-1")
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.33.77" })
 	s.awaitReason("shop", "UpgradeFailed", "Kubernetes 1.33.77 does not exist")
-	if err := s.fleet.Crash([]netip.Addr{netip.MustParseAddr(plan.Address(s.machine("shop-pool-0")))}); err != nil {
+	old := s.machine("shop-pool-0")
+	if err := s.fleet.Crash([]netip.Addr{netip.MustParseAddr(plan.Address(old))}); err != nil {
 		t.Fatal(err)
 	}
 	skew.Store(int64(time.Hour))
-	s.awaitReplaced("shop", "pool-0")
+	s.awaitReplaced("shop", old)
 }

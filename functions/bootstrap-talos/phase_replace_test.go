@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
@@ -247,7 +248,8 @@ func TestUnhealthyMachineIsReplaced(t *testing.T) {
 	s := newEnv(t, envOptions{now: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }})
 	s.create(s.cluster("shop", 1, 2))
 	s.awaitRunning("shop", "cp-0", "pool-0", "pool-1")
-	if err := s.fleet.PowerOff(string(s.machine("shop-pool-0").UID)); err != nil {
+	old := s.machine("shop-pool-0")
+	if err := s.fleet.PowerOff(string(old.UID)); err != nil {
 		t.Fatal(err)
 	}
 	feed.Until(s, "MachinesHealthy says why none is replaced", func() (bool, string) {
@@ -256,16 +258,20 @@ func TestUnhealthyMachineIsReplaced(t *testing.T) {
 		return c != nil && strings.Contains(c.Message, "10m0s"), s.get("shop").Status.Message
 	})
 	skew.Store(int64(time.Hour))
-	s.awaitReplaced("shop", "pool-0")
+	s.awaitReplaced("shop", old)
 }
 
-// awaitReplaced waits until a cluster of three nodes has three Ready nodes again, without one that was unhealthy. Which
-// others it has is open: for a clock that is an hour ahead, a node that is not Ready for a moment has been so for an hour.
-func (s *env) awaitReplaced(cluster, node string) {
+// awaitReplaced waits until a Machine is gone, and the cluster has three Ready nodes. The new Machine has the name of the
+// old one if that was gone before.
+func (s *env) awaitReplaced(cluster string, old *v1alpha1.Machine) {
 	s.Helper()
-	feed.Until(s, "node "+node+" is replaced", func() (bool, string) {
+	feed.Until(s, "Machine "+old.Name+" is replaced", func() (bool, string) {
+		now := &v1alpha1.Machine{}
+		if err := s.kube.Get(s.Context(), old.Namespace, old.Name, now); err != nil && !kube.NotFound(err) {
+			return false, err.Error()
+		}
 		ready, all := s.nodes(cluster)
 		healthy := meta.FindStatusCondition(s.get(cluster).Status.Conditions, v1alpha1.ConditionMachinesHealthy)
-		return len(ready) == 3 && len(all) == 3 && !slices.Contains(all, node), fmt.Sprintf("Ready %v of %v: %v", ready, all, healthy)
+		return now.UID != old.UID && len(ready) == 3 && len(all) == 3, fmt.Sprintf("Machine %s: %s, Ready %v of %v: %v", now.Name, now.UID, ready, all, healthy)
 	})
 }
