@@ -135,6 +135,8 @@ type site struct {
 	// before has the UIDs of the Machines at the begin of a step, and chosen is the Machine that a step is about.
 	before []string
 	chosen string
+	// chosenUID is the UID of a Machine whose node crashes.
+	chosenUID string
 }
 
 // create creates the cluster.
@@ -195,6 +197,7 @@ func (s *site) crashWorker() {
 	machines := s.machines("pool")
 	slices.SortFunc(machines, func(a, b machine) int { return a.created.Compare(b.created) })
 	s.chosen = machines[0].name
+	s.chosenUID = string(s.Get(engine.Machines, s.hypervisor, s.chosen).GetUID())
 	s.observer.allow(limits{ready: s.shape.workers - 1, workers: s.shape.workers, members: 3, controls: 3})
 	s.crashed = append(s.crashed, machines[0].address)
 	s.Crash(s.crashed...) // this starts all others
@@ -214,9 +217,11 @@ func (s *site) awaitUnhealthy() {
 // awaitReplaced waits until another machine has replaced the one whose node has crashed.
 func (s *site) awaitReplaced() {
 	s.t.Helper()
+	// The new Machine has the name of the old one if that was gone before.
 	feed.Until(s.t, s.chosen+" is deleted", func() (bool, string) {
 		status, message := condition(s.Get(engine.KubernetesClusters, s.hypervisor, s.cluster), "MachinesHealthy")
-		return s.Get(engine.Machines, s.hypervisor, s.chosen) == nil, status + " " + message
+		m := s.Get(engine.Machines, s.hypervisor, s.chosen)
+		return m == nil || string(m.GetUID()) != s.chosenUID, status + " " + message
 	})
 	s.awaitShape()
 	s.observer.check(s.t)
