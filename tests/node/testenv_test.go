@@ -27,24 +27,7 @@ const system = "vitistack-system"
 // folder returns the folder of build.sh, or an empty string if the suite was not requested.
 func folder() string { return os.Getenv("VITI_NODE") }
 
-func TestMain(m *testing.M) {
-	code, err := 0, error(nil)
-	switch {
-	case folder() == "" || os.Getenv(lab.Inside) == "program":
-		code = m.Run()
-	case os.Getenv(lab.Inside) == "init":
-		code, err = lab.Init()
-	default:
-		if err = lab.Check(); err == nil {
-			code, err = lab.Node(folder()).Run()
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(lab.Node(folder()).Main(m)) }
 
 // env is a node in a lab, with the repository and the commands of a user.
 type env struct {

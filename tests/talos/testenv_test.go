@@ -35,24 +35,7 @@ var storageClasses = schema.GroupVersionResource{Group: "storage.k8s.io", Versio
 // folder returns the folder of build.sh, or an empty string if the suite was not requested.
 func folder() string { return os.Getenv("VITI_TALOS") }
 
-func TestMain(m *testing.M) {
-	code, err := 0, error(nil)
-	switch {
-	case folder() == "" || os.Getenv(lab.Inside) == "program":
-		code = m.Run()
-	case os.Getenv(lab.Inside) == "init":
-		code, err = lab.Init()
-	default:
-		if err = lab.Check(); err == nil {
-			code, err = lab.Talos(folder()).Run()
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(lab.Talos(folder()).Main(m)) }
 
 // env is a local engine whose guests are real Talos nodes.
 type env struct {

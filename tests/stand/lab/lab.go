@@ -24,8 +24,8 @@ const (
 	Gateway = "10.195.0.1"
 )
 
-// Inside is an environment variable. Its value is init in process 1 of the lab, and program in the program.
-const Inside = "VITI_INSIDE_LAB"
+// inside is an environment variable. Its value is init in process 1 of the lab, and program in the program.
+const inside = "VITI_INSIDE_LAB"
 
 // Lab is the place of one suite on this machine. Different labs run at the same time.
 type Lab struct {
@@ -47,8 +47,29 @@ func (l Lab) Cgroup(node string) string { return l.cgroups + node }
 // Nodes returns the folder of the nodes. It does not exist when the lab starts.
 func (l Lab) Nodes() string { return filepath.Join(l.folder, "nodes") }
 
-// Check returns an error that says what this machine lacks to run a lab.
-func Check() error {
+// Main runs the tests of m, for example a *testing.M, in the lab, and returns the exit code for TestMain. Without a folder the
+// suite was not requested: the tests run outside, and skip what needs the lab.
+func (l Lab) Main(m interface{ Run() int }) int {
+	code, err := 0, error(nil)
+	switch {
+	case l.folder == "" || os.Getenv(inside) == "program":
+		return m.Run()
+	case os.Getenv(inside) == "init":
+		code, err = initialize()
+	default:
+		if err = check(); err == nil {
+			code, err = l.run()
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// check returns an error that says what this machine lacks to run a lab.
+func check() error {
 	if os.Geteuid() != 0 {
 		return errors.New("the nodes need mounts, network namespaces and cgroups of this machine: run the test as root")
 	}
@@ -59,7 +80,7 @@ func Check() error {
 	}
 	for _, program := range []string{"ip", "runc", "nft", "iptables", "conntrack", "mount", "nsenter"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("find %s: %w; run make test-talos, which installs it", program, err)
+			return fmt.Errorf("find %s: %w; run tests/stand/kubernetes/packages.sh, which installs it", program, err)
 		}
 	}
 	return nil
@@ -67,9 +88,9 @@ func Check() error {
 
 const namespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET
 
-// Run runs this program again as process 1 of a lab, with the same arguments, and returns its exit code. It cleans up
+// run runs this program again as process 1 of a lab, with the same arguments, and returns its exit code. It cleans up
 // before and after.
-func (l Lab) Run() (int, error) {
+func (l Lab) run() (int, error) {
 	if err := l.Clean(); err != nil {
 		return 1, fmt.Errorf("clean up after an earlier run: %w", err)
 	}
@@ -81,7 +102,7 @@ func (l Lab) Run() (int, error) {
 		return 1, err
 	}
 	command := exec.Command(self, os.Args[1:]...)
-	command.Env = append(os.Environ(), Inside+"=init", "TMPDIR="+l.temporary())
+	command.Env = append(os.Environ(), inside+"=init", "TMPDIR="+l.temporary())
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL}
 	// The kernel kills the lab when the thread that started it ends.
@@ -99,9 +120,9 @@ func unlessExit(err error) error {
 	return err
 }
 
-// Init is process 1 of the lab. It creates the network, runs this program once more with the same arguments, and
+// initialize is process 1 of the lab. It creates the network, runs this program once more with the same arguments, and
 // returns its exit code. Until then it collects the processes that have lost their parent.
-func Init() (int, error) {
+func initialize() (int, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return 1, err
 	}
@@ -119,7 +140,7 @@ func Init() (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	if err := os.Setenv(Inside, "program"); err != nil {
+	if err := os.Setenv(inside, "program"); err != nil {
 		return 1, err
 	}
 	program, err := os.StartProcess(self, os.Args, &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}})
