@@ -21,10 +21,7 @@ func TestAddresses(t *testing.T) {
 	pools := func(spec string) func(*World) {
 		return func(w *World) { w.Settings.OptionalPools, w.Pools = false, []v1alpha1.NetworkPool{poolOf(t, spec)} }
 	}
-	for name, tc := range map[string]struct {
-		reason, manifest, errors, note string
-		world                          func(*World)
-	}{
+	for name, tc := range map[string]previewCase{
 		"Fine":       {reason: "the VLAN is that of the network", manifest: lab + head + "}], networkNamespaceName: lab, vlan: 7}"},
 		"VLAN":       {reason: "the VLAN is another one", manifest: lab + head + "}], networkNamespaceName: lab, vlan: 8}", errors: "2 NetworkConfiguration/prod /spec/vlan VLANMismatch spec.vlan is 8, but NetworkNamespace lab is in VLAN 7"},
 		"Bridge":     {reason: "no pool lists the bridge", manifest: lab + head + "}], networkNamespaceName: lab, bridge: br1}", world: pools("{vlans: ['7']}"), errors: "2 NetworkConfiguration/prod /spec/bridge BridgeNotAllowed no NetworkPool of namespace a lists bridge br1 together with VLAN 7"},
@@ -43,20 +40,7 @@ func TestAddresses(t *testing.T) {
 			w.NamespaceLabels = func(string) (map[string]string, error) { return nil, errors.New("the labels cannot be read") }
 		}, note: "not checked before the apply: whether a NetworkPool lists bridge br1 with VLAN 0 (the labels cannot be read)"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := worldOf(t)
-			if tc.world != nil {
-				tc.world(&w)
-			}
-			p := Make(parsed(t, tc.manifest), w)
-			if got := lines(p.Errors); !strings.Contains(got, tc.errors) || (tc.errors == "") != (got == "") {
-				t.Errorf("%s: errors:\ngot  %s\nwant %s", tc.reason, got, tc.errors)
-			}
-			if got := p.Documents[len(p.Documents)-1].Note; !strings.HasPrefix(got, tc.note) || (tc.note == "") != (got == "") {
-				t.Errorf("%s: note:\ngot  %s\nwant %s", tc.reason, got, tc.note)
-			}
-		})
+		t.Run(name, tc.run)
 	}
 }
 

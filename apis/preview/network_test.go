@@ -54,6 +54,28 @@ status: {provisioningPhase: Ready, ipv4Prefix: 10.20.0.0/24, vlanId: 20, datacen
 	return nn
 }
 
+// previewCase is the preview of a manifest in the world of worldOf, which world may change. errors are how its errors
+// begin, and note is how the note about its last document begins. Both are empty if there is none.
+type previewCase struct {
+	reason, manifest, errors, note string
+	world                          func(*World)
+}
+
+func (tc previewCase) run(t *testing.T) {
+	t.Parallel()
+	w := worldOf(t)
+	if tc.world != nil {
+		tc.world(&w)
+	}
+	p := Make(parsed(t, tc.manifest), w)
+	if got := lines(p.Errors); !strings.HasPrefix(got, tc.errors) || (tc.errors == "") != (got == "") {
+		t.Errorf("%s: errors:\ngot  %s\nwant %s", tc.reason, got, tc.errors)
+	}
+	if got := p.Documents[len(p.Documents)-1].Note; !strings.HasPrefix(got, tc.note) || (tc.note == "") != (got == "") {
+		t.Errorf("%s: note:\ngot  %s\nwant %s", tc.reason, got, tc.note)
+	}
+}
+
 // TestNetworks previews networks by the checks of provision-network.
 func TestNetworks(t *testing.T) {
 	t.Parallel()
@@ -77,10 +99,7 @@ func TestNetworks(t *testing.T) {
 		a.Name, a.Namespace, a.Spec.NetworkConfigurationName, a.Status.Address, a.Status.VLANID = "vm-eth0", "b", "vm", "10.31.0.5", 31
 		w.Configurations, w.Allocations = []v1alpha1.NetworkConfiguration{nc}, []v1alpha2.IPAllocation{a}
 	}
-	for name, tc := range map[string]struct {
-		reason, manifest, errors, note string
-		world                          func(*World)
-	}{
+	for name, tc := range map[string]previewCase{
 		"Free":     {reason: "nobody has the segment", manifest: manual("lab", "ipv4CIDR: 10.0.0.0/24, vlanId: 7")},
 		"Overlap":  {reason: "a network of another namespace has the prefix", manifest: manual("lab", "ipv4CIDR: 10.20.0.128/25, vlanId: 20"), world: with("east"), errors: "1 NetworkNamespace/lab /spec/networkProvisioning/manual SegmentOverlap 10.20.0.128/25 (VLAN 20) overlaps 10.20.0.0/24 of NetworkNamespace b/prod"},
 		"VLAN":     {reason: "another VLAN is another segment", manifest: manual("lab", "ipv4CIDR: 10.20.0.0/24, vlanId: 21"), world: with("east")},
@@ -115,20 +134,7 @@ func TestNetworks(t *testing.T) {
 			w.NamespaceLabels = func(string) (map[string]string, error) { return nil, errors.New("the labels cannot be read") }
 		}, note: "not checked before the apply: whether a NetworkPool allows the segment, or lets namespaces share its VLAN (the labels cannot be read)" + ended},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := worldOf(t)
-			if tc.world != nil {
-				tc.world(&w)
-			}
-			p := Make(parsed(t, tc.manifest), w)
-			if got := lines(p.Errors); !strings.HasPrefix(got, tc.errors) || (tc.errors == "") != (got == "") {
-				t.Errorf("%s: errors:\ngot  %s\nwant %s", tc.reason, got, tc.errors)
-			}
-			if got := p.Documents[len(p.Documents)-1].Note; !strings.HasPrefix(got, tc.note) || (tc.note == "") != (got == "") {
-				t.Errorf("%s: note:\ngot  %s\nwant %s", tc.reason, got, tc.note)
-			}
-		})
+		t.Run(name, tc.run)
 	}
 }
 
