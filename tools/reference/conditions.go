@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -79,19 +78,12 @@ func writeReason(b *strings.Builder, reason string, kinds []string, functions ma
 
 // readFunctionPages returns the README of each function by its name.
 func readFunctionPages() (map[string]string, error) {
-	found, err := filepath.Glob("functions/*/README.md")
-	if err != nil {
-		return nil, err
-	}
+	files, err := readFiles("functions/*/README.md")
 	pages := map[string]string{}
-	for _, path := range found {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
+	for path, text := range files {
 		pages[filepath.Base(filepath.Dir(path))] = string(text)
 	}
-	return pages, nil
+	return pages, err
 }
 
 // alternatives returns "a Machine or a NetworkNamespace".

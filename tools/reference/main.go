@@ -19,6 +19,18 @@ func main() {
 	}
 }
 
+// readFiles returns the content of the files that match a pattern, by their paths.
+func readFiles(pattern string) (map[string][]byte, error) {
+	paths, err := filepath.Glob(pattern)
+	files := map[string][]byte{}
+	for _, path := range paths {
+		if files[path], err = os.ReadFile(path); err != nil {
+			return nil, err
+		}
+	}
+	return files, err
+}
+
 // run replaces the pages, so that a page of a kind that is gone does not stay.
 func run() error {
 	pages, err := resourcePages("apis/crds")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,16 +14,12 @@ import (
 
 // resourcePages returns a page for each CRD of a folder, by its file name.
 func resourcePages(crds string) (map[string]string, error) {
-	files, err := filepath.Glob(filepath.Join(crds, "*.yaml"))
+	files, err := readFiles(filepath.Join(crds, "*.yaml"))
 	if err != nil {
 		return nil, err
 	}
 	pages := map[string]string{}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
+	for file, text := range files {
 		var crd apiextensionsv1.CustomResourceDefinition
 		if err := yaml.UnmarshalStrict(text, &crd); err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)

@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/vitistack/stack/apis/preview"
-	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/apis/versions"
 	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
 	"github.com/vitistack/stack/tools/kubectl-viti/text"
@@ -193,28 +191,30 @@ func (l *planning) loadNamespaces(ctx context.Context, c *cluster.Connection, do
 
 // addTo adds an object to a world.
 func addTo(w *preview.World, u *unstructured.Unstructured) error {
-	into := runtime.DefaultUnstructuredConverter.FromUnstructured
 	switch u.GetKind() {
 	case "MachineProvider":
-		w.Providers = append(w.Providers, v1alpha1.MachineProvider{})
-		return into(u.Object, &w.Providers[len(w.Providers)-1])
+		return appendTo(&w.Providers, u)
 	case "MachineClass":
-		w.Classes = append(w.Classes, v1alpha1.MachineClass{})
-		return into(u.Object, &w.Classes[len(w.Classes)-1])
+		return appendTo(&w.Classes, u)
 	case "NetworkPool":
-		w.Pools = append(w.Pools, v1alpha1.NetworkPool{})
-		return into(u.Object, &w.Pools[len(w.Pools)-1])
+		return appendTo(&w.Pools, u)
 	case "NetworkConfiguration":
-		w.Configurations = append(w.Configurations, v1alpha1.NetworkConfiguration{})
-		return into(u.Object, &w.Configurations[len(w.Configurations)-1])
+		return appendTo(&w.Configurations, u)
 	case "IPAllocation":
-		w.Allocations = append(w.Allocations, v1alpha2.IPAllocation{})
-		return into(u.Object, &w.Allocations[len(w.Allocations)-1])
+		return appendTo(&w.Allocations, u)
 	case "NetworkNamespace":
-		w.Networks = append(w.Networks, v1alpha2.NetworkNamespace{})
-		return into(u.Object, &w.Networks[len(w.Networks)-1])
+		return appendTo(&w.Networks, u)
 	default:
-		w.Machines = append(w.Machines, v1alpha1.Machine{})
-		return into(u.Object, &w.Machines[len(w.Machines)-1])
+		return appendTo(&w.Machines, u)
 	}
+}
+
+// appendTo decodes an object into a new element of a list.
+func appendTo[T any](list *[]T, u *unstructured.Unstructured) error {
+	var object T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &object); err != nil {
+		return err
+	}
+	*list = append(*list, object)
+	return nil
 }
