@@ -18,6 +18,9 @@ type Calls[T any] struct {
 type call[T any] struct {
 	done   chan struct{}
 	result T
+	// superseded is closed when the call shall end early.
+	superseded chan struct{}
+	supersede  func()
 	// broken is set where the caller was ended, which says nothing to others.
 	broken bool
 }
@@ -30,7 +33,8 @@ func (c *Calls[T]) Do(ctx context.Context, key string, f func(context.Context) T
 		c.current, c.next = map[string]*call[T]{}, map[string]*call[T]{}
 	}
 	current, next := c.current[key], c.next[key]
-	mine := &call[T]{done: make(chan struct{})}
+	mine := &call[T]{done: make(chan struct{}), superseded: make(chan struct{})}
+	mine.supersede = sync.OnceFunc(func() { close(mine.superseded) })
 	switch {
 	case current == nil:
 		c.current[key] = mine
@@ -70,7 +74,36 @@ func (c *Calls[T]) lead(ctx context.Context, key string, mine *call[T], f func(c
 		}
 		close(mine.done)
 	}()
-	mine.result = f(ctx)
+	mine.result = f(context.WithValue(ctx, supersededKey{}, mine.superseded))
 	mine.broken = ctx.Err() != nil
 	return mine.result
+}
+
+// Supersede has the present call of a key end early, if there is one and it looks at Superseded. The
+// caller then calls Do, which looks again.
+func (c *Calls[T]) Supersede(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if current := c.current[key]; current != nil {
+		current.supersede()
+	}
+}
+
+type supersededKey struct{}
+
+// Superseded returns a channel that is closed when the call that ctx belongs to shall end early,
+// because another caller looks again. Outside of a call it returns nil, which blocks forever.
+func Superseded(ctx context.Context) <-chan struct{} {
+	superseded, _ := ctx.Value(supersededKey{}).(chan struct{})
+	return superseded
+}
+
+// IsSuperseded reports whether the channel of Superseded is closed.
+func IsSuperseded(ctx context.Context) bool {
+	select {
+	case <-Superseded(ctx):
+		return true
+	default:
+		return false
+	}
 }

@@ -3,9 +3,11 @@ package reconcile_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/vitistack/stack/functions/internal/coalesce"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -54,4 +56,30 @@ func TestMostUrgent(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", tc.because, got, tc.want)
 		}
 	}
+}
+
+// TestPollSuperseded polls in a call, and ends as soon as another caller supersedes it.
+func TestPollSuperseded(t *testing.T) {
+	t.Parallel()
+	var calls coalesce.Calls[error]
+	polling := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		first := sync.OnceFunc(func() { close(polling) })
+		err := calls.Do(t.Context(), "shop", func(ctx context.Context) error {
+			return reconcile.Poll(ctx, time.Now().Add(time.Hour), func(context.Context) error {
+				first()
+				return reconcile.WaitError{Reason: "WaitingForNode", Requeue: true}
+			})
+		})
+		if !reconcile.Retried(err) {
+			t.Errorf("the event of the first call has to be delivered again: got %v", err)
+		}
+	})
+	<-polling
+	calls.Supersede("shop")
+	if err := calls.Do(t.Context(), "shop", func(context.Context) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	group.Wait()
 }
