@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
+	"github.com/vitistack/stack/functions/internal/coalesce"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -26,6 +28,8 @@ type cluster struct {
 	// is whether it does so at all. It is of the clock of reconcile.Poll, not the function's.
 	deadline time.Time
 	polls    bool
+	// full is whether the delivery looks for everything that may have changed without an event.
+	full bool
 	// accepted is the cluster with its last valid spec, as far as it is approved. It is nil if
 	// the present spec is both.
 	accepted *v1alpha1.KubernetesCluster
@@ -106,6 +110,12 @@ type report struct {
 type conditionReport struct {
 	current         bool
 	reason, message string
+}
+
+// hasPolled reports whether the delivery has polled the nodes until its deadline, if they have made
+// it wait: no change has ended that before.
+func (c *cluster) hasPolled(ctx context.Context) bool {
+	return c.polls && !coalesce.IsSuperseded(ctx)
 }
 
 // hasNodes reports whether a node has its configuration.

@@ -84,7 +84,7 @@ func setMemberConditions(c *cluster, set func(condition string, ok bool, reason,
 		}
 	}
 	total := len(c.plan.Members)
-	set(v1alpha1.ConditionMachinesRunning, up == total, plan.Pick(up == total, "MachinesRunning", "WaitingForMachines"), fmt.Sprintf("%d of %s", up, plan.Quantity(total, "machine")))
+	set(v1alpha1.ConditionMachinesRunning, up == total, plan.Pick(up == total, "MachinesRunning", reasonWaitingForMachines), fmt.Sprintf("%d of %s", up, plan.Quantity(total, "machine")))
 	set(v1alpha1.ConditionConfigApplied, configured == total, plan.Pick(configured == total, "ConfigApplied", "WaitingForNodes"), fmt.Sprintf("%d of %s", configured, plan.Quantity(total, "node")))
 	if c.report.bootstrapped {
 		set(v1alpha1.ConditionBootstrapped, true, "Bootstrapped", "etcd has begun on "+c.Status.BootstrapMachine)
@@ -130,8 +130,10 @@ func stateOf(c *cluster, m *v1alpha1.Machine) string {
 const (
 	conditionCredentials = "CredentialsCreated"
 	reasonGenerating     = "Generating"
-	reasonPaused         = "Paused"
-	reasonRunning        = "ClusterRunning"
-	reasonWaitingForAPI  = "WaitingForAPI"
-	reasonUnreachable    = "ClusterUnreachable"
+	// reasonWaitingForMachines is of a cluster whose machines get addresses, are created or start.
+	reasonWaitingForMachines = "WaitingForMachines"
+	reasonPaused             = "Paused"
+	reasonRunning            = "ClusterRunning"
+	reasonWaitingForAPI      = "WaitingForAPI"
+	reasonUnreachable        = "ClusterUnreachable"
 )

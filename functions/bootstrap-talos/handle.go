@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,59 +24,83 @@ import (
 // handle reconciles what an event is about, and returns the event that it answers with, nil for
 // none. The event is a hint: everything that decides is read from the API server.
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
+	options := reconcileOptions{eventID: in.ID(), changed: events.IsChange(in.Type()), full: in.Type() == events.TypeResync, polls: true, reportErrors: events.Age(in, f.now()) >= retryGracePeriod}
 	if in.Type() == events.TypeWorkorderApproved || in.Type() == events.TypeWorkorderRejected {
 		if err := signature.Verify(ctx, f.kube, in); err != nil {
 			return nil, err
 		}
-		return nil, kube.OnConflict(func() error { return f.recordDecision(ctx, in) })
+		return f.handleDecision(ctx, in, options)
 	}
 	ref, err := events.RefOf(in)
 	if err != nil {
 		return nil, err
 	}
-	options := reconcileOptions{eventID: in.ID(), full: in.Type() == events.TypeResync, reportErrors: events.Age(in, f.now()) >= retryGracePeriod}
 	switch ref.Kind {
 	case "Machine":
-		return nil, f.reconcileMachine(ctx, ref, options)
+		return f.reconcileMachine(ctx, in, ref, options)
 	case "NetworkNamespace":
-		return nil, f.reconcileNetwork(ctx, ref, options)
+		return f.reconcileNetwork(ctx, ref, options)
 	case "MachineClass":
-		return nil, f.reconcileMachineClass(ctx, options)
+		return f.reconcileMachineClass(ctx, options)
 	}
-	var reply *event.Event
-	options.pollTime, options.requeue, options.requestApproval = nodePollTime, true, func(e *event.Event) { reply = e }
-	err = kube.OnConflict(func() error { return f.reconcileCluster(ctx, ref.Namespace, ref.Name, options) })
-	return reply, err
+	if kc := (v1alpha1.KubernetesCluster{}); events.ObjectFrom(in, &kc) && kube.IsOwnStatusWrite(&kc, plan.FunctionName, waitsForEvent(&kc)) {
+		return nil, nil
+	}
+	options.requeue = true
+	return f.reconcileCluster(ctx, ref.Namespace, ref.Name, options)
+}
+
+// handleDecision records the decision of a ticketing system, and reconciles its cluster.
+func (f *function) handleDecision(ctx context.Context, in event.Event, options reconcileOptions) (*event.Event, error) {
+	var decided *v1alpha1.KubernetesCluster
+	err := kube.OnConflict(func() (err error) {
+		decided, err = f.recordDecision(ctx, in)
+		return err
+	})
+	if err != nil || decided == nil {
+		return nil, err
+	}
+	return f.reconcileCluster(ctx, decided.Namespace, decided.Name, options)
 }
 
 // reconcileMachine reconciles the cluster of a Machine. A Machine that has just got its addresses
-// only gets its configuration, so that a hundred new Machines do not repeat each other's work.
-func (f *function) reconcileMachine(ctx context.Context, ref events.Ref, options reconcileOptions) error {
+// only gets its configuration, so that a hundred new Machines do not repeat each other's work. What
+// the event carries of the Machine is enough to find out what to read.
+func (f *function) reconcileMachine(ctx context.Context, in event.Event, ref events.Ref, options reconcileOptions) (*event.Event, error) {
 	m := &v1alpha1.Machine{}
-	err := f.kube.Get(ctx, ref.Namespace, ref.Name, m)
-	if kube.NotFound(err) {
-		return f.reconcileDeletedMachine(ctx, ref, options)
+	if isCarried := events.ObjectFrom(in, m); !isCarried || (m.DeletionTimestamp != nil && needsReconcile(m)) {
+		err := f.kube.Get(ctx, ref.Namespace, ref.Name, m)
+		if kube.NotFound(err) {
+			return f.reconcileDeletedMachine(ctx, ref, options)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if !needsReconcile(m) {
+		return nil, nil
 	}
 	owner := metav1.GetControllerOf(m)
-	if err != nil || owner == nil || owner.Kind != "KubernetesCluster" || plan.IsProgressing(m) {
-		return err
-	}
 	if orphan, err := f.releaseOrphan(ctx, m, owner); err != nil || orphan {
-		return err
+		return nil, err
 	}
 	if plan.NeedsConfig(m) {
-		return f.configureMachine(ctx, owner.Name, m)
+		return f.configureMachine(ctx, owner.Name, m, options)
 	}
 	controlPlane := m.Labels[v1alpha1.LabelClusterRole] == v1alpha1.RoleControlPlane
-	options.full = options.full || !plan.IsRunning(m) || plan.IsLeaving(m) || plan.IsMarked(m)
-	if options.requeue = plan.IsInstalled(m) && controlPlane; options.requeue {
-		options.pollTime = nodePollTime
-	}
-	return kube.OnConflict(func() error { return f.reconcileCluster(ctx, ref.Namespace, owner.Name, options) })
+	options.full = options.full || events.IsDelete(in.Type()) || !plan.IsRunning(m) || plan.IsLeaving(m) || plan.IsMarked(m)
+	options.requeue = plan.IsInstalled(m) && controlPlane
+	return f.reconcileCluster(ctx, ref.Namespace, owner.Name, options)
+}
+
+// needsReconcile reports whether a Machine belongs to a cluster that has something to do for it.
+func needsReconcile(m *v1alpha1.Machine) bool {
+	owner := metav1.GetControllerOf(m)
+	return owner != nil && owner.Kind == "KubernetesCluster" && !plan.IsProgressing(m)
 }
 
 // reconcileDeletedMachine reconciles the clusters that a deleted Machine may have belonged to.
-func (f *function) reconcileDeletedMachine(ctx context.Context, ref events.Ref, options reconcileOptions) error {
+func (f *function) reconcileDeletedMachine(ctx context.Context, ref events.Ref, options reconcileOptions) (*event.Event, error) {
 	options.full = true
 	return f.reconcileEach(ctx, ref.Namespace, options, func(kc *v1alpha1.KubernetesCluster) bool {
 		return strings.HasPrefix(ref.Name, kc.Name+"-")
@@ -84,7 +108,7 @@ func (f *function) reconcileDeletedMachine(ctx context.Context, ref events.Ref, 
 }
 
 // reconcileNetwork reconciles the clusters that wait for a NetworkNamespace.
-func (f *function) reconcileNetwork(ctx context.Context, ref events.Ref, options reconcileOptions) error {
+func (f *function) reconcileNetwork(ctx context.Context, ref events.Ref, options reconcileOptions) (*event.Event, error) {
 	options.full = false
 	return f.reconcileEach(ctx, ref.Namespace, options, func(kc *v1alpha1.KubernetesCluster) bool {
 		return network.IsMissing(kc.Status.Conditions)
@@ -92,69 +116,76 @@ func (f *function) reconcileNetwork(ctx context.Context, ref events.Ref, options
 }
 
 // reconcileMachineClass reconciles the clusters of all namespaces that wait for a MachineClass.
-func (f *function) reconcileMachineClass(ctx context.Context, options reconcileOptions) error {
+func (f *function) reconcileMachineClass(ctx context.Context, options reconcileOptions) (*event.Event, error) {
 	options.full = true
 	return f.reconcileEach(ctx, "", options, func(kc *v1alpha1.KubernetesCluster) bool {
 		return slices.ContainsFunc(kc.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == machineplan.ReasonTemplateNotFound })
 	})
 }
 
-// reconcileEach reconciles the clusters of a namespace, or of all, for which isAffected is true.
-func (f *function) reconcileEach(ctx context.Context, namespace string, options reconcileOptions, isAffected func(*v1alpha1.KubernetesCluster) bool) error {
+// reconcileEach reconciles the clusters of a namespace, or of all, for which isAffected is true,
+// without polling nodes. It returns one reply: resync repeats the requests of others.
+func (f *function) reconcileEach(ctx context.Context, namespace string, options reconcileOptions, isAffected func(*v1alpha1.KubernetesCluster) bool) (*event.Event, error) {
 	list := &v1alpha1.KubernetesClusterList{}
 	if err := f.kube.List(ctx, namespace, "", list); err != nil {
-		return err
+		return nil, err
 	}
+	var reply *event.Event
+	var failed []error
+	options.polls = false
 	for i := range list.Items {
 		if !isAffected(&list.Items[i]) {
 			continue
 		}
-		if err := kube.OnConflict(func() error { return f.reconcileCluster(ctx, list.Items[i].Namespace, list.Items[i].Name, options) }); err != nil {
-			return err
-		}
+		r, err := f.reconcileCluster(ctx, list.Items[i].Namespace, list.Items[i].Name, options)
+		reply, failed = cmp.Or(reply, r), append(failed, err)
 	}
-	return nil
+	return reply, errors.Join(failed...)
 }
 
 // configureMachine provides the configuration of one Machine, and marks the Machine once its node
 // runs it. A UserError is left to a full reconcile of the cluster, which writes it into the status.
-func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha1.Machine) error {
+func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha1.Machine, options reconcileOptions) (*event.Event, error) {
 	kc := &v1alpha1.KubernetesCluster{}
 	if err := f.kube.Get(ctx, m.Namespace, name, kc); err != nil {
 		if kube.NotFound(err) {
-			return nil
+			return nil, nil
 		}
-		return err
+		return nil, err
 	}
-	c := &cluster{KubernetesCluster: kc, deadline: time.Now().Add(nodePollTime)}
+	c := &cluster{KubernetesCluster: kc, deadline: pollDeadline(options)}
 	if kc.DeletionTimestamp != nil || kc.Spec.Paused {
-		return nil
+		return nil, nil
 	}
-	full := func() error {
-		return kube.OnConflict(func() error { return f.reconcileCluster(ctx, m.Namespace, name, reconcileOptions{full: true}) })
+	full := func() (*event.Event, error) {
+		options.full = true
+		return f.reconcileCluster(ctx, m.Namespace, name, options)
+	}
+	if kc.Status.Endpoint == "" && m.Labels[v1alpha1.LabelClusterRole] == v1alpha1.RoleControlPlane {
+		return full() // other Machines may have waited for the address of this one
 	}
 	ready, err := f.readForConfig(ctx, c)
 	if errors.As(reconcile.SecretsError(err, plan.FunctionName), new(reconcile.UserError)) {
 		return full()
 	}
 	if err != nil || !ready {
-		return err
+		return nil, err
 	}
 	members := slices.DeleteFunc(c.unconfiguredMembers(), func(p plan.Member) bool { return p.Name != m.Name })
 	if len(members) == 0 {
 		return full()
 	}
 	c.observed.unconfigured = members
-	if c.observed.configs, err = f.renderConfigs(ctx, c, c.membersWithoutConfig(members)); err == nil {
+	if c.observed.configs, err = f.renderAndSave(ctx, c, c.membersWithoutConfig(members)); err == nil {
 		err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error { return f.configureNodes(ctx, c) })
 	}
 	if errors.As(reconcile.SecretsError(err, plan.FunctionName), new(reconcile.UserError)) {
 		return full()
 	}
 	if !reconcile.Retried(err) {
-		return nil // the next event of the Machine continues
+		return nil, nil // the next event of the Machine continues
 	}
-	return err
+	return nil, err
 }
 
 // readForConfig reads what the configuration of a node needs, and reports whether all of it

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,7 +18,9 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/apiserver"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 // asked records the requests to an API server.
@@ -114,4 +117,105 @@ func TestMachineOfNoCluster(t *testing.T) {
 	look("GET machines/alone")
 	s.create(s.cluster("shop", 1, 0))
 	look("GET machines/alone")
+}
+
+// TestEventsSuffice changes a cluster without resync, whose rounds would hide an event that the
+// function has skipped wrongly.
+func TestEventsSuffice(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{noResync: true})
+	s.create(s.cluster("shop", 3, 2))
+	s.awaitRunning("shop", "cp-0", "cp-1", "cp-2", "pool-0", "pool-1")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.Topology.ControlPlane.Replicas, kc.Spec.Topology.Workers[0].Replicas = 1, 3
+	})
+	s.awaitRunning("shop", "cp-0", "pool-0", "pool-1", "pool-2")
+	if err := s.kube.Delete(t.Context(), s.machine("shop-pool-1")); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitRunning("shop", "cp-0", "pool-0", "pool-1", "pool-2")
+	if err := s.kube.Delete(t.Context(), s.get("shop")); err != nil {
+		t.Fatal(err)
+	}
+	feed.Until(s, "the cluster is deleted", func() (bool, string) {
+		err := s.kube.Get(t.Context(), s.namespace, "shop", &v1alpha1.KubernetesCluster{})
+		return kube.NotFound(err), strings.Join(s.machines("shop"), ", ")
+	})
+}
+
+// TestSkippedEvents sends events that carry their object, and lists what the function reads first.
+func TestSkippedEvents(t *testing.T) {
+	t.Parallel()
+	now, later := metav1.Now(), metav1.NewTime(time.Now().Add(time.Minute))
+	owned := func(edit func(*v1alpha1.Machine)) *v1alpha1.Machine {
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "shop-cp-0"}}
+		isController := true
+		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Name: "shop", UID: "uid", Controller: &isController}}
+		edit(m)
+		return m
+	}
+	machineReady := func(reason string) []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason}}
+	}
+	waiting := func(edit func(*v1alpha1.KubernetesCluster)) *v1alpha1.KubernetesCluster {
+		kc := &v1alpha1.KubernetesCluster{ObjectMeta: metav1.ObjectMeta{Name: "shop", Generation: 2}}
+		kc.Status.ObservedGeneration, kc.Status.Conditions = 2, machineReady(reasonWaitingForMachines)
+		kc.ManagedFields = []metav1.ManagedFieldsEntry{
+			{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, Time: &now},
+			{Manager: "bootstrap-talos", Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status", Time: &now},
+		}
+		edit(kc)
+		return kc
+	}
+	for name, tc := range map[string]struct {
+		because string
+		object  kube.Object
+		change  string
+		want    []string
+	}{
+		"NewMachine":      {"it has no address yet", owned(func(m *v1alpha1.Machine) { m.Status.Conditions = machineReady("WaitingForAddress") }), events.TypeUpdate, nil},
+		"ProblemMachine":  {"its cluster tells the user", owned(func(m *v1alpha1.Machine) { m.Status.Conditions = machineReady("ImageNotFound") }), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
+		"DeletingMachine": {"what it owns may have changed since", owned(func(m *v1alpha1.Machine) { m.DeletionTimestamp = &now }), events.TypeUpdate, []string{"GET machines/shop-cp-0", "GET kubernetesclusters"}},
+		"GoneMachine":     {"it may be replaced", owned(func(m *v1alpha1.Machine) { m.Status.Conditions = machineReady("ImageNotFound") }), events.TypeDelete, []string{"GET kubernetesclusters/shop"}},
+		"Alone":           {"it belongs to no cluster", &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "alone"}}, events.TypeUpdate, nil},
+		"Waiting":         {"the Machines have events of their own", waiting(func(*v1alpha1.KubernetesCluster) {}), events.TypeUpdate, nil},
+		"Annotated": {"a user has changed it since", waiting(func(kc *v1alpha1.KubernetesCluster) {
+			kc.ManagedFields[0].Time = &later
+		}), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
+		"Changed": {"a user has changed the spec", waiting(func(kc *v1alpha1.KubernetesCluster) { kc.Generation = 3 }), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
+		"Requested": {"a user requests a reconcile", waiting(func(kc *v1alpha1.KubernetesCluster) {
+			kc.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "now"}
+		}), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
+		"Deleting": {"a user deletes the cluster", waiting(func(kc *v1alpha1.KubernetesCluster) { kc.DeletionTimestamp = &now }), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
+		"Unpaused": {"the status says that it is paused", waiting(func(kc *v1alpha1.KubernetesCluster) { kc.Status.Conditions = machineReady(reasonPaused) }), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := apiserver.Start(t)
+			server.Install(t)
+			s, listens := &env{T: t, namespace: server.Namespace(t)}, &asked{}
+			config := server.Config()
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				listens.next = next
+				return listens
+			})
+			f := &function{kube: s.client(config), now: time.Now}
+			e := event.New()
+			e.SetType(tc.change)
+			kind := "KubernetesCluster"
+			if _, isMachine := tc.object.(*v1alpha1.Machine); isMachine {
+				kind = "Machine"
+			}
+			events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Namespace: s.namespace, Name: tc.object.GetName()}.Set(&e, "uid")
+			if err := e.SetData(event.ApplicationJSON, tc.object); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.handle(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(listens.last, tc.want) {
+				t.Errorf("%s: requested %v, want %v", tc.because, listens.last, tc.want)
+			}
+		})
+	}
 }

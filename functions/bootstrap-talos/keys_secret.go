@@ -119,7 +119,7 @@ func keysSecret(kc *v1alpha1.KubernetesCluster, name, rotation string, data []by
 // ones would not join.
 func (s *secretStore) checkKeys(ctx context.Context, c *cluster) error {
 	now, err := s.readKeys(ctx, c.KubernetesCluster)
-	if err == nil && now != nil && now.NextSecret == nil {
+	if hasRun := c.Status.Version != ""; err == nil && hasRun && now != nil && now.NextSecret == nil {
 		now, err = s.readNextKeys(ctx, c.KubernetesCluster, now) // a rotation may have begun meanwhile
 	}
 	if err != nil {

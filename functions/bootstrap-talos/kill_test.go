@@ -63,6 +63,9 @@ func (r *reaper) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	// The API server completes a request even if its client disappears.
 	res, err := r.next.RoundTrip(req.Clone(context.WithoutCancel(req.Context())))
+	if err == nil && res.StatusCode >= http.StatusBadRequest {
+		return res, nil // nothing is written
+	}
 	if err == nil {
 		if res.StatusCode == http.StatusCreated && strings.HasSuffix(req.URL.Path, "/secrets") && r.statuses.CompareAndSwap(false, true) {
 			r.keys.Add(1)

@@ -22,7 +22,7 @@ import (
 // a cluster as they are.
 func (f *function) renderMissing(ctx context.Context, c *cluster) error {
 	members := c.unconfiguredMembers()
-	configs, err := f.renderConfigs(ctx, c, c.membersWithoutConfig(members))
+	configs, err := f.renderAndSave(ctx, c, c.membersWithoutConfig(members))
 	if err != nil {
 		return c.tolerateUserError(v1alpha1.ConditionConfigApplied, err)
 	}
@@ -30,42 +30,49 @@ func (f *function) renderMissing(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// renderConfigs renders the configurations of members, and saves them without secrets.
-func (f *function) renderConfigs(ctx context.Context, c *cluster, members []plan.Member) (map[string][]byte, error) {
-	if len(members) == 0 {
-		return nil, nil
+// renderAndSave renders the configurations of members, and saves them without secrets.
+func (f *function) renderAndSave(ctx context.Context, c *cluster, members []plan.Member) (map[string][]byte, error) {
+	configs, files, err := f.renderConfigs(ctx, c, members)
+	if err != nil || len(files) == 0 {
+		return nil, err
 	}
-	configs, files := map[string][]byte{}, map[string][]byte{}
+	return configs, f.manifests.Save(ctx, c.KubernetesCluster, files)
+}
+
+// renderConfigs renders the configurations of members. files are the same without secrets, to be
+// saved.
+func (f *function) renderConfigs(ctx context.Context, c *cluster, members []plan.Member) (configs, files map[string][]byte, err error) {
+	configs, files = map[string][]byte{}, map[string][]byte{}
 	c.observed.macs = map[string][]string{}
 	common := f.clusterConfig(c)
 	for _, m := range members {
 		nc := &v1alpha1.NetworkConfiguration{}
 		if err := f.kube.Get(ctx, c.Namespace, m.Name, nc); err != nil && !kube.NotFound(err) {
-			return nil, err
+			return nil, nil, err
 		}
 		c.observed.macs[m.Name] = talos.MACsOf(nc)
 		patches, err := f.loadPatches(ctx, c, m)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		p, err := talos.Render(talos.InContractOf(common, c.observed.machines[m.Name]), talos.NodeConfig{
 			Name: m.Name, Role: m.Role, Version: plan.JoiningVersion(m.Version, c.Status.Version), Links: talos.LinksOf(nc),
 			Labels: m.Properties.Labels, Taints: m.Properties.Taints, Patches: patches,
 		})
 		if errors.As(err, new(reconcile.UserError)) {
-			return nil, err
+			return nil, nil, err
 		}
 		if err != nil {
-			return nil, reconcile.UserError{Reason: "InvalidConfiguration", Message: err.Error()}
+			return nil, nil, reconcile.UserError{Reason: "InvalidConfiguration", Message: err.Error()}
 		}
 		if configs[m.Name], err = talos.Encode(p); err != nil {
-			return nil, fmt.Errorf("encode configuration of %s: %w", m.Name, err)
+			return nil, nil, fmt.Errorf("encode configuration of %s: %w", m.Name, err)
 		}
 		if files[m.Name+".talos.yaml"], err = talos.EncodeRedacted(p); err != nil {
-			return nil, fmt.Errorf("encode configuration of %s: %w", m.Name, err)
+			return nil, nil, fmt.Errorf("encode configuration of %s: %w", m.Name, err)
 		}
 	}
-	return configs, f.manifests.Save(ctx, c.KubernetesCluster, files)
+	return configs, files, nil
 }
 
 // clusterConfig returns what the configurations of all nodes have in common.

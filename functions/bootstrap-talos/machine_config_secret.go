@@ -78,12 +78,12 @@ func machineConfigSecret(m *v1alpha1.Machine, config []byte) *corev1.Secret {
 // writeConfigSecret writes a configuration into the Secret that its Machine names. A Secret with
 // another owner is a UserError.
 func (f *function) writeConfigSecret(ctx context.Context, m *v1alpha1.Machine, config []byte) error {
-	secret := &corev1.Secret{}
-	err := f.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret)
-	if kube.NotFound(err) {
-		return f.kube.Create(ctx, machineConfigSecret(m, config))
+	err := f.kube.Create(ctx, machineConfigSecret(m, config))
+	if !kube.AlreadyExists(err) {
+		return err
 	}
-	if err != nil {
+	secret := &corev1.Secret{}
+	if err := f.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret); err != nil {
 		return err
 	}
 	if !metav1.IsControlledBy(secret, m) {

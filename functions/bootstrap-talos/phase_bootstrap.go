@@ -16,8 +16,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// ensureBootstrap bootstraps etcd on one control plane, which is recorded first with its UID:
-// another Machine of its name would bootstrap a second etcd. The condition Bootstrapped stays
+// ensureBootstrap bootstraps etcd on one control plane, which is recorded with its UID before the
+// request: another Machine of its name would bootstrap a second etcd. The condition Bootstrapped stays
 // once a control plane has answered. Before that the machine is asked each time, because it may
 // have lost the request.
 func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
@@ -41,10 +41,7 @@ func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
 		return waitForMachines(c)
 	case plan.BootstrapChooseMachine:
 		m := c.observed.machines[c.bootstrapCandidate()]
-		c.Status.BootstrapMachine, c.Status.BootstrapUID, c.Status.BootstrapRequest = m.Name, m.UID, nil
-		if err := f.patchStatus(ctx, c); err != nil {
-			return err
-		}
+		c.Status.BootstrapMachine, c.Status.BootstrapUID, c.Status.BootstrapRequest = m.Name, m.UID, nil // written with the request
 	case plan.BootstrapAskMachine:
 	}
 	return f.bootstrapMachine(ctx, c, c.observed.machines[c.Status.BootstrapMachine], begun)

@@ -89,7 +89,7 @@ func (f *function) configureNode(ctx context.Context, c *cluster, m *v1alpha1.Ma
 		}
 	}
 	if !plan.IsRunning(m) {
-		return "", reconcile.WaitError{Reason: "WaitingForMachines", Message: "waits for machine " + m.Name + plan.WhyNotReady(m)}
+		return "", reconcile.WaitError{Reason: reasonWaitingForMachines, Message: "waits for machine " + m.Name + plan.WhyNotReady(m)}
 	}
 	state, shown := talos.Probe(ctx, plan.Address(m), c.connections.credentials)
 	switch state {
@@ -133,7 +133,7 @@ func (f *function) restartWithConfig(ctx context.Context, m *v1alpha1.Machine, s
 		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s to answer", m.Name), Requeue: true}
 	}
 	if !m.HoldsMachineConfig() {
-		return reconcile.WaitError{Reason: "WaitingForMachines", Message: fmt.Sprintf("waits until the hypervisor of machine %s has its machine configuration", m.Name)}
+		return reconcile.WaitError{Reason: reasonWaitingForMachines, Message: fmt.Sprintf("waits until the hypervisor of machine %s has its machine configuration", m.Name)}
 	}
 	secret := &corev1.Secret{}
 	if err := f.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret); err != nil {

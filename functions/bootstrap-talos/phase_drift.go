@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -21,10 +22,11 @@ import (
 // Because it runs only while all nodes are Ready, they reboot one after the other. A control plane is
 // changed once the others run what Talos has rendered from their configurations.
 func (f *function) updateConfigs(ctx context.Context, c *cluster) error {
-	configs, err := f.renderConfigs(ctx, c, c.plan.Members)
+	configs, files, err := f.renderConfigs(ctx, c, c.plan.Members)
 	if err != nil {
 		return err
 	}
+	save := sync.OnceValue(func() error { return f.manifests.Save(ctx, c.KubernetesCluster, files) })
 	policy := v1alpha1.ConfigNoReboot
 	if c.Spec.Talos != nil && c.Spec.Talos.ConfigChanges != "" {
 		policy = c.Spec.Talos.ConfigChanges
@@ -36,9 +38,9 @@ func (f *function) updateConfigs(ctx context.Context, c *cluster) error {
 		if !plan.IsRunning(machine) || !plan.IsInstalled(machine) {
 			continue
 		}
-		isControlPlane, allow := m.Role == v1alpha1.RoleControlPlane, allowChange
+		isControlPlane, allow := m.Role == v1alpha1.RoleControlPlane, save
 		if isControlPlane {
-			allow = func() error { return c.awaitOtherControlPlanes(ctx, m) }
+			allow = func() error { return cmp.Or(c.awaitOtherControlPlanes(ctx, m), save()) }
 		}
 		outcome, diff, err := talos.UpdateConfig(ctx, plan.Address(machine), c.connections.credentials, configs[m.Name], policy, allow)
 		switch {
@@ -68,30 +70,28 @@ func (f *function) updateConfigs(ctx context.Context, c *cluster) error {
 	return waiting
 }
 
-// allowChange allows every change of a configuration.
-func allowChange() error { return nil }
-
 // updateConfigsEarly gives the nodes of a cluster that has never been Running the changes that
-// need no reboot, such as the registry mirror that they may wait for. Nodes that do not answer
-// in time are left to the next delivery. It returns only a UserError.
+// need no reboot, such as the registry mirror that they may wait for, at each resync. Nodes that do
+// not answer in time are left to the next one. It returns only a UserError.
 func (f *function) updateConfigsEarly(ctx context.Context, c *cluster) error {
-	if !c.polls || c.Status.Version != "" || c.connections.credentials == nil {
+	if !c.full || !c.hasPolled(ctx) || c.Status.Version != "" || c.connections.credentials == nil {
 		return nil
 	}
 	members := slices.DeleteFunc(slices.Clone(c.plan.Members), func(m plan.Member) bool {
 		return !plan.IsRunning(c.observed.machines[m.Name]) || !plan.IsInstalled(c.observed.machines[m.Name])
 	})
-	configs, err := f.renderConfigs(ctx, c, members)
+	configs, files, err := f.renderConfigs(ctx, c, members)
 	if err != nil {
 		return err
 	}
+	save := sync.OnceValue(func() error { return f.manifests.Save(ctx, c.KubernetesCluster, files) })
 	for end := f.now().Add(nodePollTime); len(members) > 0 && f.now().Before(end); members = members[1:] {
 		m := members[0]
 		address := plan.Address(c.observed.machines[m.Name])
 		if state, _ := talos.Probe(ctx, address, c.connections.credentials); state != talos.Configured {
 			continue
 		}
-		outcome, diff, err := talos.UpdateConfig(ctx, address, c.connections.credentials, configs[m.Name], v1alpha1.ConfigNoReboot, allowChange)
+		outcome, diff, err := talos.UpdateConfig(ctx, address, c.connections.credentials, configs[m.Name], v1alpha1.ConfigNoReboot, save)
 		if err == nil && outcome == talos.ConfigNeedsReboot {
 			c.report.config = conditionReport{false, string(outcome), fmt.Sprintf("node %s: %s", m.Name, diff)}
 		}

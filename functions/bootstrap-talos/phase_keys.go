@@ -16,9 +16,9 @@ import (
 const keyGenerationTimeout = 30 * time.Second
 
 // ensureKeys reads the keys of the cluster, or generates them once: nodes that have their
-// configuration know no other keys. Because that takes a second of CPU, a delivery records it in
-// the status first, and other deliveries leave it to this one. If it fails, its event is
-// redelivered and generates them.
+// configuration know no other keys. Because an RSA key takes a second of CPU, a delivery records it
+// in the status first, and other deliveries leave it to this one. If it fails, its event is
+// redelivered and generates them. Of deliveries that generate other keys, the first one stores them.
 func (f *function) ensureKeys(ctx context.Context, c *cluster) error {
 	var err error
 	if c.observed.keys, err = f.secrets.readKeys(ctx, c.KubernetesCluster); err != nil {
@@ -30,11 +30,13 @@ func (f *function) ensureKeys(ctx context.Context, c *cluster) error {
 			return reconcile.UserError{Reason: "KeysLost", Message: fmt.Sprintf(
 				"Secret %s is gone, and nodes know no other keys than those: restore it from a backup, or delete the cluster and create it again", secretName(c.KubernetesCluster, pkiSecret))}
 		}
-		if c.isGeneratedByAnother(f.now()) {
-			return reconcile.WaitError{Reason: reasonGenerating, Message: "waits for the cluster's keys to be made"}
-		}
-		if err := f.recordKeyGeneration(ctx, c); err != nil {
-			return err
+		if plan.ServiceAccountKey(c.KubernetesCluster) == v1alpha1.ServiceAccountKeyRSA {
+			if c.isGeneratedByAnother(f.now()) {
+				return reconcile.WaitError{Reason: reasonGenerating, Message: "waits for the cluster's keys to be made"}
+			}
+			if err := f.recordKeyGeneration(ctx, c); err != nil {
+				return err
+			}
 		}
 		if c.observed.keys, err = f.secrets.createKeys(ctx, c.KubernetesCluster, c.plan.Contract); err != nil {
 			return err

@@ -45,7 +45,9 @@ func TestMakerOfKeysFails(t *testing.T) {
 		wrap:   func(next http.RoundTripper) http.RoundTripper { r.RoundTripper = next; return r },
 		handle: dropEvents,
 	})
-	s.create(s.cluster("shop", 1, 0))
+	kc := s.cluster("shop", 1, 0)
+	kc.Spec.Talos = &v1alpha1.TalosOptions{ServiceAccountKey: v1alpha1.ServiceAccountKeyRSA}
+	s.create(kc)
 	first, other := resyncEvent(s.namespace, "shop", "first"), resyncEvent(s.namespace, "shop", "other")
 	if _, err := s.function.handle(t.Context(), first); err == nil {
 		t.Fatal("keys were created without a Secret")

@@ -87,7 +87,7 @@ func (f *function) recordNewMachines(ctx context.Context, c *cluster, missing []
 	for _, m := range missing {
 		c.Status.Adding = append(c.Status.Adding, m.Name)
 	}
-	adding := reconcile.WaitError{Reason: "WaitingForMachines", Message: "adds " + plan.Quantity(len(missing), "machine") + ", first of all " + missing[0].Name}
+	adding := reconcile.WaitError{Reason: reasonWaitingForMachines, Message: "adds " + plan.Quantity(len(missing), "machine") + ", first of all " + missing[0].Name}
 	if err := f.reportWaiting(ctx, c, adding); !errors.As(err, new(reconcile.WaitError)) {
 		return err
 	}
@@ -131,7 +131,7 @@ func waitForMachines(c *cluster) error {
 	}
 	slices.Sort(unready)
 	message := "waits for " + plan.Quantity(len(unready), "machine") + ", first of all " + unready[0]
-	return reconcile.WaitError{Reason: "WaitingForMachines", Message: message + detail}
+	return reconcile.WaitError{Reason: reasonWaitingForMachines, Message: message + detail}
 }
 
 // waitForTalos returns a WaitError that names the node that has to answer, if all machines run.

@@ -193,6 +193,9 @@ func (f *function) reserveEndpoint(ctx context.Context, c *cluster) error {
 		return nil
 	}
 	if c.plan.Endpoint.Mode != v1alpha1.EndpointVIP {
+		if c.Generation == 1 {
+			return nil
+		}
 		return f.deleteOwned(ctx, c, vipName(c.KubernetesCluster), &v1alpha2.IPAllocation{}) // of an endpoint that the spec named before
 	}
 	until := time.Time{}

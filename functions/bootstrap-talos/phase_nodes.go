@@ -86,7 +86,7 @@ func (f *function) fillScale(ctx context.Context, c *cluster) error {
 // checkReleases returns a UserError if a node that is not Ready finds no image of its Kubernetes version, control
 // planes first.
 func (c *cluster) checkReleases(ctx context.Context) error {
-	if !c.polls || c.connections.credentials == nil {
+	if !c.hasPolled(ctx) || c.connections.credentials == nil {
 		return nil
 	}
 	for _, m := range c.plan.Members {

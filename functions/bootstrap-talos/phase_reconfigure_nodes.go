@@ -22,7 +22,7 @@ import (
 // and marks their Machines so that they get it again. Only a delivery that polls probes nodes.
 // It returns a WaitError for a node that it has found, and a UserError if a user has to decide.
 func (f *function) reconfigureResetNodes(ctx context.Context, c *cluster) error {
-	if !c.polls {
+	if !c.hasPolled(ctx) {
 		return nil
 	}
 	var problems []error

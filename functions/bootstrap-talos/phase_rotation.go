@@ -126,7 +126,7 @@ func (f *function) reconcileRotation(ctx context.Context, c *cluster, waiting er
 	err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error { return f.rotateOneStep(ctx, c, r) })
 	if errors.As(err, new(reconcile.WaitError)) {
 		err = nil // the condition reports it
-		if c.polls && len(r.Renew) > 0 {
+		if c.hasPolled(ctx) && len(r.Renew) > 0 {
 			err = f.revertWorkers(ctx, c, r)
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -26,29 +28,30 @@ func runAll(ctx context.Context, c *cluster, phases ...phase) error {
 	return nil
 }
 
-// reconcileCluster reconciles one KubernetesCluster and writes its status. A cluster that does not
-// exist or is up to date is left alone. An error has the event redelivered.
-func (f *function) reconcileCluster(ctx context.Context, namespace, name string, options reconcileOptions) error {
+// reconcileOnce reconciles one KubernetesCluster and writes its status. A cluster that does not
+// exist or is up to date is left alone. It returns the event to answer with, nil for none, and what
+// the cluster waits for or what has failed.
+func (f *function) reconcileOnce(ctx context.Context, namespace, name string, options reconcileOptions) (*event.Event, error) {
 	kc := &v1alpha1.KubernetesCluster{}
 	if err := f.kube.Get(ctx, namespace, name, kc); err != nil {
 		if kube.NotFound(err) {
-			return nil
+			return nil, nil
 		}
-		return err
+		return nil, err
 	}
 	if kc.DeletionTimestamp == nil && isUpToDate(kc) && !options.full && !kube.ReconcileRequested(kc) {
-		return nil
+		return nil, nil
 	}
-	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), eventID: options.eventID, deadline: time.Now().Add(options.pollTime), polls: options.pollTime > 0}
+	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), eventID: options.eventID, deadline: pollDeadline(options), polls: options.polls, full: options.full}
 	defer func() { c.connections.close() }()
 	switch {
 	case kc.DeletionTimestamp != nil:
-		return f.reconcileDeletion(ctx, c)
+		return nil, f.reconcileDeletion(ctx, c)
 	case kc.Spec.Paused:
-		return runAll(ctx, c, f.addFinalizer, f.readMachines, f.releaseDeleted, f.reportPaused)
+		return nil, runAll(ctx, c, f.addFinalizer, f.readMachines, f.releaseDeleted, f.reportPaused)
 	}
 	if err := f.addFinalizer(ctx, c); err != nil {
-		return err
+		return nil, err
 	}
 	requested := plan.RequestedGeneration(c.Status.Approval)
 	err := runAll(ctx, c, f.acceptSpec, f.limitToApproved, f.runPhases)
@@ -136,52 +139,46 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 	return runAll(ctx, c, labelNodes, f.fillScale, f.moveEndpoint, f.replaceOutdated, f.startRotation)
 }
 
-// finish writes the status, and requests an approval unless the generation requested before is
-// still the one to approve.
-func (f *function) finish(ctx context.Context, c *cluster, err error, requested int64, options reconcileOptions) error {
+// finish writes the status, and returns the request for an approval unless the generation requested
+// before is still the one to approve. It returns err, or the error of its own requests. A cluster is
+// Ready while its authorities are rotated, and waits for that.
+func (f *function) finish(ctx context.Context, c *cluster, err error, requested int64, options reconcileOptions) (*event.Event, error) {
 	if kube.Conflict(err) {
-		return err
+		return nil, err
 	}
 	if isUnexpected(c, err) && !options.reportErrors {
-		return cmp.Or(f.patchStatus(ctx, c), clusterError(c, err))
+		return nil, cmp.Or(f.patchStatus(ctx, c), err)
 	}
-	c.report.unreachable = isUnreachable(c, err, options)
+	polled := c.hasPolled(ctx)
+	c.report.unreachable = isUnreachable(c, err, polled)
 	outcome := setStatus(c, err)
-	if c.report.apiUnanswered && (options.pollTime > 0 || plan.IsQuorumLost(err)) {
+	if c.report.apiUnanswered && (polled || plan.IsQuorumLost(err)) {
 		setUnanswered(c, err)
 	}
-	if err := f.writeStatus(ctx, c, outcome); err != nil {
-		return err
+	if failed := f.writeStatus(ctx, c, outcome); failed != nil {
+		return nil, failed
 	}
-	if options.requestApproval != nil && f.needsApprovalRequest(c, requested, options.full) {
-		request, err := approvalRequest(c.KubernetesCluster)
-		if err != nil {
-			return err
-		}
-		options.requestApproval(request)
+	if err == nil && plan.IsRotating(c.KubernetesCluster) {
+		err = reconcile.WaitError{Reason: "Rotating", Message: c.report.authorities.message, Requeue: true}
 	}
-	return requeueError(c, err, options)
-}
-
-// requeueError returns the error that has the event redelivered. It is nil if nothing is left to
-// do or another event follows. A cluster is Ready while its authorities are rotated.
-func requeueError(c *cluster, err error, options reconcileOptions) error {
-	if err == nil && plan.IsRotating(c.KubernetesCluster) && options.requeue {
-		return clusterError(c, reconcile.WaitError{Reason: "Rotating", Message: c.report.authorities.message, Requeue: true})
+	if !f.needsApprovalRequest(c, requested, options.full) {
+		return nil, err
 	}
-	isWaiting := errors.As(err, new(reconcile.WaitError))
-	if !reconcile.Retried(err) || (isWaiting && !options.requeue) {
-		return nil
-	}
-	return clusterError(c, err)
-}
-
-// clusterError adds to an error the cluster that it is about.
-func clusterError(c *cluster, err error) error {
-	return fmt.Errorf("reconcile KubernetesCluster %s/%s: %w", c.Namespace, c.Name, err)
+	request, failed := approvalRequest(c.KubernetesCluster)
+	return request, cmp.Or(failed, err)
 }
 
 // isUpToDate reports whether a cluster needs no reconcile unless something outside of it changes.
 func isUpToDate(kc *v1alpha1.KubernetesCluster) bool {
 	return !kc.Spec.Paused && isTrue(kc, v1alpha1.ConditionReady) && kc.Status.ObservedGeneration == kc.Generation && !plan.NeedsRotation(kc)
+}
+
+// waitsForEvent reports whether a cluster in this state continues by the event of another object, so
+// that a change of the cluster itself gives nothing to do.
+func waitsForEvent(kc *v1alpha1.KubernetesCluster) bool {
+	if kc.DeletionTimestamp != nil || kc.Spec.Paused || kc.Status.ObservedGeneration != kc.Generation || kube.ReconcileRequested(kc) {
+		return false
+	}
+	ready := meta.FindStatusCondition(kc.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && (ready.Reason == reasonWaitingForMachines || ready.Reason == reasonGenerating)
 }

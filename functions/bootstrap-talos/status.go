@@ -140,14 +140,14 @@ func setPhase(c *cluster, err error) reconcile.Outcome {
 }
 
 // isUnreachable reports whether a cluster that has been running does not answer: its workload API has not answered for as long as
-// a delivery polls, or already was unreachable, and no upgrade restarts it.
-func isUnreachable(c *cluster, err error, options reconcileOptions) bool {
+// a delivery polls, or already was unreachable, and no upgrade restarts it. polled is whether the delivery has polled for that long.
+func isUnreachable(c *cluster, err error, polled bool) bool {
 	var w reconcile.WaitError
 	if !errors.As(err, &w) || w.Reason != reasonWaitingForAPI || c.Status.Version == "" || c.Status.Upgrade != nil {
 		return false
 	}
 	ready := meta.FindStatusCondition(c.before.Status.Conditions, v1alpha1.ConditionReady)
-	return options.pollTime > 0 || (ready != nil && ready.Reason == reasonUnreachable)
+	return polled || (ready != nil && ready.Reason == reasonUnreachable)
 }
 
 // unreachableMessage says what to check, and what Talos says on the first node that is not Ready, if it answers.

@@ -76,6 +76,8 @@ type envOptions struct {
 	handle func(events.Handler) events.Handler
 	// now is the function's clock, or nil for the real one.
 	now func() time.Time
+	// noResync is whether only changes cause events.
+	noResync bool
 }
 
 // dropEvents drops all events, for tests that call the function themselves.
@@ -131,7 +133,9 @@ func newEnv(t *testing.T, o envOptions) *env {
 	feed.Run(t, s.config, s.namespace, handle, clusters, machines)
 	feed.Run(t, s.config, s.namespace, s.playLowerLayers, machines,
 		feed.Kind{Resource: v1alpha2.GroupVersion.WithResource("ipallocations"), Name: "IPAllocation"})
-	s.resync(handle)
+	if !o.noResync {
+		s.resync(handle)
+	}
 	return s
 }
 

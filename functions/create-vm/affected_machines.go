@@ -20,7 +20,13 @@ import (
 // affectedMachines returns the names of the Machines that an event affects.
 func (f *function) affectedMachines(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
 	switch ref.Kind {
-	case causeMachine, causeVM, causeInstance:
+	case causeMachine:
+		m := &v1alpha1.Machine{}
+		if in.Type() != events.TypeResync && events.ObjectFrom(in, m) && m.DeletionTimestamp == nil && decideAction(m, causeMachine) == actionNone {
+			return nil, nil
+		}
+		return []string{ref.Name}, nil
+	case causeVM, causeInstance:
 		return []string{ref.Name}, nil
 	case causeNetwork:
 		return f.machinesWaitingForNetwork(ctx, in, ref)

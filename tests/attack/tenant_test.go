@@ -204,6 +204,19 @@ func TestSecretsOfOthers(t *testing.T) {
 	x.refused("another Secret for that machine", x.patch(x.tenant, engine.Machines, "web", `{"spec":{"cloudInit":{"secretRef":{"name":"theirs"}}}}`), "you may not read Secret theirs")
 }
 
+// TestSecretsInEvents has a tenant label a Machine like those whose events carry the object, though its user data may have a secret.
+func TestSecretsInEvents(t *testing.T) {
+	t.Parallel()
+	x := newTarget(t)
+	const data, said = "}, spec: {template: small, cloudInit: {userData: '#cloud-config'}}}", "write it into a Secret and name that in spec.cloudInit.secretRef, or leave out the label"
+	labelled := machineHead + ", labels: {cluster.vitistack.io/role: worker}"
+	x.allowed("user data", x.make(x.tenant, engine.Machines, machineHead+data))
+	x.allowed("the label", x.make(x.tenant, engine.Machines, labelled+"}, spec: {template: small}}"))
+	x.refused("both", x.make(x.tenant, engine.Machines, labelled+data), said)
+	x.create(engine.Machines, machineHead+data)
+	x.refused("the label afterwards", x.patch(x.tenant, engine.Machines, "web", `{"metadata":{"labels":{"cluster.vitistack.io/role":"worker"}}}`), said)
+}
+
 // TestKeptMetadata has a tenant change metadata that functions trust at the deletion, so that external objects stay and their addresses are reused.
 func TestKeptMetadata(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@ package feed
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,8 +30,18 @@ type Kind struct {
 	Name     string
 }
 
-// carried are the kinds whose events carry the object, as in knative/sources.yaml.
-var carried = []string{"NetworkConfiguration", "IPAllocation", "PersistentVolumeClaim"}
+// isCarried reports whether the event of an object carries it, as in knative/sources.yaml.
+func isCarried(obj *unstructured.Unstructured) bool {
+	switch obj.GetKind() {
+	case "KubernetesCluster", "NetworkConfiguration", "IPAllocation", "PersistentVolumeClaim":
+		return true
+	case "Machine":
+		_, ofCluster := obj.GetLabels()["cluster.vitistack.io/role"]
+		return ofCluster
+	default:
+		return false
+	}
+}
 
 // retries is the number of retries of a delivery. Their delays grow from pause to longPause, which are
 // short for tests.
@@ -103,7 +112,7 @@ func (f *feed) event(kind Kind, change watch.EventType, obj *unstructured.Unstru
 	e.SetType(map[watch.EventType]string{
 		watch.Added: events.TypeRefAdd, watch.Modified: events.TypeRefUpdate, watch.Deleted: events.TypeRefDelete,
 	}[change])
-	if slices.Contains(carried, kind.Name) {
+	if isCarried(obj) {
 		_ = Carry(&e, obj)
 	}
 	ref := events.Ref{APIVersion: kind.Resource.GroupVersion().String(), Kind: kind.Name, Namespace: obj.GetNamespace(), Name: obj.GetName()}

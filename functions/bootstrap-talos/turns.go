@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/vitistack/stack/functions/internal/coalesce"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// turns reconciles each cluster for one delivery at a time, and once for all deliveries that wait
+// for their turn. A reconcile stops polling nodes when something has changed; resync waits for its
+// end. It only saves requests: another process may reconcile the same cluster.
+type turns struct {
+	calls coalesce.Calls[turn]
+	mu    sync.Mutex
+	// waiting has what the deliveries that wait for a turn want together.
+	waiting map[string]reconcileOptions
+}
+
+// turn is the result of a reconcile.
+type turn struct {
+	// reply is the event that one of the deliveries answers with, nil for none.
+	reply *event.Event
+	// err is what the cluster waits for, or what has failed.
+	err error
+}
+
+// reconcileCluster reconciles one KubernetesCluster, and writes its status. It returns the event to
+// answer with, nil for none. An error has the event redelivered. The delivery that has done the
+// reconcile is redelivered while the cluster waits for something that sends no event, and the
+// deliveries that it was done for only if their options say so.
+func (f *function) reconcileCluster(ctx context.Context, namespace, name string, options reconcileOptions) (*event.Event, error) {
+	key := namespace + "/" + name
+	f.turns.add(key, options)
+	if options.changed {
+		f.turns.calls.Supersede(key)
+	}
+	leads := false
+	done := f.turns.calls.Do(ctx, key, func(ctx context.Context) turn {
+		leads = true
+		together := f.turns.take(key, options)
+		var done turn
+		done.err = kube.OnConflict(func() (err error) {
+			done.reply, err = f.reconcileOnce(ctx, namespace, name, together)
+			return err
+		})
+		return done
+	})
+	if !leads {
+		done.reply = nil
+	}
+	isWaiting := errors.As(done.err, new(reconcile.WaitError))
+	if !reconcile.Retried(done.err) || (isWaiting && !leads && !options.requeue) {
+		return done.reply, nil
+	}
+	return done.reply, fmt.Errorf("reconcile KubernetesCluster %s: %w", key, done.err)
+}
+
+// add records what a delivery wants from the next turn of a cluster.
+func (t *turns) add(key string, options reconcileOptions) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.waiting == nil {
+		t.waiting = map[string]reconcileOptions{}
+	}
+	others := t.waiting[key]
+	others.full = others.full || options.full
+	others.polls = others.polls || options.polls
+	others.reportErrors = others.reportErrors || options.reportErrors
+	t.waiting[key] = others
+}
+
+// take returns what the deliveries of a turn want together. own are the options of the delivery
+// that does the reconcile.
+func (t *turns) take(key string, own reconcileOptions) reconcileOptions {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	others := t.waiting[key]
+	delete(t.waiting, key)
+	own.full = own.full || others.full
+	own.polls = own.polls || others.polls
+	own.reportErrors = own.reportErrors || others.reportErrors
+	return own
+}
+
+// pollDeadline returns the time until which a delivery with some options polls nodes.
+func pollDeadline(options reconcileOptions) time.Time {
+	if !options.polls {
+		return time.Now()
+	}
+	return time.Now().Add(nodePollTime)
+}
