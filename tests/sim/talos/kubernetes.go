@@ -348,7 +348,8 @@ func (b *boot) kubelet() workload.Kubelet {
 		ControlPlane: n.controlPlane(), Schedulable: k.ScheduleOnControlPlanes(),
 		Labels: m.NodeLabels(), Annotations: m.NodeAnnotations(), Taints: taints(m.NodeTaints()),
 		Version: imageTag(m.Kubelet().Image()), OSImage: "Talos (" + n.Release.Version + ")",
-		Kernel: kernelVersion + "-talos", Runtime: "containerd://" + containerdVersion,
+		WithoutCNI: k.Network().CNI().Name() == constants.NoneCNI,
+		Kernel:     kernelVersion + "-talos", Runtime: "containerd://" + containerdVersion,
 		MachineID: strings.ReplaceAll(n.Machine.ID, "-", ""), SystemUUID: n.Machine.ID, BootID: b.id,
 		CPUs: n.Machine.cpus(), Memory: n.Machine.memory(),
 	}

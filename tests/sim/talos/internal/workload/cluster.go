@@ -35,8 +35,9 @@ type Cluster struct {
 
 type kubelet struct {
 	Kubelet
-	alive, ready bool
-	timer        *timer
+	// started is whether the kubelet runs pods of the host's network, and ready whether it runs all pods.
+	alive, started, ready bool
+	timer                 *timer
 }
 
 func (k *kubelet) stop() { k.timer.stop() }
@@ -111,7 +112,7 @@ func (c *Cluster) reconcile() error {
 		before := c.store.revision
 		if err := errors.Join(
 			c.reconcileNodes(), c.reconcileDeployments(), c.reconcileReplicaSets(), c.reconcileDaemonSets(),
-			c.collectPods(), c.schedule(), c.runPods(), c.reconcileBudgets(), c.reconcileStatuses(),
+			c.collectPods(), c.schedule(), c.runPods(), c.connectNodes(), c.reconcileBudgets(), c.reconcileStatuses(),
 		); err != nil {
 			return err
 		}

@@ -46,6 +46,10 @@ var kinds = []*kind{
 	{apps("StatefulSet"), "statefulsets", []string{"sts"}, true, true},
 	{schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, "jobs", nil, true, true},
 	budgetKind,
+	{rbac("ClusterRole"), "clusterroles", nil, false, false},
+	{rbac("ClusterRoleBinding"), "clusterrolebindings", nil, false, false},
+	{rbac("Role"), "roles", nil, true, false},
+	{rbac("RoleBinding"), "rolebindings", nil, true, false},
 	leaseKind,
 	{schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "VolumeAttachment"}, "volumeattachments", nil, false, true},
 }
@@ -56,6 +60,10 @@ func core(name string) schema.GroupVersionKind {
 
 func apps(name string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: name}
+}
+
+func rbac(name string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: name}
 }
 
 // kindOf returns the resource in a path.

@@ -34,6 +34,8 @@ type Kubelet struct {
 	ProviderID          string
 	CPUs                int
 	Memory              uint64
+	// WithoutCNI is whether Talos installs no network plug-in.
+	WithoutCNI bool
 	// StaticPods has the images of the control plane's pods by name.
 	StaticPods map[string]string
 	// StaticPodAnnotations are the annotations of these pods.
@@ -88,6 +90,10 @@ func (c *Cluster) report(agent *kubelet) error {
 	if !ok || !agent.alive || c.kubelets[agent.Name] != agent {
 		return nil
 	}
+	agent.started = true
+	if !c.hasNetwork(agent) {
+		return c.reconcile()
+	}
 	agent.ready = true
 	node = node.DeepCopy()
 	setReady(node, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status", c.store.now())
@@ -107,7 +113,7 @@ func (c *Cluster) Leave(name string) {
 		return
 	}
 	agent.stop()
-	agent.alive, agent.ready = false, false
+	agent.alive, agent.started, agent.ready = false, false, false
 	agent.timer = c.after(c.timing.NodeLost, c.reconcile)
 }
 

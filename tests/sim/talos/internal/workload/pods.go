@@ -168,7 +168,7 @@ func (c *Cluster) runPods() error {
 		}
 		ready := condition(node, corev1.NodeReady)
 		switch {
-		case c.ready(node.Name) && !podReady(pod):
+		case c.runs(pod) && !podReady(pod):
 			pod = running(pod, node, c.store.now())
 		case ready != nil && ready.Status == corev1.ConditionUnknown && podReady(pod):
 			pod = pod.DeepCopy()
@@ -252,11 +252,6 @@ func (c *Cluster) StaticPodsReady(node string) int {
 func (c *Cluster) alive(node string) bool {
 	agent := c.kubelets[node]
 	return agent != nil && agent.alive
-}
-
-func (c *Cluster) ready(node string) bool {
-	agent := c.kubelets[node]
-	return agent != nil && agent.alive && agent.ready
 }
 
 func mirrored(pod *corev1.Pod) bool {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -201,6 +202,37 @@ func TestApply(t *testing.T) {
 	if _, has := node.Labels["pool"]; err != nil || has {
 		t.Errorf("a field that no manager applies any more must be removed, got %v, %v", node.Labels, err)
 	}
+}
+
+// TestNodesNeedANetworkPlugin checks that a node without the plug-in of Talos is Ready once the pod of another one runs.
+func TestNodesNeedANetworkPlugin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, workload.Timing{})
+	if err := w.Join(workload.Kubelet{Name: "n", Address: "192.0.2.7", WithoutCNI: true}); err != nil {
+		t.Fatal(err)
+	}
+	set := func(name string, volumes ...corev1.Volume) *appsv1.DaemonSet {
+		labels := map[string]string{"k8s-app": name}
+		return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				HostNetwork: true, Volumes: volumes, Containers: []corev1.Container{{Name: name, Image: name + ":1"}},
+				Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			}},
+		}}
+	}
+	create := func(s *appsv1.DaemonSet) {
+		if _, err := w.client.AppsV1().DaemonSets("kube-system").Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(set("proxy"))
+	eventually(t, "a pod of the host's network runs", func() bool { return len(w.NotReady("proxy")) == 0 })
+	if node, _ := w.Node("n"); workload.NodeReady(node) {
+		t.Fatal("the node is Ready without a network plug-in")
+	}
+	create(set("cilium", corev1.Volume{Name: "etc-cni-netd", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/cni/net.d"}}}))
+	eventually(t, "the node is Ready", func() bool { node, _ := w.Node("n"); return workload.NodeReady(node) })
 }
 
 func TestWritesAreStrict(t *testing.T) {
