@@ -87,9 +87,10 @@ func isName(text string) bool {
 
 // FromEnvironment returns the rules of this process. Connections use the SOCKS5 proxy in
 // ALL_PROXY, except to the hosts, addresses and CIDRs in NO_PROXY.
-var FromEnvironment = sync.OnceValue(func() Rules {
-	return Parse(os.Getenv(Variable)).through(os.Getenv("ALL_PROXY"), os.Getenv("NO_PROXY"))
-})
+var FromEnvironment = sync.OnceValue(func() Rules { return Parse(os.Getenv(Variable)).ThroughProxy() })
+
+// ThroughProxy returns the rules with the proxy of this process, as FromEnvironment has it.
+func (r Rules) ThroughProxy() Rules { return r.through(os.Getenv("ALL_PROXY"), os.Getenv("NO_PROXY")) }
 
 // through returns the rules with a proxy, whose URL has the form
 // socks5://[user:password@]host:port. An empty URL means none. Rules with an invalid URL
