@@ -2,6 +2,9 @@ package changes
 
 // kubernetesClusterEffects has the fields of a KubernetesCluster.
 var kubernetesClusterEffects = []Effect{
+	{"addons[].configMap", "one control plane", Applied, "the manifests of the ConfigMap are applied; what those of the former one have created stays"},
+	{"addons[].name", "one control plane", Applied, "another add-on: its manifests are applied; what the former one has created stays"},
+	{"addons[].url", "one control plane", Applied, "the manifests of the URL are applied; what those of the former one have created stays"},
 	{"approval.policy", "one control plane", Applied, "the next growth waits for an approval; what exists stays"},
 	{"controlPlaneEndpoint.address", "three on Proxmox", InitialOnly, "spec.controlPlaneEndpoint cannot be changed"},
 	{"controlPlaneEndpoint.host", "three on Proxmox", InitialOnly, "spec.controlPlaneEndpoint cannot be changed"},
@@ -18,6 +21,7 @@ var kubernetesClusterEffects = []Effect{
 	{"data.workspace", "one control plane", Applied, "shown by the REST API and the status page"},
 	{"data.zone", "one control plane", Applied, "shown by the REST API and the status page"},
 	{"networkNamespaceName", "one control plane", InitialOnly, "networkNamespaceName cannot be changed"},
+	{"networking.cni", "one control plane", InitialOnly, "spec.networking cannot be changed"},
 	{"networking.dnsDomain", "one control plane", InitialOnly, "spec.networking cannot be changed"},
 	{"networking.podCIDR", "one control plane", InitialOnly, "spec.networking cannot be changed"},
 	{"networking.serviceCIDR", "one control plane", InitialOnly, "spec.networking cannot be changed"},

@@ -16,6 +16,7 @@ func (m *maker) cluster(kc *v1alpha1.KubernetesCluster) {
 	if !m.checkReplicas(kc) {
 		return
 	}
+	m.addons(kc)
 	machines := m.machinesOf(kc)
 	running := m.runningVersions(kc, machines)
 	p, err := clusterplan.Make(kc, machines, m.world.DefaultTalos)

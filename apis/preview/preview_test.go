@@ -22,7 +22,8 @@ const (
 // worldOf returns a world with a MachineProvider of one host and a network with 3 free addresses.
 func worldOf(t *testing.T) World {
 	t.Helper()
-	w := World{DefaultTalos: "1.13.9", Settings: &Settings{OptionalPools: true, ImageHosts: onlyHost("images.example.com")}, NamespaceLabels: func(string) (map[string]string, error) { return nil, nil }}
+	w := World{DefaultTalos: "1.13.9", Settings: &Settings{OptionalPools: true, ImageHosts: onlyHost("images.example.com"), AddonHosts: onlyHost("manifests.example.com")}, NamespaceLabels: func(string) (map[string]string, error) { return nil, nil },
+		HasConfigMap: func(_, name string) (bool, error) { return name == "cilium", nil }}
 	read := func(text string, into any) {
 		if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
 			t.Fatal(err)
@@ -66,6 +67,9 @@ func TestNewObjects(t *testing.T) {
 		without                            func(*World)
 	}{
 		"Fine":      {reason: "nothing is in the way", manifest: topology("")},
+		"Addons":    {reason: "the ConfigMap exists, and the host is allowed", manifest: strings.Replace(topology(""), "{topology", "{addons: [{name: a, configMap: cilium}, {name: b, url: 'https://manifests.example.com/b.yaml'}], topology", 1)},
+		"AddonHost": {reason: "the host is not allowed", manifest: strings.Replace(topology(""), "{topology", "{addons: [{name: b, url: 'https://example.com/b.yaml'}], topology", 1), errors: "1 KubernetesCluster/shop /spec/addons/0/url AddonNotAllowed add-on b: manifests are not read from example.com: put them into a ConfigMap"},
+		"AddonMap":  {reason: "the ConfigMap may be created later", manifest: strings.Replace(topology(""), "{topology", "{addons: [{name: a, configMap: other}], topology", 1), warnings: "1 KubernetesCluster/shop /spec/addons/0/configMap AddonNotFound add-on a: ConfigMap other does not exist: create it"},
 		"Version":   {reason: "no Talos runs it", manifest: strings.Replace(topology(""), "1.33", "1.99", 1), errors: "1 KubernetesCluster/shop /spec/topology/version KubernetesVersionUnknown no release of Kubernetes 1.99 is known: write a version from 1.31 to 1.36"},
 		"Template":  {reason: "there is no such size", manifest: strings.Replace(topology(""), "small", "huge", 1), errors: `1 KubernetesCluster/shop /spec/topology/controlplane/template TemplateNotFound pool cp: template "huge" does not exist: write small, medium or large`},
 		"Size":      {reason: "the same for a Machine", manifest: machineHead + "spec: {template: huge}", errors: "1 Machine/web /spec/template TemplateNotFound"},

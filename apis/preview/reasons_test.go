@@ -29,7 +29,7 @@ var unsaid = map[string][]string{
 	},
 	"the package of the hypervisor decides, by what this hypervisor supports": {"ImageNotSupported", "NotSupported", "SnippetNotAllowed", "TooManyDisks"},
 	"Secrets and ConfigMaps decide, and a preview reads none": {
-		"CloudInitSecretNotFound", "CloudInitSecretNotAllowed", "CredentialsNotFound", "CredentialsIncomplete", "PatchNotFound", "InvalidPatch", "InvalidConfiguration",
+		"CloudInitSecretNotFound", "CloudInitSecretNotAllowed", "CredentialsNotFound", "CredentialsIncomplete", "PatchNotFound", "InvalidPatch", "InvalidConfiguration", "AddonInvalid",
 	},
 	"the Leases and addresses of other objects decide, at the allocation": {
 		"AddressTaken", "IPAllocation/AddressTaken", "AddressInUse", "AllocationNameTaken", "DuplicateMACAddress", "IPv4NotServed", "IPv6NotServed", "NoInterfaces", "NameTaken",

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/vitistack/stack/apis/cluster/addons"
 	machineplan "github.com/vitistack/stack/apis/machine/plan"
 	networkplan "github.com/vitistack/stack/apis/network/plan"
 	segmentplan "github.com/vitistack/stack/apis/segment/plan"
@@ -30,6 +31,8 @@ type World struct {
 	NamespaceLabels func(namespace string) (map[string]string, error)
 	// DefaultTalos is the Talos version of clusters that name none.
 	DefaultTalos string
+	// HasConfigMap reports whether a ConfigMap exists, or is nil if that is not known.
+	HasConfigMap func(namespace, name string) (bool, error)
 	// Settings are those of the functions, or nil if they are not known.
 	Settings *Settings
 	Unread   Unread
@@ -42,6 +45,8 @@ type Settings struct {
 	Datacenters   segmentplan.Datacenters
 	// ImageHosts are the hosts from which images may come, or nil if they are not known.
 	ImageHosts machineplan.HostRules
+	// AddonHosts are the hosts from which manifests of add-ons may come, or nil if they are not known.
+	AddonHosts addons.HostRules
 }
 
 // Unread says what of the world cannot be read. What it decides is not checked, and notes say so.

@@ -44,6 +44,9 @@ const (
 	ConditionConfigCurrent = "ConfigCurrent"
 	// ConditionAuthoritiesRotated is set only after spec.talos.rotateAuthorities was set.
 	ConditionAuthoritiesRotated = "AuthoritiesRotated"
+	// ConditionAddonsApplied is set only if the spec has add-ons. It is True if all of their manifests
+	// are applied.
+	ConditionAddonsApplied = "AddonsApplied"
 )
 
 // KubernetesCluster is a Kubernetes cluster of Talos Linux machines.
@@ -111,6 +114,14 @@ type KubernetesClusterSpec struct {
 	ControlPlaneEndpoint *ControlPlaneEndpoint `json:"controlPlaneEndpoint,omitempty"`
 	// +optional
 	Networking *ClusterNetworking `json:"networking,omitempty"`
+	// Add-ons: manifests that are applied to the workload API, in this order, as soon as it
+	// answers, and again when a ConfigMap changes. Removing an add-on deletes nothing in the
+	// cluster. Default: none. Example: [{name: metrics-server, configMap: metrics-server}].
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Addons []ClusterAddon `json:"addons,omitempty"`
 	// +optional
 	Talos *TalosOptions `json:"talos,omitempty"`
 	// +optional
@@ -195,6 +206,44 @@ type ClusterNetworking struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	DNSDomain string `json:"dnsDomain,omitempty"`
+	// Network plugin that Talos installs: flannel, or none for one of spec.addons, such as
+	// Cilium. Nodes are not Ready before a plugin runs on them. It is chosen when the
+	// cluster is created. Default: flannel. Example: none.
+	// +optional
+	CNI CNI `json:"cni,omitempty"`
+}
+
+// CNI is the network plugin that Talos installs, as cluster.network.cni.name of its machine
+// configuration.
+// +kubebuilder:validation:Enum=flannel;none
+type CNI string
+
+// The network plugins.
+const (
+	CNIFlannel CNI = "flannel"
+	CNINone    CNI = "none"
+)
+
+// ClusterAddon names manifests that are applied to the workload API.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.configMap) != has(self.url)",message="write one of configMap and url, and not both"
+type ClusterAddon struct {
+	// Name of the add-on in the status. Example: cilium.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="write lower case letters, digits and -, for example metrics-server"
+	Name string `json:"name"`
+	// ConfigMap in the namespace of the cluster. Each key is a file of manifests in YAML. They are
+	// applied in the alphabetical order of the keys, Namespaces and CustomResourceDefinitions
+	// first. Example: cilium.
+	// +optional
+	ConfigMap ObjectName `json:"configMap,omitempty"`
+	// URL of a file of manifests in YAML, which is read once: write the URL of another
+	// version to have that applied. The platform team allows its host. Example:
+	// https://github.com/kubernetes-sigs/metrics-server/releases/download/v0.8.0/components.yaml.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && url(self).getHost() != ''",message="write a URL that begins with https://"
+	URL string `json:"url,omitempty"`
 }
 
 // TalosOptions are options of Talos Linux.

@@ -70,6 +70,11 @@ type KubernetesClusterStatus struct {
 	// Rotation of the certificate authorities. Absent if none was requested.
 	// +optional
 	Authorities *AuthoritiesStatus `json:"authorities,omitempty"`
+	// Add-ons of the spec, by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Addons []AddonStatus `json:"addons,omitempty"`
 	// Decision of the ticketing system, where one is required.
 	// +optional
 	Approval *ApprovalStatus `json:"approval,omitempty"`
@@ -136,6 +141,24 @@ type NodeStatus struct {
 	// Talos version that the node runs.
 	// +optional
 	TalosVersion string `json:"talosVersion,omitempty"`
+}
+
+// AddonStatus is one add-on.
+type AddonStatus struct {
+	// Name of the add-on.
+	Name string `json:"name"`
+	// Where the manifests are from: ConfigMap and its name, or the URL.
+	// +optional
+	Source string `json:"source,omitempty"`
+	// SHA-256 of the manifests that were applied last. Absent if they are not applied.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+	// Number of objects that were applied.
+	// +optional
+	Objects int32 `json:"objects,omitempty"`
+	// Why the present manifests are not applied. Absent if they are.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // UpgradeKind is what an upgrade changes.

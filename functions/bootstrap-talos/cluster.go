@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/vitistack/stack/apis/cluster/addons"
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
@@ -68,6 +69,8 @@ type observed struct {
 	macs map[string][]string
 	// patches are the patches that have been read, by their ConfigMaps.
 	patches map[v1alpha1.ObjectName][]talos.Patch
+	// addons are the manifests that have been read, by the names of the add-ons.
+	addons map[string]addons.Manifests
 	// apiAnswers is whether the workload API has answered. nodes are the Nodes that it has listed, without
 	// earlierNodes, which are left of earlier Machines.
 	apiAnswers          bool
@@ -102,6 +105,11 @@ type report struct {
 	versions, config, authorities conditionReport
 	// health is the condition MachinesHealthy.
 	health conditionReport
+	// addons is the condition AddonsApplied, and addonsDone the add-ons that this delivery does not try
+	// again, by name. addonsWaiting is what the others wait for.
+	addons        conditionReport
+	addonsDone    map[string]bool
+	addonsWaiting error
 	// upgradeBlocker is why no other node may be upgraded now.
 	upgradeBlocker string
 }

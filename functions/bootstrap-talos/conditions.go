@@ -105,6 +105,9 @@ func setMemberConditions(c *cluster, set func(condition string, ok bool, reason,
 	if c.report.authorities.reason != "" {
 		defer set(v1alpha1.ConditionAuthoritiesRotated, c.report.authorities.current, c.report.authorities.reason, c.report.authorities.message)
 	}
+	if c.report.addons.reason != "" {
+		defer set(v1alpha1.ConditionAddonsApplied, c.report.addons.current, c.report.addons.reason, c.report.addons.message)
+	}
 	if c.report.bootstrapped && c.observed.apiAnswers {
 		set(v1alpha1.ConditionEtcdHealthy, c.report.etcd != "", plan.Pick(c.report.etcd != "", "EtcdHealthy", "WaitingForEtcd"), plan.Pick(c.report.etcd != "", c.report.etcd, "not every control plane is known to be a member that votes"))
 	}

@@ -17,7 +17,9 @@ type function struct {
 	// talosVersion is the Talos version of clusters that name none.
 	talosVersion string
 	images       talos.Images
-	now          func() time.Time
+	// addonHosts reads the manifests of add-ons by their URLs.
+	addonHosts *addonHosts
+	now        func() time.Time
 	// turns has the reconciles of clusters that run and that wait.
 	turns turns
 }

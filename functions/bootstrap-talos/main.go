@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/vitistack/stack/apis/cluster/addons"
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -33,7 +34,8 @@ func main() {
 				Factory:   strings.TrimSuffix(envOr("IMAGE_FACTORY", talos.DefaultFactory), "/"),
 				Schematic: envOr("TALOS_SCHEMATIC", talos.DefaultSchematic),
 			},
-			now: time.Now,
+			addonHosts: newAddonHosts(os.Getenv(addons.HostsVariable)),
+			now:        time.Now,
 		}
 		return f.handle, nil
 	})

@@ -99,7 +99,7 @@ func (f *function) runNodePhases(ctx context.Context, c *cluster) error {
 	err := f.configureNodes(ctx, c)
 	_, refused := reconcile.AsUserError(err)
 	if !refused {
-		err = runAll(ctx, c, f.ensureBootstrap, f.readNodes, f.cleanEarlierNodes)
+		err = runAll(ctx, c, f.ensureBootstrap, f.readNodes, f.cleanEarlierNodes, f.applyAddons)
 	}
 	if problem := f.replaceUnhealthy(ctx, c); problem != nil {
 		return problem
@@ -108,7 +108,7 @@ func (f *function) runNodePhases(ctx context.Context, c *cluster) error {
 		err = removal
 	}
 	if err == nil {
-		err = runAll(ctx, c, checkNodesReady, f.checkEtcdHealthy)
+		err = explainMissingCNI(c, runAll(ctx, c, checkNodesReady, f.checkEtcdHealthy))
 	}
 	return err
 }
@@ -136,7 +136,7 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 	if err != nil || c.Status.Upgrade != nil {
 		return err
 	}
-	return runAll(ctx, c, labelNodes, f.fillScale, f.moveEndpoint, f.replaceOutdated, f.startRotation)
+	return runAll(ctx, c, labelNodes, f.fillScale, f.moveEndpoint, f.replaceOutdated, f.startRotation, checkAddonsApplied)
 }
 
 // finish writes the status, and returns the request for an approval unless the generation requested

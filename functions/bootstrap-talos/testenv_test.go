@@ -116,7 +116,7 @@ func newEnv(t *testing.T, o envOptions) *env {
 	client := s.client(config)
 	s.function = &function{
 		kube: client, manifests: &manifests.Store{Kube: client, Dir: t.TempDir()}, secrets: &secretStore{kube: client, now: time.Now}, talosVersion: plan.DefaultTalosVersion,
-		images: talos.Images{Factory: talos.DefaultFactory, Schematic: talos.DefaultSchematic}, now: time.Now,
+		images: talos.Images{Factory: talos.DefaultFactory, Schematic: talos.DefaultSchematic}, addonHosts: newAddonHosts(""), now: time.Now,
 	}
 	if o.now != nil {
 		s.function.now, s.function.secrets.now = o.now, o.now

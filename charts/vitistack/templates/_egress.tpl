@@ -45,6 +45,7 @@ list:
 {{- else if eq .name "bootstrap-talos" }}
   - {value: nodes, always: true}
   - {value: clusters, always: true}
+  - {value: addons, secret: {{ join "," $v.addons.allowedHosts | quote }}, ports: [443]}
 {{- else if eq .name "etcd-backup" }}
   - {value: nodes, always: true}
   - {value: objectStores, always: true}

@@ -28,7 +28,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- $env = dict "NAM_URL" $v.nam.url "NAM_TLS_SECRET_NAME" $v.nam.tlsSecret "NETBOX_URL" $v.netbox.url "NETBOX_TLS_SECRET_NAME" $v.netbox.tlsSecret -}}
   {{- if $v.netbox.shared }}{{ $_ := set $env "NETBOX_SHARED" "true" }}{{ end -}}
 {{- else if eq .name "bootstrap-talos" -}}
-  {{- $env = dict "TALOS_VERSION" $v.talos.version "IMAGE_FACTORY" $v.talos.imageFactory "TALOS_SCHEMATIC" $v.talos.schematic -}}
+  {{- $env = dict "TALOS_VERSION" $v.talos.version "IMAGE_FACTORY" $v.talos.imageFactory "TALOS_SCHEMATIC" $v.talos.schematic "ALLOWED_ADDON_HOSTS" (join "," $v.addons.allowedHosts) -}}
 {{- else if eq .name "create-vm" -}}
   {{- $env = dict "IMAGE_FACTORY" $v.talos.imageFactory "ALLOWED_IMAGE_HOSTS" (join "," $v.images.allowedHosts) "CREDENTIALS_NAMESPACES" (join "," $v.credentials.namespaces) -}}
 {{- end -}}
@@ -111,7 +111,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "vitistack.previewSettings" -}}
 {{- $v := .Values -}}
 {{- $settings := dict -}}
-{{- range $name, $variables := dict "provision-network" (list "NETWORK_POOLS" "SEPARATE_DATACENTERS") "create-vm" (list "IMAGE_FACTORY" "ALLOWED_IMAGE_HOSTS") "bootstrap-talos" (list "TALOS_VERSION") -}}
+{{- range $name, $variables := dict "provision-network" (list "NETWORK_POOLS" "SEPARATE_DATACENTERS") "create-vm" (list "IMAGE_FACTORY" "ALLOWED_IMAGE_HOSTS") "bootstrap-talos" (list "TALOS_VERSION" "ALLOWED_ADDON_HOSTS") -}}
   {{- range (include "vitistack.env" (dict "root" $ "name" $name "own" list) | fromYaml).list -}}
     {{- if has .name $variables }}{{ $_ := set $settings .name .value }}{{ end -}}
   {{- end -}}

@@ -100,6 +100,9 @@ func generateOptions(c ClusterConfig) []generate.Option {
 	if c.Networking.DNSDomain != "" {
 		o = append(o, generate.WithDNSDomain(c.Networking.DNSDomain))
 	}
+	if c.Networking.CNI == v1alpha1.CNINone {
+		o = append(o, generate.WithClusterCNIConfig(&machineconfig.CNIConfig{CNIName: string(v1alpha1.CNINone)}))
+	}
 	return o
 }
 

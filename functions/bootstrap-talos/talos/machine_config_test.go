@@ -40,6 +40,7 @@ func TestRender(t *testing.T) {
 		talos  string
 		node   NodeConfig
 		vip    string
+		cni    v1alpha1.CNI
 		want   []string
 		never  []string
 	}{
@@ -63,6 +64,18 @@ func TestRender(t *testing.T) {
 			want:  []string{"hostname: shop-cp-0", "02:00:00:00:00:01", "- 192.168.10.10/24", "ip: 192.168.10.5"},
 			never: []string{"kind: HostnameConfig", "kind: LinkConfig", "Layer2VIPConfig"},
 		},
+		"No CNI": {
+			reason: "Talos installs no network plug-in, which an add-on has",
+			talos:  "1.13.9", cni: v1alpha1.CNINone,
+			node: NodeConfig{Name: "shop-cp-0", Role: v1alpha1.RoleControlPlane, Version: "1.34.13"},
+			want: []string{"cni:\n            name: none"},
+		},
+		"flannel": {
+			reason: "what is the default of Talos is as before, so that no node changes",
+			talos:  "1.13.9", cni: v1alpha1.CNIFlannel,
+			node:  NodeConfig{Name: "shop-cp-0", Role: v1alpha1.RoleControlPlane, Version: "1.34.13"},
+			never: []string{"cni:"},
+		},
 		"DHCP": {
 			reason: "a node with DHCP has no static address",
 			talos:  "1.13.9",
@@ -80,6 +93,7 @@ func TestRender(t *testing.T) {
 			c := ClusterConfig{
 				Name: "shop", Endpoint: "https://192.168.10.5:6443", SANs: []string{"192.168.10.10"}, Talos: tc.talos, Contract: contract,
 				Disk: "/dev/vda", Installer: "installer.example.com/x:v" + tc.talos, Keys: &Keys{Present: testBundle()},
+				Networking: v1alpha1.ClusterNetworking{CNI: tc.cni},
 			}
 			if tc.vip != "" {
 				c.VIP = netip.MustParseAddr(tc.vip)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vitistack/stack/functions/internal/kube"
 )
@@ -28,7 +29,9 @@ type Client struct {
 	// hosts are the URLs of the API: the endpoint, and then the control planes, because an
 	// endpoint may be a node that is removed.
 	hosts []string
-	mu    sync.Mutex
+	// resources are those that the API has been asked for, by their kinds.
+	resources map[schema.GroupVersionKind]metav1.APIResource
+	mu        sync.Mutex
 }
 
 // Connect returns a client for a kubeconfig. If its endpoint is out of reach, requests go to the

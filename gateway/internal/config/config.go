@@ -82,9 +82,10 @@ type Preview struct {
 	// NetworkPools is optional or required, and SeparateDatacenters a list.
 	NetworkPools        string
 	SeparateDatacenters string
-	// ImageFactory is a URL. ImageHosts and AllowedEndpoints are lists of hosts.
+	// ImageFactory is a URL. ImageHosts, AddonHosts and AllowedEndpoints are lists of hosts.
 	ImageFactory     string
 	ImageHosts       string
+	AddonHosts       string
 	AllowedEndpoints string
 	TalosVersion     string
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/apis/backend"
+	"github.com/vitistack/stack/apis/cluster/addons"
 	machineplan "github.com/vitistack/stack/apis/machine/plan"
 	segmentplan "github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/versions"
@@ -126,6 +127,7 @@ func (c *Config) preview() []Key {
 		text(&p.NetworkPools, "preview.networkPools", segmentplan.PoolsVariable, "required", "NETWORK_POOLS of provision-network: whether a namespace needs a NetworkPool."),
 		text(&p.SeparateDatacenters, "preview.separateDatacenters", segmentplan.DatacentersVariable, "", "SEPARATE_DATACENTERS of provision-network: data centres that share no bridge with another one."),
 		text(&p.ImageHosts, "preview.imageHosts", machineplan.ImageHostsVariable, "", "ALLOWED_IMAGE_HOSTS of create-vm: hosts that may serve images."),
+		text(&p.AddonHosts, "preview.addonHosts", addons.HostsVariable, "", "ALLOWED_ADDON_HOSTS of bootstrap-talos: hosts that may serve manifests of add-ons."),
 		text(&p.ImageFactory, "preview.imageFactory", machineplan.ImageFactoryVariable, "", "IMAGE_FACTORY of create-vm, which may serve images."),
 		endpoints,
 		text(&p.TalosVersion, "preview.talosVersion", "TALOS_VERSION", versions.DefaultTalos, "TALOS_VERSION of bootstrap-talos: the version of clusters that name none."),

@@ -68,6 +68,7 @@ var (
 	invalid = []string{
 		"InvalidTopology", "NetworkOverlap", "KubernetesVersionUnknown", "KubernetesVersionNotSupported", "TalosVersionUnknown", "MachineRefused",
 		"TemplateNotFound", "ProviderNotFound", "PatchNotFound", "InvalidPatch", "InvalidConfiguration", "ConfigRefused",
+		"AddonNotFound", "AddonInvalid", "AddonNotAllowed",
 	}
 )
 

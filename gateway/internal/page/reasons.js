@@ -2,7 +2,11 @@
 // The advice for each reason: the role that has to act, what it does, and the kinds of the objects that an object with the reason waits for.
 export const reasons = {
   "Accepting": ["no action","No action: this continues without you."],
-  "AddonRefused": ["requester","Change the policy in the workload cluster that rejects the add-on. The message quotes it."],
+  "AddonInvalid": ["requester","Correct the manifest at the file and line that the message names."],
+  "AddonNotAllowed": ["requester","Put the manifests into a ConfigMap, or ask the platform team to add their host to addons.allowedHosts of the chart."],
+  "AddonNotFound": ["requester","Create the ConfigMap that the message names, correct the URL, or remove the add-on from spec.addons."],
+  "AddonRefused": ["requester","Correct the manifest of the add-on, or change the policy in the workload cluster that rejects it. The message quotes the answer."],
+  "AddonUnavailable": ["platform team","Check that the host in the message answers, and that bootstrap-talos reaches it (networkPolicy.addons of the chart)."],
   "AddressInUse": ["requester","Request the address that the interface has, or delete the Machine that the message names first."],
   "AddressMismatch": ["requester","Have the guest use the addresses of its network configuration: it reports others."],
   "AddressOutsidePool": ["requester","Request an address of the pool that the message names, or none."],
@@ -242,6 +246,7 @@ export const reasons = {
   "VirtualAddressFailed": ["requester","Write what the message says into spec.controlPlaneEndpoint.",["IPAllocation"]],
   "VirtualMachineNameTaken": ["requester","Delete the virtual machine that the message names, or give the Machine another name."],
   "WaitingForAPI": ["no action","No action: this continues without you.",["Machine"]],
+  "WaitingForAddons": ["no action","No action: the add-on is applied as soon as the workload API accepts it. The message says what it answers."],
   "WaitingForAddress": ["no action","See the NetworkConfiguration.",["NetworkConfiguration","IPAllocation","NetworkNamespace"]],
   "WaitingForCluster": ["no action","No action: the rotation starts when the cluster is Running.",["Machine"]],
   "WaitingForEndpoint": ["requester","Free the address of the endpoint, point its load balancer at the control planes, or correct the MAC address, as the message says."],

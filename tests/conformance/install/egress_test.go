@@ -50,7 +50,7 @@ func TestEgressNamesItsPeers(t *testing.T) {
 // emptied has arguments that list no address of any backend.
 func emptied() []string {
 	var args []string
-	for _, value := range []string{"kea", "nam", "netbox", "proxmox", "kubevirt", "nodes", "clusters", "objectStores", "database", "redis", "webhooks", "operators", "proxy", "dns"} {
+	for _, value := range []string{"kea", "nam", "netbox", "proxmox", "kubevirt", "nodes", "clusters", "addons", "objectStores", "database", "redis", "webhooks", "operators", "proxy", "dns"} {
 		args = append(args, "--set-json", "networkPolicy."+value+".cidrs=[]")
 	}
 	return args
@@ -111,6 +111,8 @@ func TestEgressFollowsTheValues(t *testing.T) {
 		"Proxmox":           {"objects name hypervisors, so values list them", "create-vm", "networkPolicy.proxmox.cidrs={192.0.2.0/24},networkPolicy.kubevirt.cidrs={198.51.100.1/32},networkPolicy.kubevirt.ports={443}", nil, []string{"TCP/8006 to 192.0.2.0/24", "TCP/443 to 198.51.100.1/32"}},
 		"NoProxmox":         {"an empty list permits none", "create-vm", "networkPolicy.kubevirt.cidrs={198.51.100.1/32}", []string{"--set-json", "networkPolicy.proxmox.cidrs=[]"}, []string{"TCP/6443 to 198.51.100.1/32"}},
 		"Nodes":             {"Talos and Kubernetes of clusters, but not Proxmox VE", "bootstrap-talos", "networkPolicy.nodes.cidrs={192.0.2.0/24},networkPolicy.clusters.namespaces={tenants}", nil, []string{"TCP/50000 to 192.0.2.0/24", "TCP/6443 to " + private + " namespace:tenants"}},
+		"NoAddonHosts":      {"manifests are only in ConfigMaps", "bootstrap-talos", "", nil, []string{nodes, clusters}},
+		"AddonHosts":        {"a host of manifests is allowed, and the value lists its addresses", "bootstrap-talos", "addons.allowedHosts={example.com},networkPolicy.addons.cidrs={192.0.2.0/24}", nil, []string{nodes, clusters, "TCP/443 to 192.0.2.0/24"}},
 		"Backups":           {"S3 is public", "etcd-backup", "networkPolicy.objectStores.cidrs={192.0.2.0/24},networkPolicy.objectStores.ports={443}", nil, []string{nodes, "TCP/443 to 192.0.2.0/24"}},
 		"Gateway":           {"it connects to nodes, and has no database, Redis or webhooks", "gateway-backends", "", nil, []string{nodes, clusters}},
 		"Database":          {"the URL is in a Secret", "gateway-backends", "database.existingSecret=db,networkPolicy.database.cidrs={192.0.2.3/32},networkPolicy.database.ports={6432}", nil, []string{nodes, clusters, "TCP/6432 to 192.0.2.3/32"}},

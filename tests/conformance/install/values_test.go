@@ -233,14 +233,14 @@ func TestPublishedService(t *testing.T) {
 func TestPreviewSettings(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
-	names := []string{"NETWORK_POOLS", "SEPARATE_DATACENTERS", "IMAGE_FACTORY", "ALLOWED_IMAGE_HOSTS", "TALOS_VERSION", "PREVIEW_ALLOWEDENDPOINTS"}
+	names := []string{"NETWORK_POOLS", "SEPARATE_DATACENTERS", "IMAGE_FACTORY", "ALLOWED_IMAGE_HOSTS", "TALOS_VERSION", "ALLOWED_ADDON_HOSTS", "PREVIEW_ALLOWEDENDPOINTS"}
 	for name, tc := range map[string]struct {
 		reason string
 		values []string
 		want   map[string]string
 	}{
 		"Default":   {"the ConfigMap has what there is", nil, map[string]string{}},
-		"Values":    {"a value is for functions and gateway", []string{"images.allowedHosts={a.example.com,b.example.com}", "talos.imageFactory=https://factory.example.com", "talos.version=1.12.4"}, map[string]string{"ALLOWED_IMAGE_HOSTS": "a.example.com,b.example.com", "IMAGE_FACTORY": "https://factory.example.com", "TALOS_VERSION": "1.12.4"}},
+		"Values":    {"a value is for functions and gateway", []string{"images.allowedHosts={a.example.com,b.example.com}", "talos.imageFactory=https://factory.example.com", "talos.version=1.12.4", "addons.allowedHosts={c.example.com}"}, map[string]string{"ALLOWED_ADDON_HOSTS": "c.example.com", "ALLOWED_IMAGE_HOSTS": "a.example.com,b.example.com", "IMAGE_FACTORY": "https://factory.example.com", "TALOS_VERSION": "1.12.4"}},
 		"Function":  {"a variable of a function decides", []string{"functions.provision-network.env.SEPARATE_DATACENTERS=east", "functions.provision-network.env.NETWORK_POOLS=optional", "functions.create-vm.env.ALLOWED_IMAGE_HOSTS=c.example.com"}, map[string]string{"SEPARATE_DATACENTERS": "east", "NETWORK_POOLS": "optional", "ALLOWED_IMAGE_HOSTS": "c.example.com"}},
 		"Endpoints": {"the gateway connects to others than create-vm", []string{"functions.create-vm.env.ALLOWED_ENDPOINTS=10.0.0.0/8", "gateway.env.ALLOWED_ENDPOINTS=hooks.example.com"}, map[string]string{"PREVIEW_ALLOWEDENDPOINTS": "10.0.0.0/8"}},
 		"Common":    {"both have the list of the ConfigMap", []string{"config.env.ALLOWED_ENDPOINTS=10.0.0.0/8"}, map[string]string{}},

@@ -12,13 +12,23 @@ import (
 
 // node checks what the API server of a workload cluster has of a node, as its owner sees it.
 func node(clusterName, name, part string) func(*world) string {
+	return inCluster(clusterName, part, "node", name)
+}
+
+// hasSetting checks that the manifests of a ConfigMap of the world are applied to a workload cluster.
+func hasSetting(clusterName, name string) func(*world) string {
+	return inCluster(clusterName, `"from":"`+name+`"`, "configmap", "settings")
+}
+
+// inCluster checks what the API server of a workload cluster has of an object, as its owner sees it.
+func inCluster(clusterName, part string, object ...string) func(*world) string {
 	return func(w *world) string {
 		path := filepath.Join(w.e.Dir, clusterName+".kubeconfig")
 		secret := fmt.Sprint(w.field(subject{engine.Secrets, site, clusterName + "-kubeconfig", ""}, "data.kubeconfig"))
 		if err := os.WriteFile(path, decode(secret), 0o600); err != nil {
 			return err.Error()
 		}
-		out, err := exec.CommandContext(w.Context(), engine.Local(w.T), "kubectl", "--kubeconfig", path, "get", "node", name, "-o", "json").CombinedOutput()
+		out, err := exec.CommandContext(w.Context(), engine.Local(w.T), append([]string{"kubectl", "--kubeconfig", path, "get", "-o", "json"}, object...)...).CombinedOutput()
 		if err != nil {
 			return string(out)
 		}
@@ -44,12 +54,16 @@ func clusterRows() []row {
 	rows := []row{
 		{field: "paused", on: one, to: "true", proof: "functions/bootstrap-talos TestLastMemberStays"},
 		{field: "protected", on: one, to: "true", check: deletionRefused(one)},
+		{field: "addons[].configMap", on: one, to: "addon-b", check: hasSetting("single", "b")},
+		{field: "addons[].name", on: one, to: "second", proof: "functions/bootstrap-talos TestAddons"},
+		{field: "addons[].url", on: one, to: "https://example.com/manifests.yaml", with: map[string]string{"addons[0].configMap": "null"}, proof: "functions/bootstrap-talos TestAddonByURL"},
 		{field: "approval.policy", on: one, to: "growth", proof: "functions/bootstrap-talos TestApproval"},
 		{field: "upgrade.paused", on: one, to: "true", proof: "functions/bootstrap-talos TestUpgradeStops"},
 		{field: "controlPlaneEndpoint.mode", on: ha, to: "node"},
 		{field: "controlPlaneEndpoint.port", on: ha, to: "443"},
 		{field: "controlPlaneEndpoint.address", on: ha, to: "192.0.2.9"},
 		{field: "controlPlaneEndpoint.host", on: ha, to: "api.example.com", with: map[string]string{"controlPlaneEndpoint.mode": "custom"}},
+		{field: "networking.cni", on: one, to: "none"},
 		{field: "networking.dnsDomain", on: one, to: "blue.local"},
 		{field: "networking.podCIDR", on: one, to: "10.200.0.0/16"},
 		{field: "networking.serviceCIDR", on: one, to: "10.200.0.0/16"},

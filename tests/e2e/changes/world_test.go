@@ -104,7 +104,10 @@ func build(t *testing.T) *world {
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		w.e.Apply(site, fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: patch-%[1]s}\ndata: {sysctl.yaml: \"machine: {sysctls: {vm.patch-%[1]s: '1'}}\"}\n", name))
 	}
-	w.e.Apply(site, fmt.Sprintf(cluster, "single", `data: {clusterId: single}, networkNamespaceName: network, talos: {version: 1.13.3}, topology: {version: "1.33", controlplane: {replicas: 1, taints: [{key: dedicated, value: etcd, effect: PreferNoSchedule}]},
+	for _, name := range []string{"a", "b"} {
+		w.e.Apply(site, fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: addon-%[1]s}\ndata: {settings.yaml: \"{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {from: %[1]s}}\"}\n", name))
+	}
+	w.e.Apply(site, fmt.Sprintf(cluster, "single", `data: {clusterId: single}, networkNamespaceName: network, addons: [{name: settings, configMap: addon-a}], talos: {version: 1.13.3}, topology: {version: "1.33", controlplane: {replicas: 1, taints: [{key: dedicated, value: etcd, effect: PreferNoSchedule}]},
   workers: [{name: a, replicas: 1, template: small, taints: [{key: team, value: red, effect: PreferNoSchedule}]}, {name: b, replicas: 1, template: small, autoscaling: {enabled: true, minReplicas: 1, maxReplicas: 2}}, {name: c, replicas: 1, template: small}]}`))
 	w.e.Apply(site, fmt.Sprintf(cluster, "ha", `data: {clusterId: ha}, networkNamespaceName: network, talos: {version: 1.13.3}, controlPlaneEndpoint: {mode: vip}, topology: {version: "1.33", controlplane: {replicas: 3, template: small, providerRef: {name: proxmox}}}`))
 	w.e.Apply(site, fmt.Sprintf(backup, "often", `clusterName: single, schedule: "@every 2s", retention: 2, storageLocation: {type: local, path: first}`))

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -125,6 +126,12 @@ func (l *planning) world(ctx context.Context, c *cluster.Connection, documents [
 			return nil, fmt.Errorf("the labels of the namespace decide what it may use, and cannot be read: %w", err)
 		}
 		return ns.GetLabels(), nil
+	}, HasConfigMap: func(namespace, name string) (bool, error) {
+		_, err := c.Resource(cluster.Kind{Resource: "configmaps", Version: "v1"}.GVR()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
 	}}
 	objects, err := c.Load(ctx, "", cluster.MustFindKind("machineprovider"), cluster.MustFindKind("machineclass"))
 	if err != nil {

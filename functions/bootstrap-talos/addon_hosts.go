@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/vitistack/stack/apis/cluster/addons"
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events/outbound"
+)
+
+// addonHosts reads the manifests of add-ons from the hosts that the platform team allows.
+type addonHosts struct {
+	rules  addons.HostRules
+	client *http.Client
+}
+
+// addonTimeout is how long the manifests of an add-on may take.
+const addonTimeout = 10 * time.Second
+
+// newAddonHosts returns the hosts of a list in the form of ALLOWED_ENDPOINTS. Unlike there, an empty list allows
+// none.
+func newAddonHosts(list string) *addonHosts {
+	if strings.TrimSpace(list) == "" {
+		return &addonHosts{rules: addons.NoHosts{}}
+	}
+	rules := outbound.Parse(list).ThroughProxy()
+	return &addonHosts{rules: rules, client: &http.Client{
+		Timeout:       addonTimeout,
+		Transport:     &http.Transport{DialContext: rules.DialContext, DisableKeepAlives: true, TLSHandshakeTimeout: addonTimeout, ForceAttemptHTTP2: true},
+		CheckRedirect: checkAddonRedirect,
+	}}
+}
+
+// errAddonRedirect is a redirect that is not followed.
+var errAddonRedirect = errors.New("it redirects to a URL without https, or too often: write the URL of the manifests themselves")
+
+// checkAddonRedirect follows redirects to https, because releases are often at a host of their own. Each connection
+// is checked by the rules.
+func checkAddonRedirect(to *http.Request, before []*http.Request) error {
+	if to.URL.Scheme != "https" || len(before) > 5 {
+		return errAddonRedirect
+	}
+	return nil
+}
+
+// read returns the manifests of an add-on by its URL. A UserError says what its host answers otherwise.
+func (h *addonHosts) read(ctx context.Context, a v1alpha1.ClusterAddon) (string, error) {
+	if err := addons.CheckHost(a, h.rules); err != nil {
+		return "", err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
+	if err != nil {
+		return "", addons.Problem(a.Name, addons.ReasonNotFound, err.Error())
+	}
+	res, err := h.client.Do(req)
+	if err != nil {
+		return "", readProblem(a, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	switch {
+	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests:
+		return "", addons.Problem(a.Name, addons.ReasonUnavailable, fmt.Sprintf("%s answers %s. It is asked again every minute", a.URL, res.Status))
+	case res.StatusCode != http.StatusOK:
+		return "", addons.Problem(a.Name, addons.ReasonNotFound, fmt.Sprintf("%s answers %s: write a URL that answers without credentials, or put the manifests into a ConfigMap and name it in configMap", a.URL, res.Status))
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, addons.MaxSize+1))
+	if err != nil {
+		return "", readProblem(a, err)
+	}
+	if len(body) > addons.MaxSize {
+		return "", addons.Problem(a.Name, addons.ReasonInvalid, fmt.Sprintf("%s has more than %d MiB: split it into several add-ons", a.URL, addons.MaxSize>>20))
+	}
+	return string(body), nil
+}
+
+// readProblem returns the UserError for a URL that could not be read.
+func readProblem(a v1alpha1.ClusterAddon, err error) error {
+	var denied *outbound.Denied
+	if errors.As(err, &denied) {
+		return addons.Problem(a.Name, addons.ReasonNotAllowed, fmt.Sprintf("%s leads to %s, from which manifests are not read: have that host added to %s of bootstrap-talos too, or put the manifests into a ConfigMap",
+			a.URL, denied.Host, addons.HostsVariable))
+	}
+	return addons.Problem(a.Name, addons.ReasonUnavailable, fmt.Sprintf("%s cannot be read: %s. It is asked again every minute", a.URL, innermost(err)))
+}
+
+// innermost returns the text of an error without the URL that http.Client adds.
+func innermost(err error) string {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return err.Error()
+		}
+		err = next
+	}
+}
