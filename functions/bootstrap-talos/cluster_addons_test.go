@@ -138,6 +138,30 @@ func TestMissingCNI(t *testing.T) {
 	s.awaitRunning("shop")
 }
 
+// gate passes events until it is closed. Deliveries about the Machines of a cluster run beside those about the cluster.
+type gate struct {
+	sync.RWMutex
+	closed bool
+}
+
+func (g *gate) wrap(next events.Handler) events.Handler {
+	return func(ctx context.Context, in event.Event) (*event.Event, error) {
+		g.RLock()
+		defer g.RUnlock()
+		if g.closed {
+			return nil, nil
+		}
+		return next(ctx, in)
+	}
+}
+
+// close drops all further events, after the deliveries that have begun.
+func (g *gate) close() {
+	g.Lock()
+	defer g.Unlock()
+	g.closed = true
+}
+
 // countConfigMaps counts the reads of one ConfigMap.
 type countConfigMaps struct {
 	http.RoundTripper
@@ -156,29 +180,14 @@ func (c countConfigMaps) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestAddonsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64
-	var gate sync.RWMutex
-	dropped := false
-	s := newEnv(t, envOptions{
-		wrap: func(next http.RoundTripper) http.RoundTripper { return countConfigMaps{next, &reads} },
-		handle: func(next events.Handler) events.Handler {
-			return func(ctx context.Context, in event.Event) (*event.Event, error) {
-				gate.RLock()
-				defer gate.RUnlock()
-				if dropped {
-					return nil, nil
-				}
-				return next(ctx, in)
-			}
-		},
-	})
+	g := &gate{}
+	s := newEnv(t, envOptions{wrap: func(next http.RoundTripper) http.RoundTripper { return countConfigMaps{next, &reads} }, handle: g.wrap})
 	s.configMap("tools", map[string]string{"settings.yaml": settings("red")})
 	kc := s.cluster("shop", 1, 2)
 	kc.Spec.Addons = []v1alpha1.ClusterAddon{{Name: "tools", ConfigMap: "tools"}}
 	s.create(kc)
 	s.awaitRunning("shop")
-	gate.Lock() // after the deliveries that have begun
-	dropped = true
-	gate.Unlock()
+	g.close()
 	deliver := func(o reconcileOptions) int64 {
 		t.Helper()
 		before := reads.Load()
@@ -417,7 +426,8 @@ func TestAddonByURL(t *testing.T) {
 		_, _ = w.Write([]byte(settings(strings.Trim(r.URL.Path, "/"))))
 	}))
 	t.Cleanup(server.Close)
-	s := newEnv(t, envOptions{})
+	g := &gate{}
+	s := newEnv(t, envOptions{handle: g.wrap})
 	trusted := x509.NewCertPool()
 	trusted.AddCert(server.Certificate())
 	s.function.addonHosts = newAddonHosts("127.0.0.1")
@@ -427,12 +437,13 @@ func TestAddonByURL(t *testing.T) {
 	s.create(kc)
 	s.awaitRunning("shop")
 	s.awaitSetting("shop", "red")
+	g.close()
 	before := asked.Load()
 	s.reconcile("shop")
 	if n := asked.Load(); n != before {
 		t.Errorf("the URL was read again by a full reconcile: %d and %d times", before, n)
 	}
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Addons[0].URL = server.URL + "/blue" })
-	s.awaitRunning("shop")
+	s.reconcile("shop")
 	s.awaitSetting("shop", "blue")
 }
