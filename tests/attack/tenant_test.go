@@ -228,6 +228,8 @@ func TestKeptMetadata(t *testing.T) {
 		{"the provider that has to delete the machine", `{"metadata":{"annotations":{"vitistack.io/provisioned-by":"kubevirt"}}}`, "keeps the annotation vitistack.io/provisioned-by"},
 		{"no provider", `{"metadata":{"annotations":null}}`, "keeps the annotation vitistack.io/provisioned-by"},
 		{"a removal that has not started", `{"metadata":{"annotations":{"vitistack.io/removing":"2026-01-01T00:00:00Z"}}}`, "keeps the annotation vitistack.io/removing"},
+		{"the UID of another tenant's machine", `{"metadata":{"annotations":{"vitistack.io/former-uids":"0d6d9d2e-0000-0000-0000-000000000000"}}}`, "only an administrator may write the annotation vitistack.io/former-uids"},
+		{"a machine that no function deletes", `{"metadata":{"annotations":{"vitistack.io/paused":"true"}}}`, "only an administrator may write the annotation vitistack.io/paused"},
 		{"no finalizer", `{"metadata":{"finalizers":null}}`, "removes the finalizer " + finalizer},
 	} {
 		x.refused(tc.reason, x.patch(x.tenant, engine.Machines, "web", tc.patch), tc.says)
@@ -242,5 +244,6 @@ func TestKeptMetadata(t *testing.T) {
 		x.allowed("the user's own metadata", x.patch(x.tenant, engine.Machines, "web", patch))
 	}
 	x.refused("a machine that seems to exist at another hypervisor", x.make(x.tenant, engine.Machines, strings.Replace(machineHead, "web", "new", 1)+", annotations: {vitistack.io/provisioned-by: pve}}, spec: {template: small}}"), "keeps the annotation")
+	x.refused("a machine that adopts another tenant's virtual machine", x.make(x.tenant, engine.Machines, strings.Replace(machineHead, "web", "new", 1)+", annotations: {vitistack.io/former-uids: 0d6d9d2e}}, spec: {template: small}}"), "only an administrator")
 	x.refused("a machine that seems to exist already", x.make(x.tenant, engine.Machines, strings.Replace(machineHead, "web", "new", 1)+", finalizers: ["+finalizer+"]}, spec: {template: small}}"), "sets the finalizer")
 }

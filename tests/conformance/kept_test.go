@@ -27,6 +27,7 @@ var usersAnnotations = map[string]string{
 	"vitistack.io/rotation":        "is on Secrets with the keys of a cluster, and a user who may write them administers the cluster",
 	"vitistack.io/rotation-phase":  "is on Secrets with the keys of a cluster, and a user who may write them administers the cluster",
 	"vitistack.io/resync-progress": "is on a Lease in the stack's own namespace, which tenants may not write",
+	"vitistack.io/adopting":        "is on objects of KubeVirt, to which the policy does not apply",
 	"vitistack.io/restart":         "is on objects of KubeVirt, to which the policy does not apply",
 }
 
@@ -40,8 +41,8 @@ func TestAnnotationsAreKept(t *testing.T) {
 			continue
 		}
 		for _, v := range policy.Spec.Variables {
-			if v.Name == "kept" {
-				kept = v.Expression
+			if v.Name == "kept" || v.Name == "administrative" {
+				kept += v.Expression
 			}
 		}
 	}
