@@ -30,7 +30,7 @@ func interfaceMAC(m *v1alpha1.Machine, n v1alpha1.MachineNetwork) string {
 	if n.MACAddress != "" {
 		return n.MACAddress.Normalized()
 	}
-	return deriveMAC(m.UID, n.Name)
+	return deriveMAC(v1alpha1.OriginalUID(m), n.Name)
 }
 
 // ownConfiguration returns the NetworkConfiguration of a machine without spec.networks.

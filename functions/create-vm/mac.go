@@ -9,7 +9,7 @@ import (
 
 // deriveMAC returns the MAC address of a machine's interface: a locally administered unicast
 // address (IEEE 802). It is the same at every call for the same machine and interface, so a retry
-// finds what an earlier attempt has created.
+// finds what an earlier attempt has created. machine is the Machine's original UID.
 func deriveMAC(machine types.UID, iface string) string {
 	sum := sha256.Sum256([]byte(string(machine) + "/" + iface))
 	const local = 0x02

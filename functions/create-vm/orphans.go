@@ -19,6 +19,9 @@ func findOrphans(guests []v1alpha1.Orphan, machines []v1alpha1.Machine) (found [
 	exists := map[string]bool{}
 	for i := range machines {
 		exists[string(machines[i].UID)] = true
+		for _, uid := range v1alpha1.FormerUIDs(&machines[i]) {
+			exists[uid] = true
+		}
 	}
 	for _, g := range guests {
 		if !exists[g.UID] {

@@ -100,6 +100,9 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 		}
 		return err
 	}
+	if v1alpha1.IsPaused(m) {
+		return nil
+	}
 	if m.DeletionTimestamp != nil {
 		return f.removeMachine(ctx, m)
 	}

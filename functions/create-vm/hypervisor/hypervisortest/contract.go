@@ -24,6 +24,7 @@ func Run(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Run("MUST create exactly one virtual machine, whatever fails", func(t *testing.T) { testCreation(t, newEnv) })
 	t.Run("MUST leave nothing behind, whatever fails", func(t *testing.T) { testDeletion(t, newEnv) })
 	t.Run("MUST change a machine in place, whatever fails", func(t *testing.T) { testChanges(t, newEnv) })
+	t.Run("MUST adopt the virtual machine of a former UID, whatever fails", func(t *testing.T) { testAdoption(t, newEnv) })
 	RunWithoutFaults(t, newEnv)
 	t.Run("MUST hold a machine configuration until the node has it, whatever fails", func(t *testing.T) { testMachineConfig(t, newEnv) })
 	t.Run("MUST refuse to make a disk smaller", func(t *testing.T) { testShrinking(t, newEnv) })
@@ -36,6 +37,8 @@ func RunWithoutFaults(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Run("MUST find the virtual machine again after a lost status", func(t *testing.T) { testLostStatus(t, newEnv) })
 	t.Run("MUST not change the objects of other owners", func(t *testing.T) { testForeignObjects(t, newEnv, false) })
 	t.Run("MUST not change an object that has taken the claimed place", func(t *testing.T) { testForeignObjects(t, newEnv, true) })
+	t.Run("MUST adopt a virtual machine once", func(t *testing.T) { testOtherClaimant(t, newEnv) })
+	t.Run("MUST leave a paused machine as it is", func(t *testing.T) { testPause(t, newEnv) })
 	t.Run("MUST write nothing about a machine that is up to date", func(t *testing.T) { testIdle(t, newEnv) })
 }
 

@@ -41,6 +41,9 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	if err != nil {
 		return hypervisor.State{}, k.toUserError(err)
 	}
+	if err := k.adopt(ctx, m, vm); err != nil {
+		return hypervisor.State{}, k.toUserError(err)
+	}
 	if !isMadeFor(vm, m) {
 		return hypervisor.State{}, nameTakenError(vm)
 	}
@@ -68,6 +71,9 @@ func (k *Hypervisor) Observe(ctx context.Context, m *v1alpha1.Machine) (hypervis
 			return hypervisor.State{}, hypervisor.ErrGone
 		}
 		return hypervisor.State{}, err
+	}
+	if needsAdoption(vm, m) {
+		return hypervisor.State{}, hypervisor.ErrGone // only Ensure changes it
 	}
 	if !isMadeFor(vm, m) {
 		return hypervisor.State{}, nameTakenError(vm)

@@ -68,6 +68,11 @@ func (k *Hypervisor) createObject(ctx context.Context, m *v1alpha1.Machine, obj 
 	switch {
 	case obj.GetDeletionTimestamp() != nil:
 		return fmt.Errorf("create %T %s/%s: an earlier one is still being deleted", obj, m.Namespace, obj.GetName())
+	case isAdoptable(obj, m): // its virtual machine is gone, or was never created
+		before := obj.DeepCopyObject().(kube.Object)
+		k.mark(obj, m)
+		_, err := k.guests.Patch(ctx, before, obj)
+		return err
 	case !isMadeFor(obj, m):
 		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%T %s was not made for this machine: delete it, or give the machine another name", obj, obj.GetName())}
 	}
@@ -95,12 +100,14 @@ func (k *Hypervisor) deleteObject(ctx context.Context, m *v1alpha1.Machine, name
 }
 
 // isMadeFor reports whether an object was created for the machine, and not for a deleted one
-// of the same name or by another user. CDI copies only the labels of a DataVolume to its
-// claim, so claims have the UID in a label.
-func isMadeFor(obj kube.Object, m *v1alpha1.Machine) bool {
-	uid, ok := obj.GetAnnotations()[v1alpha1.AnnotationUID]
-	if !ok {
-		uid = obj.GetLabels()[v1alpha1.AnnotationUID]
+// of the same name or by another user.
+func isMadeFor(obj kube.Object, m *v1alpha1.Machine) bool { return markOf(obj) == string(m.UID) }
+
+// markOf returns the UID of the Machine that an object was created for, or nothing. CDI copies only the
+// labels of a DataVolume to its claim, so claims have the UID in a label.
+func markOf(obj kube.Object) string {
+	if uid, ok := obj.GetAnnotations()[v1alpha1.AnnotationUID]; ok {
+		return uid
 	}
-	return uid == string(m.UID)
+	return obj.GetLabels()[v1alpha1.AnnotationUID]
 }

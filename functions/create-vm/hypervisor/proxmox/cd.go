@@ -19,8 +19,9 @@ import (
 // cdPrefix starts the names of all CDs with first configurations.
 const cdPrefix = "vitistack-"
 
-// cdName returns the name of the file of a machine's CD.
-func cdName(m *v1alpha1.Machine) string { return cdPrefix + string(m.UID) + ".iso" }
+// cdName returns the name of the file of a machine's CD. It has the first UID of the machine, because
+// Proxmox VE cannot rename the file of a virtual machine that was adopted.
+func cdName(m *v1alpha1.Machine) string { return cdPrefix + string(v1alpha1.OriginalUID(m)) + ".iso" }
 
 // renderCD returns the image of the CD of a machine, as cloud-init's NoCloud reads it.
 func renderCD(m *v1alpha1.Machine, f firstBootConfig) ([]byte, error) {
@@ -45,7 +46,7 @@ func renderCD(m *v1alpha1.Machine, f firstBootConfig) ([]byte, error) {
 		return nil, fmt.Errorf("render a CD: %w", err)
 	}
 	files := map[string]string{
-		"user-data": f.userData, "meta-data": fmt.Sprintf("instance-id: %s\nlocal-hostname: %s\n", m.UID, hostname(m)), "network-config": f.networkData,
+		"user-data": f.userData, "meta-data": fmt.Sprintf("instance-id: %s\nlocal-hostname: %s\n", v1alpha1.OriginalUID(m), hostname(m)), "network-config": f.networkData,
 	}
 	for name, text := range files {
 		if text == "" {
@@ -113,7 +114,7 @@ func (x *Hypervisor) deleteCD(ctx context.Context, m *v1alpha1.Machine, vm *virt
 // deleteOrphanedCD deletes the CDs of a machine without a virtual machine on every host. It
 // returns the task, or nil if there is no CD.
 func (x *Hypervisor) deleteOrphanedCD(ctx context.Context, m *v1alpha1.Machine, all inventory) (*pve.Task, error) {
-	if m.Spec.CloudInit == nil {
+	if m.Spec.CloudInit == nil || all.hasFormerTag(m) {
 		return nil, nil
 	}
 	for _, s := range all {

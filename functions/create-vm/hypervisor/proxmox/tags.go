@@ -27,6 +27,11 @@ func uidTag(m *v1alpha1.Machine) string { return tag("uid", string(m.UID)) }
 // machineTags returns all tags of a virtual machine, as its option.
 func machineTags(m *v1alpha1.Machine) string {
 	tags := []string{tagManaged, uidTag(m)}
+	for _, uid := range v1alpha1.FormerUIDs(m) {
+		if v1alpha1.HadUID(m, uid) {
+			tags = append(tags, formerTag(uid))
+		}
+	}
 	if name := m.Labels[v1alpha1.LabelClusterName]; name != "" {
 		tags = append(tags, tag("cluster", name), tag("role", m.Labels[v1alpha1.LabelClusterRole]))
 	}

@@ -29,12 +29,17 @@ func (x api) vmClient(vm *virtualMachine) *pve.VirtualMachine {
 func (vm *virtualMachine) path() string { return fmt.Sprintf("/nodes/%s/qemu/%d", vm.node, vm.id) }
 
 // find returns the machine's virtual machine: at the recorded place, or else by its UID in the
-// whole cluster, whose resources it then returns too. It returns nil if there is none. Another
+// whole cluster, whose resources it then returns too. It adopts the one of a former UID. It returns nil if there is none. Another
 // virtual machine with the recorded VMID ends the claim.
 func (x *Hypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine, inventory, error) {
 	node, vmid := recordedPlacement(m)
 	if node != "" && m.Status.VMName != "" {
 		vm, err := x.read(ctx, node, vmid)
+		if err == nil {
+			if err := x.adopt(ctx, m, vm); err != nil {
+				return nil, nil, err
+			}
+		}
 		if err == nil && vm.isOf(m) {
 			return vm, nil, nil
 		}
@@ -47,6 +52,9 @@ func (x *Hypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMac
 		return nil, nil, err
 	}
 	at := slices.IndexFunc(all, func(r inventoryItem) bool { return r.isVM() && slices.Contains(r.tags(), uidTag(m)) })
+	if at < 0 {
+		at = slices.IndexFunc(all, func(r inventoryItem) bool { return r.isVM() && isAdoptable(m, r.tags(), "") })
+	}
 	if at < 0 && vmid != 0 {
 		at = slices.IndexFunc(all, func(r inventoryItem) bool { return r.isVM() && r.VMID == vmid })
 	}
@@ -54,6 +62,9 @@ func (x *Hypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMac
 		return nil, all, nil
 	}
 	vm, err := x.read(ctx, all[at].Node, all[at].VMID)
+	if err == nil {
+		err = x.adopt(ctx, m, vm)
+	}
 	switch {
 	case isMissing(err):
 		return nil, all, nil
