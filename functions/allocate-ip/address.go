@@ -61,6 +61,8 @@ func (f *function) addFinalizer(ctx context.Context, a *v1alpha2.IPAllocation) e
 // applyPlan claims or renews the Lease of the planned address, and returns the address.
 func (f *function) applyPlan(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation, plan addressPlan, h holder) (netip.Addr, error) {
 	switch plan.action {
+	case actionAdopt:
+		return plan.address, f.leases.adopt(ctx, nn.Name, plan.address, h)
 	case actionRenew:
 		return plan.address, f.leases.renew(ctx, nn.Name, plan.address, h)
 	case actionClaim:

@@ -18,6 +18,8 @@ type addressAction string
 const (
 	// actionKeep sends no request: the address is valid, and not due for renewal.
 	actionKeep addressAction = "Keep"
+	// actionAdopt keeps the address, whose Lease may have a former UID of the IPAllocation.
+	actionAdopt addressAction = "Adopt"
 	// actionRenew restarts the validity of the address.
 	actionRenew addressAction = "Renew"
 	// actionClaim claims the address that the IPAllocation requests.
@@ -71,6 +73,9 @@ func planAddress(nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguratio
 func planRenewal(renewal addressPlan, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, now time.Time) (addressPlan, error) {
 	expires, temporary := a.Status.ExpiresAt, renewal.validity.expires != nil
 	keep := addressPlan{action: actionKeep, address: renewal.address, pool: renewal.pool}
+	if len(v1alpha1.FormerUIDs(a)) > 0 {
+		keep.action = actionAdopt
+	}
 	switch {
 	case expires == nil && !temporary:
 		return keep, nil

@@ -25,7 +25,7 @@ func (f *function) reconcileAllocation(ctx context.Context, namespace, name, why
 		return err
 	}
 	switch {
-	case why != events.TypeResync && f.isIdle(a, why):
+	case v1alpha1.IsPaused(a), why != events.TypeResync && f.isIdle(a, why):
 		return nil
 	case a.DeletionTimestamp != nil:
 		return f.deleteAllocation(ctx, a)

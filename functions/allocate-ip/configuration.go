@@ -28,7 +28,7 @@ func (f *function) reconcileConfiguration(ctx context.Context, namespace, name s
 		}
 		return err
 	}
-	if nc.DeletionTimestamp != nil || (isComplete(nc) && !full) {
+	if v1alpha1.IsPaused(nc) || nc.DeletionTimestamp != nil || (isComplete(nc) && !full) {
 		return nil
 	}
 	before := nc.DeepCopy()

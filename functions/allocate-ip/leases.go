@@ -37,12 +37,14 @@ type leaseStore struct {
 type holder struct {
 	uid             string
 	namespace, name string
+	// former are the UIDs under which the IPAllocation had its addresses before it was created again.
+	former []string
 	// ttl is the number of seconds after which a Lease expires. 0 means never.
 	ttl int32
 }
 
 func holderOf(a *v1alpha2.IPAllocation, ttl int32) holder {
-	return holder{uid: string(a.UID), namespace: a.Namespace, name: a.Name, ttl: ttl}
+	return holder{uid: string(a.UID), namespace: a.Namespace, name: a.Name, former: v1alpha1.FormerUIDs(a), ttl: ttl}
 }
 
 // errAddressTaken says that an address has another holder, with its name.
@@ -65,7 +67,7 @@ func (l *leaseStore) claimAddress(ctx context.Context, network string, a netip.A
 	switch {
 	case err != nil || existing == nil || holderUID(existing) == h.uid:
 		return err
-	case !l.isReusable(existing):
+	case !l.isReusable(existing) && !h.had(existing):
 		return takenError(existing)
 	}
 	lease.ResourceVersion = existing.ResourceVersion
@@ -161,7 +163,8 @@ func (l *leaseStore) deleteUnused(ctx context.Context, namespace, name string) (
 		}
 		_, isMAC := lease.Annotations[annotationMAC]
 		other := !isMAC && a.Status.Address != "" && a.Status.Address != lease.Annotations[annotationAddress]
-		if err == nil && string(a.UID) == uid && !other && a.Status.Phase != v1alpha2.IPAllocationReleased {
+		holds := string(a.UID) == uid || v1alpha1.HadUID(a, uid)
+		if err == nil && holds && !other && a.Status.Phase != v1alpha2.IPAllocationReleased {
 			return false, nil
 		}
 	} else if !l.isReusable(lease) {
@@ -182,10 +185,11 @@ func (l *leaseStore) renew(ctx context.Context, network string, a netip.Addr, h 
 	if err != nil {
 		return err
 	}
-	if holderUID(lease) != h.uid {
+	if holderUID(lease) != h.uid && !h.had(lease) {
 		return takenError(lease)
 	}
 	before := lease.DeepCopy()
+	h.mark(lease)
 	lease.Spec = l.addressLease(network, a, h).Spec
 	lease.Spec.AcquireTime = before.Spec.AcquireTime
 	_, err = l.kube.Patch(ctx, before, lease)

@@ -69,7 +69,13 @@ func (l *leaseStore) claimMAC(ctx context.Context, network, mac string, h holder
 	lease := l.newLease(macLeaseName(network, mac), h)
 	lease.Annotations[annotationMAC] = mac
 	existing, err := l.create(ctx, lease)
-	if err == nil && existing != nil && holderUID(existing) != h.uid {
+	switch {
+	case err != nil || existing == nil || holderUID(existing) == h.uid:
+	case h.had(existing):
+		before := existing.DeepCopy()
+		h.mark(existing)
+		_, err = l.kube.Patch(ctx, before, existing)
+	default:
 		err = errDuplicateMAC{mac, existing.Annotations[annotationHolder]}
 	}
 	return err == nil && existing == nil, err

@@ -42,7 +42,7 @@ func (f *function) selectAddress(ctx context.Context, nn *v1alpha2.NetworkNamesp
 		return netip.Addr{}, err
 	}
 	p = p.Without(kept)
-	if p.Size() > nearlyFull && !isPoolExhausted(a) {
+	if p.Size() > nearlyFull && !isPoolExhausted(a) && len(h.former) == 0 {
 		for i := range probeCount(p) {
 			got := p.At(probePlace(p, h, i))
 			if err := f.leases.claimAddress(ctx, nn.Name, got, h); !errors.As(err, new(errAddressTaken)) {
@@ -76,7 +76,10 @@ func probePlace(p ipam.Pool, h holder, i int) uint64 {
 // IPAllocation begins.
 func (f *function) selectFree(ctx context.Context, nn *v1alpha2.NetworkNamespace, p ipam.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
 	known, err := f.leases.listShared(ctx, h.namespace, nn.Name)
-	if mine, ok := known.held[h.uid]; ok || err != nil {
+	if mine, ok := known.heldBy(h); ok || err != nil {
+		if err == nil && len(h.former) > 0 {
+			err = f.leases.adopt(ctx, nn.Name, mine, h)
+		}
 		return mine, err
 	}
 	free := known.free(p)

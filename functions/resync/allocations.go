@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -79,9 +82,12 @@ func (p *round) allocationsOf(ctx context.Context, namespace string) (*allocatio
 
 // add adds an IPAllocation. upToDate is whether it needs no reconcile.
 func (a *allocations) add(o object, upToDate bool) {
-	a.exists[o.Metadata.UID] = true
-	if o.Status.Phase != phaseReleased {
-		a.held[o.Metadata.UID] = o.Status.Address
+	former := v1alpha1.FormerUIDs(&metav1.ObjectMeta{Annotations: o.Metadata.Annotations})
+	for _, uid := range append(former, o.Metadata.UID) {
+		a.exists[uid] = true
+		if o.Status.Phase != phaseReleased {
+			a.held[uid] = o.Status.Address
+		}
 	}
 	if upToDate || !o.isQueued() {
 		return

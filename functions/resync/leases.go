@@ -119,7 +119,8 @@ func (p *round) inspectVMID(ctx context.Context, l lease) error {
 	}
 	m := &v1alpha1.Machine{}
 	err := p.api.Get(ctx, namespace, name, m)
-	if kube.NotFound(err) || err == nil && string(m.UID) != l.Metadata.Labels[labelHolder] {
+	holder := l.Metadata.Labels[labelHolder]
+	if kube.NotFound(err) || err == nil && string(m.UID) != holder && !v1alpha1.HadUID(m, holder) {
 		p.addOrphan(l)
 		return nil
 	}
