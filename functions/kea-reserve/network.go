@@ -30,7 +30,7 @@ func (f *function) reconcileNetwork(ctx context.Context, namespace, name string,
 		}
 		return err
 	}
-	if ours, _ := isServed(&v1alpha1.NetworkConfiguration{}, nn, false); !ours || (checkNetworkReady(nn) != nil && nn.DeletionTimestamp == nil) {
+	if ours, _ := isServed(&v1alpha1.NetworkConfiguration{}, nn, false); !ours || v1alpha1.IsPaused(nn) || (checkNetworkReady(nn) != nil && nn.DeletionTimestamp == nil) {
 		return nil
 	}
 	var swept kea.Connections
@@ -132,7 +132,9 @@ func (f *function) releaseOrphans(ctx context.Context, nn *v1alpha2.NetworkNames
 		}
 	}
 	for _, nc := range list.Items {
-		delete(orphan, string(nc.UID))
+		for _, uid := range append(v1alpha1.FormerUIDs(&nc), string(nc.UID)) {
+			delete(orphan, uid)
+		}
 	}
 	gone := func(r kea.Reservation) bool { return ours(r) && orphan[r.Owner.UID] }
 	if countRemovals(all, gone) == 0 {
@@ -211,8 +213,13 @@ func (f *function) removeSubnets(ctx context.Context, nn *v1alpha2.NetworkNamesp
 	}
 	for _, s := range all.Up() {
 		removed := false
-		if removed, s.Err = s.Server.Retire(ctx, string(nn.UID), keep); removed && s.Err == nil {
-			s.Err = s.Server.Persist(ctx)
+		for _, uid := range append(v1alpha1.FormerUIDs(nn), string(nn.UID)) {
+			if removed, s.Err = s.Server.Retire(ctx, uid, keep); s.Err != nil {
+				break
+			}
+			if removed {
+				s.Err = s.Server.Persist(ctx)
+			}
 		}
 	}
 	if err := all.Problem(); err != nil {

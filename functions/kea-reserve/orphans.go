@@ -50,6 +50,9 @@ func (f *function) withoutConfiguration(ctx context.Context, marked []kea.Reserv
 		}
 		for i := range list.Items {
 			exists[string(list.Items[i].UID)] = true
+			for _, uid := range v1alpha1.FormerUIDs(&list.Items[i]) {
+				exists[uid] = true
+			}
 		}
 		if page.Continue = list.Continue; page.Continue == "" {
 			break

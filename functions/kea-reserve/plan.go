@@ -42,6 +42,7 @@ func planReservations(req request, views []kea.View) (plan, error) {
 	if err := checkSubnets(req, views); err != nil {
 		return plan{}, err
 	}
+	views = req.adoptUnmarked(views)
 	p := plan{addresses: make([]netip.Addr, len(req.interfaces)), changes: make([]kea.Change, len(views))}
 	taken := takenAddresses(req, views)
 	for _, i := range req.byRequestedAddress() {

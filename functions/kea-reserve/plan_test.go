@@ -119,6 +119,47 @@ func TestDecide(t *testing.T) {
 			reason: "a second object of the same name in the same network cannot exist", request: testRequest(nil),
 			views: []kea.View{there(predecessor)}, address: "10.77.0.50", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.50")}}},
 		},
+		"Former": {
+			reason: "a restored object adopts the reservation of its former UIDs", request: testRequest(func(w *request) {
+				w.uid, w.network, w.former, w.formerNetworks = "u2", "n2", []string{"u1"}, []string{"n1"}
+			}),
+			views: []kea.View{there(own("10.77.0.50"))}, address: "10.77.0.50",
+			changes: []kea.Change{{Update: []kea.Reservation{func() kea.Reservation {
+				r := own("10.77.0.50")
+				r.Owner.UID, r.Owner.Network = "u2", "n2"
+				return r
+			}()}}},
+		},
+		"FormerOfNetwork": {
+			reason: "in a restored network, the name is proof as before", request: testRequest(func(w *request) {
+				w.uid, w.network, w.formerNetworks = "u2", "n2", []string{"n1"}
+			}),
+			views: []kea.View{there(own("10.77.0.50"))}, address: "10.77.0.50",
+			changes: []kea.Change{{Update: []kea.Reservation{func() kea.Reservation {
+				r := own("10.77.0.50")
+				r.Owner.UID, r.Owner.Network = "u2", "n2"
+				return r
+			}()}}},
+		},
+		"AdoptedByOther": {
+			reason:  "a NetworkConfiguration whose reservation was adopted does not take it back",
+			request: testRequest(nil), views: []kea.View{there(func() kea.Reservation {
+				r := own("10.77.0.50")
+				r.Owner.UID, r.Owner.Network = "u2", "n2"
+				return r
+			}())}, userError: "DuplicateMACAddress: MAC address " + macA + " of interface eth0 is also that of NetworkConfiguration ns/vm",
+		},
+		"Unmarked": {
+			reason:  "an administrator has it adopt the reservation of the kea-operator",
+			request: testRequest(func(w *request) { w.unmarked, w.interfaces[0].current = true, addr("10.77.0.50") }),
+			views:   []kea.View{there(others(macA, "10.77.0.50"), others(macB, "10.77.0.51"))}, address: "10.77.0.50",
+			changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.50")}}},
+		},
+		"UnmarkedOtherAddress": {
+			reason:  "the reservation has another address than the machine, so a person has to decide",
+			request: testRequest(func(w *request) { w.unmarked, w.interfaces[0].current = true, addr("10.77.0.50") }),
+			views:   []kea.View{there(others(macA, "10.77.0.60"))}, userError: "ForeignReservation: Kea has a reservation of 10.77.0.60",
+		},
 		"OtherMAC": {
 			reason: "a removed interface releases its reservation", request: testRequest(func(w *request) {
 				w.interfaces[0].mac, w.interfaces[0].requested = macB, addr("10.77.0.9")

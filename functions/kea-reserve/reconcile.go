@@ -120,6 +120,9 @@ func (f *function) reconcileConfiguration(ctx context.Context, namespace, name s
 		}
 		return err
 	}
+	if v1alpha1.IsPaused(nc) {
+		return nil
+	}
 	if nc.DeletionTimestamp != nil {
 		return f.releaseDeleted(ctx, nc)
 	}

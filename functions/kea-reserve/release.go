@@ -72,7 +72,9 @@ func (f *function) removeReservations(ctx context.Context, nc *v1alpha1.NetworkC
 	}
 	macs, uid := macsOf(nc), string(nc.UID)
 	find := func(ctx context.Context, s kea.Server) (kea.View, error) { return s.Find(ctx, macs) }
-	return f.removeFromServers(ctx, find, func(r kea.Reservation) bool { return r.Owner.UID == uid })
+	return f.removeFromServers(ctx, find, func(r kea.Reservation) bool {
+		return r.Owner.UID != "" && (r.Owner.UID == uid || v1alpha1.HadUID(nc, r.Owner.UID))
+	})
 }
 
 // removeFromServers removes the reservations that read shows and isUnwanted selects from every

@@ -18,10 +18,14 @@ type request struct {
 	uid, name string
 	// network is the UID of the NetworkNamespace, prefix and gateway are its own.
 	network string
-	prefix  netip.Prefix
-	gateway netip.Addr
-	dns     []string
-	classes []string
+	// former and formerNetworks are the UIDs that both had before they were created again, and unmarked is whether
+	// reservations without a mark are adopted.
+	former, formerNetworks []string
+	unmarked               bool
+	prefix                 netip.Prefix
+	gateway                netip.Addr
+	dns                    []string
+	classes                []string
 	// reserved are the control-plane addresses of clusters, which an interface gets only if it
 	// asks for one.
 	reserved   map[netip.Addr]bool
@@ -44,6 +48,7 @@ func newRequest(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace
 	}
 	req := request{
 		uid: string(nc.UID), name: nc.Namespace + "/" + nc.Name, network: string(nn.UID),
+		former: v1alpha1.FormerUIDs(nc), formerNetworks: v1alpha1.FormerUIDs(nn), unmarked: v1alpha1.AdoptsUnmarked(nc),
 		dns: dnsOf(nn), classes: classesOf(nn, classes),
 	}
 	var err error
@@ -131,10 +136,11 @@ func (req request) routers() string {
 	return req.gateway.String()
 }
 
-// owns reports whether a reservation belongs to this NetworkConfiguration, or to a deleted one
-// of the same name.
+// owns reports whether a reservation belongs to this NetworkConfiguration, to a deleted one
+// of the same name, or to the one that this was before it was created again.
 func (req request) owns(m kea.Owner) bool {
-	return m.UID != "" && (m.UID == req.uid || (m.Network == req.network && m.Name == req.name))
+	ofNetwork := m.Network == req.network || slices.Contains(req.formerNetworks, m.Network)
+	return m.UID != "" && (m.UID == req.uid || slices.Contains(req.former, m.UID) || ofNetwork && m.Name == req.name)
 }
 
 // isObsolete reports whether a reservation of this NetworkConfiguration has to be removed,
