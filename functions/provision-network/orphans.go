@@ -63,6 +63,9 @@ func (f *function) selectOrphans(ctx context.Context, created []v1alpha1.Orphan)
 	exists := map[string]bool{}
 	for i := range networks.Items {
 		exists[string(networks.Items[i].UID)] = true
+		for _, uid := range v1alpha1.FormerUIDs(&networks.Items[i]) {
+			exists[uid] = true
+		}
 	}
 	for _, o := range created {
 		if !exists[o.UID] {

@@ -97,6 +97,9 @@ func (f *function) reconcileNetwork(ctx context.Context, namespace, name string,
 	} else if err != nil {
 		return err
 	}
+	if v1alpha1.IsPaused(nn) {
+		return nil
+	}
 	if !isAnswerFor(nn, o.answer) {
 		o.answer = nil
 	}
@@ -269,7 +272,7 @@ func (f *function) networkByUID(ctx context.Context, uid string) (*v1alpha2.Netw
 		return nil, err
 	}
 	for i := range list.Items {
-		if string(list.Items[i].UID) == uid {
+		if string(v1alpha1.OriginalUID(&list.Items[i])) == uid {
 			return &list.Items[i], nil
 		}
 	}

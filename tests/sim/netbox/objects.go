@@ -323,7 +323,43 @@ func (s *Server) patchPrefix(r *http.Request) answer {
 		}
 		prefix["vlan"] = fields{"id": int(id), "vid": vlan["vid"], "name": vlan["name"]}
 	}
+	mergeCustomFields(prefix, o)
 	return answer{http.StatusOK, prefix}
+}
+
+// patchFields changes the custom fields of an object.
+func (s *Server) patchFields(kind string, of func() map[int]fields) answerer {
+	return func(r *http.Request) answer {
+		object, ok := of()[number(r.PathValue("id"), 0)]
+		if !ok {
+			return missing(kind)
+		}
+		o, bad := body(r)
+		if bad == nil {
+			bad = common(o)
+		}
+		if bad != nil {
+			return *bad
+		}
+		mergeCustomFields(object, o)
+		return answer{http.StatusOK, object}
+	}
+}
+
+// mergeCustomFields keeps the custom fields that a change leaves out, as CustomFieldsDataField of NetBox does
+// (netbox/extras/api/customfields.py).
+func mergeCustomFields(object, change fields) {
+	given, ok := change["custom_fields"].(fields)
+	if !ok {
+		return
+	}
+	merged := fields{}
+	for _, from := range []any{object["custom_fields"], given} {
+		for name, value := range from.(fields) {
+			merged[name] = value
+		}
+	}
+	object["custom_fields"] = merged
 }
 
 // remove deletes an object, unless it is the VLAN of a prefix.

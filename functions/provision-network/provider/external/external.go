@@ -13,6 +13,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/vitistack/stack/apis/segment"
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -94,8 +95,9 @@ func newEvent(eventType, providerName string, nn events.Object, data any) (event
 	return e, nil
 }
 
+// objectOf identifies a network to its IPAM. A network that was created again keeps its first UID there.
 func objectOf(nn *v1alpha2.NetworkNamespace) events.Object {
-	return events.Object{UID: string(nn.UID), Namespace: nn.Namespace, Name: nn.Name}
+	return events.Object{UID: string(v1alpha1.OriginalUID(nn)), Namespace: nn.Namespace, Name: nn.Name}
 }
 
 // Answer is the answer of an IPAM: the segment of the network with a UID, or Err, which

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/apis/segment"
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -131,7 +132,7 @@ func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segm
 
 // segment returns the segment of a response, and an Error if it is not ready.
 func (r response) segment(nn *v1alpha2.NetworkNamespace, after time.Duration) (segment.Segment, error) {
-	if r.UID != string(nn.UID) {
+	if r.UID != string(v1alpha1.OriginalUID(nn)) {
 		return segment.Segment{}, Backend.InvalidResponse("it is about the segment of another network")
 	}
 	switch r.State {
@@ -170,6 +171,8 @@ func (p Provider) Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) er
 	}
 }
 
+// segmentPath returns the path of the segment of a network, whose key is the first UID of the network, because
+// the manager cannot give a segment another key.
 func segmentPath(nn *v1alpha2.NetworkNamespace) string {
-	return "/segments/" + url.PathEscape(string(nn.UID))
+	return "/segments/" + url.PathEscape(string(v1alpha1.OriginalUID(nn)))
 }

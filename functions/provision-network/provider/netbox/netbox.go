@@ -46,6 +46,9 @@ func TokenScheme(token string) string {
 
 // Provide looks up each part of the segment and creates missing ones.
 func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
+	if err := p.adopt(ctx, nn); err != nil {
+		return segment.Segment{}, err
+	}
 	want := requestOf(nn)
 	want.Site = cmp.Or(want.Site, string(nn.Spec.DatacenterIdentifier))
 	if len(want.IPFamilies) == 0 {
@@ -112,9 +115,12 @@ func (Provider) CheckRequest(nn *v1alpha2.NetworkNamespace, s segment.Segment) e
 }
 
 // Find looks up the prefixes, their gateways and the VLAN, and neither creates nor deletes
-// any. Of several prefixes or VLANs it returns the one in the status of nn.
+// any. It adopts those of a former UID. Of several prefixes or VLANs it returns the one in the status of nn.
 func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
 	has, err := segment.FromStatus(nn)
+	if err == nil {
+		err = p.adopt(ctx, nn)
+	}
 	if err != nil {
 		return segment.Segment{}, err
 	}
@@ -394,7 +400,10 @@ func (p Provider) ownVLANs(ctx context.Context, nn *v1alpha2.NetworkNamespace) (
 // Release deletes all objects that have the network's UID. The VLAN is last, because NetBox
 // keeps a VLAN while a prefix refers to it.
 func (p Provider) Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	for _, kind := range []string{"ip-addresses", "prefixes", "vlans"} {
+	if err := p.adopt(ctx, nn); err != nil {
+		return err
+	}
+	for _, kind := range kinds {
 		all, err := list[object](ctx, p.api, kind, uidQuery(nn))
 		if err != nil {
 			return err

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/vitistack/stack/apis/segment"
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -120,6 +122,56 @@ func TestProvide(t *testing.T) {
 						t.Error(err)
 					}
 				}
+			}
+			if prefixes, addresses, vlans := l.Taken(); len(prefixes)+len(addresses)+len(vlans) > 0 {
+				t.Errorf("left in NetBox: %v, %v, %v", prefixes, addresses, vlans)
+			}
+		})
+	}
+}
+
+// TestAdopt creates a network again with another UID: it gets its segment, once, and the former one releases nothing.
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	for name, adopt := range map[string]func(Provider, *v1alpha2.NetworkNamespace) error{
+		"Provide": func(p Provider, nn *v1alpha2.NetworkNamespace) error {
+			_, err := p.Provide(t.Context(), nn)
+			return err
+		},
+		"Find": func(p Provider, nn *v1alpha2.NetworkNamespace) error { _, err := p.Find(t.Context(), nn); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLibrary(t, shelves())
+			request := v1alpha2.NetBoxRequest{Role: "tenants", VLANGroup: "leafs", SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 26}}
+			old, again, late := someNetwork(uid(1), netboxSpec(request)), someNetwork(uid(2), netboxSpec(request)), someNetwork(uid(3), netboxSpec(request))
+			first, err := l.netbox.Provide(t.Context(), old)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, nn := range []*v1alpha2.NetworkNamespace{again, late} {
+				nn.Annotations = map[string]string{v1alpha1.AnnotationFormerUIDs: uid(1)}
+				segment.SetStatus(nn, first)
+			}
+			for range 2 {
+				if err := adopt(l.netbox, again); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := l.netbox.Find(t.Context(), late); err == nil {
+				t.Error("a second network adopts the segment")
+			}
+			for _, nn := range []*v1alpha2.NetworkNamespace{old, late} {
+				if err := l.netbox.Release(t.Context(), nn); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := l.netbox.Find(t.Context(), again)
+			if err != nil || !got.Same(first) {
+				t.Errorf("got %+v, want %+v: %v", got, first, err)
+			}
+			if err := l.netbox.Release(t.Context(), again); err != nil {
+				t.Error(err)
 			}
 			if prefixes, addresses, vlans := l.Taken(); len(prefixes)+len(addresses)+len(vlans) > 0 {
 				t.Errorf("left in NetBox: %v, %v, %v", prefixes, addresses, vlans)
