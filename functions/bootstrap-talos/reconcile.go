@@ -39,7 +39,7 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 		}
 		return nil, err
 	}
-	if kc.DeletionTimestamp == nil && isUpToDate(kc) && !options.full && !kube.ReconcileRequested(kc) {
+	if v1alpha1.IsPaused(kc) || kc.DeletionTimestamp == nil && isUpToDate(kc) && !options.full && !kube.ReconcileRequested(kc) {
 		return nil, nil
 	}
 	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), eventID: options.eventID, deadline: pollDeadline(options), polls: options.polls, full: options.full}

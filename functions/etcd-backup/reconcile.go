@@ -62,7 +62,7 @@ func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) e
 		}
 		return err
 	}
-	if b.DeletionTimestamp != nil {
+	if b.DeletionTimestamp != nil || v1alpha1.IsPaused(b) {
 		return nil // what was kept stays
 	}
 	before := b.DeepCopy()
