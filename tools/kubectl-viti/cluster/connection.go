@@ -52,6 +52,20 @@ func (f *Flags) Connect() (*Connection, error) {
 	return NewConnection(config, namespace)
 }
 
+// ConnectTo reads another context, of a kubeconfig or, if that is empty, of the one of the flags.
+func (f *Flags) ConnectTo(kubeconfig, context string) (*Connection, error) {
+	rules := *f.rules
+	if kubeconfig != "" {
+		rules.ExplicitPath = kubeconfig
+	}
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&rules, &clientcmd.ConfigOverrides{CurrentContext: context})
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the context %q of the other management cluster: %w: kubectl config get-contexts lists them", context, err)
+	}
+	return NewConnection(config, "")
+}
+
 // NewConnection returns a connection for a configuration.
 func NewConnection(config *rest.Config, namespace string) (*Connection, error) {
 	config = rest.CopyConfig(config)

@@ -64,7 +64,7 @@ func newRoot(streams Streams) *cobra.Command {
 	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "use", Title: "Use a cluster:"}, &cobra.Group{ID: "change", Title: "Change:"})
 	p.flags = cluster.NewFlags(root.PersistentFlags())
 	hideRareFlags(root)
-	for _, add := range []func(*program) []*cobra.Command{lookCommands, useCommands, clusterCommands, changeCommands, otherCommands} {
+	for _, add := range []func(*program) []*cobra.Command{lookCommands, useCommands, clusterCommands, changeCommands, moveCommands, otherCommands} {
 		root.AddCommand(add(p)...)
 	}
 	_ = root.RegisterFlagCompletionFunc("namespace", p.completeNamespaces)

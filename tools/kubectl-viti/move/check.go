@@ -1,0 +1,133 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
+)
+
+// Actions of a Row.
+const (
+	Moves    = "moves"
+	Moved    = "moved already"
+	Differs  = "differs"
+	Decision = "decide"
+)
+
+// Row is a line of the plan of a move: what happens to an object, and why.
+type Row struct {
+	Kind, Namespace, Name string
+	// Action is one of the constants above. A move with a Decision does not start.
+	Action, Note string
+}
+
+// plan decides for each object whether it moves, from what the target has, and adds what the objects need there.
+func (m *Mover) plan(ctx context.Context, all []object) ([]Row, error) {
+	var rows []Row
+	for _, o := range all {
+		r, err := m.planObject(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, r)
+	}
+	needs, err := m.checkNeeds(ctx, all)
+	return append(rows, needs...), err
+}
+
+func (m *Mover) planObject(ctx context.Context, o object) (Row, error) {
+	r := Row{Kind: o.kind.Name, Namespace: o.GetNamespace(), Name: o.GetName(), Action: Moves}
+	there, err := m.To.In(o.kind, o.GetNamespace()).Get(ctx, o.GetName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		if o.GetDeletionTimestamp() != nil && !v1alpha1.IsPaused(o) {
+			r.Action, r.Note = Decision, "it is being deleted: wait until it is gone"
+		}
+	case err != nil:
+		return r, fmt.Errorf("read %s at %s: %w", o.key(), m.To.Config.Host, err)
+	case isCopy(o, there):
+		r.Action = Moved
+	default:
+		r.Action, r.Note = Decision, "the target has another object of this name: delete one of both, or move by parts with -n"
+	}
+	return r, nil
+}
+
+// isCopy reports whether an object at the target is that of the source, from an earlier call. The functions at
+// the target may have created the Lease of the same address.
+func isCopy(o object, there *unstructured.Unstructured) bool {
+	const address = "vitistack.io/address"
+	return v1alpha1.HadUID(there, string(o.GetUID())) ||
+		o.kind.Name == "Lease" && o.GetAnnotations()[address] != "" && there.GetAnnotations()[address] == o.GetAnnotations()[address]
+}
+
+// checkNeeds compares the objects of the whole cluster that moving objects use.
+func (m *Mover) checkNeeds(ctx context.Context, all []object) ([]Row, error) {
+	var rows []Row
+	for _, kind := range []cluster.Kind{cluster.MustFindKind("MachineProvider"), cluster.MustFindKind("MachineClass"), cluster.MustFindKind("NetworkPool")} {
+		list, err := m.From.Resource(kind.GVR()).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, m.From.Explain(err, kind, "")
+		}
+		for i := range list.Items {
+			if !isUsed(kind, list.Items[i].GetName(), all) {
+				continue
+			}
+			r, err := m.checkNeed(ctx, kind, &list.Items[i])
+			if err != nil {
+				return nil, err
+			}
+			if r.Action != "" {
+				rows = append(rows, r)
+			}
+		}
+	}
+	return rows, nil
+}
+
+// isUsed reports whether an object uses a MachineProvider, MachineClass or NetworkPool, or may use it.
+func isUsed(kind cluster.Kind, name string, all []object) bool {
+	return slices.ContainsFunc(all, func(o object) bool {
+		used := kind.Name == "NetworkPool" && o.kind.Name == "NetworkNamespace" || kind.Name == "MachineProvider" && o.GetAnnotations()[v1alpha1.AnnotationProvider] == name && o.kind.Name == "Machine"
+		walk(o.Object["spec"], func(key string, value any) {
+			ref, _ := value.(map[string]any)
+			used = used || kind.Name == "MachineClass" && key == "template" && value == name || kind.Name == "MachineProvider" && key == "providerRef" && ref["name"] == name
+		})
+		return used
+	})
+}
+
+func (m *Mover) checkNeed(ctx context.Context, kind cluster.Kind, here *unstructured.Unstructured) (Row, error) {
+	r := Row{Kind: kind.Name, Name: here.GetName()}
+	there, err := m.To.Resource(kind.GVR()).Get(ctx, here.GetName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		r.Action, r.Note = Decision, "the target has none of this name: create it there first"
+		return r, nil
+	case err != nil:
+		return r, m.To.Explain(err, kind, here.GetName())
+	}
+	if equality.Semantic.DeepEqual(here.Object["spec"], there.Object["spec"]) {
+		if isLocal(here) {
+			r.Action, r.Note = Decision, "it is the KubeVirt of its own cluster at both: give the target's the kubeconfig of the present one in spec.credentialsRef"
+		}
+		return r, nil
+	}
+	r.Action, r.Note = Differs, "the specs differ: check that both lead to the same place"
+	return r, nil
+}
+
+// isLocal reports whether a MachineProvider is the KubeVirt of its own cluster.
+func isLocal(p *unstructured.Unstructured) bool {
+	_, credentials, _ := unstructured.NestedFieldNoCopy(p.Object, "spec", "credentialsRef")
+	kind, _, _ := unstructured.NestedString(p.Object, "spec", "type")
+	return kind == string(v1alpha1.ProviderKubeVirt) && !credentials
+}

@@ -1,0 +1,301 @@
+package move
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
+)
+
+func toUID(uid string) types.UID { return types.UID(uid) }
+
+// Mover moves the objects of namespaces.
+type Mover struct {
+	From, To *cluster.Connection
+	// Namespace is the namespace that moves, or empty for all.
+	Namespace string
+	// Timeout is how long the functions of the target may take to adopt what exists.
+	Timeout time.Duration
+	// Report says what is done now.
+	Report func(format string, args ...any)
+}
+
+// ErrDecision says that the plan has a Decision.
+var ErrDecision = errors.New("an object needs a decision, and nothing was changed: follow the notes, and run the command again")
+
+// Plan returns what Move would do. It changes nothing.
+func (m *Mover) Plan(ctx context.Context) ([]Row, error) {
+	all, err := m.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return m.plan(ctx, all)
+}
+
+// Move pauses the objects, creates them at the target, waits until the functions there have adopted what exists, and
+// then removes them here without touching what is outside of them. It starts only if nothing needs a decision. A
+// second call continues after an interruption; until its end the objects here stay paused.
+func (m *Mover) Move(ctx context.Context) error {
+	all, err := m.read(ctx)
+	if err != nil {
+		return err
+	}
+	rows, err := m.plan(ctx, all)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(rows, func(r Row) bool { return r.Action == Decision }) {
+		return ErrDecision
+	}
+	m.Report("Pausing %d objects", len(all))
+	for _, o := range all {
+		if err := m.pause(ctx, m.From, o, true); err != nil {
+			return err
+		}
+	}
+	if all, err = m.read(ctx); err != nil { // as the last deliveries have left them
+		return err
+	}
+	m.Report("Creating them at %s", m.To.Config.Host)
+	if err := m.create(ctx, all); err != nil {
+		return err
+	}
+	m.Report("Waiting until the functions there have adopted what exists")
+	if err := m.await(ctx, all); err != nil {
+		return err
+	}
+	m.Report("Removing them here")
+	return m.remove(ctx, all)
+}
+
+// read returns the objects that move, each after its owners.
+func (m *Mover) read(ctx context.Context) ([]object, error) {
+	var all []object
+	moving, named := map[string]bool{}, map[string]bool{}
+	for _, kind := range layers {
+		found, err := m.list(ctx, kind)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range found {
+			moving[string(o.GetUID())] = true
+			addNames(o, named)
+		}
+		all = append(all, found...)
+	}
+	namespaces := map[string]bool{}
+	for _, o := range all {
+		namespaces[o.GetNamespace()] = true
+	}
+	for _, kind := range companions {
+		found, err := m.list(ctx, kind)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range found {
+			if namespaces[o.GetNamespace()] && isCompanion(o, moving, named) {
+				all = append(all, o)
+			}
+		}
+	}
+	return all, nil
+}
+
+// list returns the objects of a kind in the namespaces that move.
+func (m *Mover) list(ctx context.Context, kind cluster.Kind) ([]object, error) {
+	options := metav1.ListOptions{Limit: 500}
+	var all []object
+	for {
+		page, err := m.From.Resource(kind.GVR()).Namespace(m.Namespace).List(ctx, options)
+		if err != nil {
+			return nil, m.From.Explain(err, kind, "")
+		}
+		for i := range page.Items {
+			all = append(all, object{&page.Items[i], kind})
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return all, nil
+		}
+	}
+}
+
+// pause has the functions of a cluster leave an object as it is, or reconcile it at once.
+func (m *Mover) pause(ctx context.Context, c *cluster.Connection, o object, paused bool) error {
+	if !o.isLayer() || v1alpha1.IsPaused(o) == paused {
+		return nil
+	}
+	annotations := map[string]any{v1alpha1.AnnotationPaused: "moving"}
+	if !paused {
+		annotations = map[string]any{v1alpha1.AnnotationPaused: nil, v1alpha1.AnnotationReconcile: time.Now().UTC().Format(time.RFC3339Nano)}
+	}
+	return patch(ctx, c, o, map[string]any{"metadata": map[string]any{"annotations": annotations}})
+}
+
+func patch(ctx context.Context, c *cluster.Connection, o object, change map[string]any) error {
+	body, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	_, err = c.In(o.kind, o.GetNamespace()).Patch(ctx, o.GetName(), types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-viti"})
+	if err != nil {
+		return fmt.Errorf("change %s at %s: %w", o.key(), c.Config.Host, err)
+	}
+	return nil
+}
+
+// create creates the objects at the target, then writes their status, and lets the functions there reconcile them.
+func (m *Mover) create(ctx context.Context, all []object) error {
+	uids := map[string]string{}
+	var copies []object
+	for _, o := range all {
+		if err := m.ensureNamespace(ctx, o.GetNamespace()); err != nil {
+			return err
+		}
+		c, err := m.createObject(ctx, o, uids)
+		if err != nil {
+			return err
+		}
+		uids[string(o.GetUID())] = string(c.GetUID())
+		copies = append(copies, c)
+	}
+	for i, o := range all {
+		if err := m.writeStatus(ctx, o, copies[i], uids); err != nil {
+			return err
+		}
+	}
+	for _, c := range copies {
+		if err := m.pause(ctx, m.To, c, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Mover) createObject(ctx context.Context, o object, uids map[string]string) (object, error) {
+	objects := m.To.In(o.kind, o.GetNamespace())
+	made, err := objects.Create(ctx, convert(o, uids), metav1.CreateOptions{FieldManager: "kubectl-viti"})
+	if apierrors.IsAlreadyExists(err) {
+		if made, err = objects.Get(ctx, o.GetName(), metav1.GetOptions{}); err == nil && !isCopy(o, made) {
+			return object{}, fmt.Errorf("%s: the target has another object of this name now: delete one of both, and run the command again", o.key())
+		}
+	}
+	if err != nil {
+		return object{}, fmt.Errorf("create %s at %s: %w", o.key(), m.To.Config.Host, err)
+	}
+	return object{made, o.kind}, nil
+}
+
+// writeStatus writes the status of an object that the functions at the target have not got yet.
+func (m *Mover) writeStatus(ctx context.Context, o, c object, uids map[string]string) error {
+	status := convertStatus(o, uids, metav1.Now())
+	if !o.isLayer() || status == nil || !v1alpha1.IsPaused(c) {
+		return nil
+	}
+	c.Object["status"] = status
+	updated, err := m.To.In(o.kind, o.GetNamespace()).UpdateStatus(ctx, c.Unstructured, metav1.UpdateOptions{FieldManager: "kubectl-viti"})
+	if err != nil {
+		return fmt.Errorf("write the status of %s at %s: %w", o.key(), m.To.Config.Host, err)
+	}
+	c.Object = updated.Object
+	return nil
+}
+
+// ensureNamespace creates a namespace at the target with the labels and annotations that it has here.
+func (m *Mover) ensureNamespace(ctx context.Context, name string) error {
+	kind := cluster.Kind{Name: "Namespace", Resource: "namespaces", Version: "v1", ClusterScoped: true}
+	_, err := m.To.In(kind, "").Get(ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	here, err := m.From.In(kind, "").Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	u.SetName(name)
+	u.SetLabels(here.GetLabels())
+	u.SetAnnotations(here.GetAnnotations())
+	if _, err = m.To.In(kind, "").Create(ctx, u, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// await waits until every object that is Ready here is Ready at the target, or was before this call. Its
+// function has adopted then what exists outside.
+func (m *Mover) await(ctx context.Context, all []object) error {
+	const pause = time.Second
+	for end := time.Now().Add(m.Timeout); ; {
+		var waiting []string
+		for _, o := range all {
+			if !o.isLayer() {
+				continue
+			}
+			there, err := m.To.In(o.kind, o.GetNamespace()).Get(ctx, o.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return fmt.Errorf("read %s at %s: %w", o.key(), m.To.Config.Host, err)
+			}
+			status, reason, message := ready(there)
+			wasReady, _, _ := ready(o.Unstructured)
+			if reason == ReasonMoved && wasReady != "" || wasReady == "True" && status != "True" {
+				waiting = append(waiting, fmt.Sprintf("%s: %s: %s", o.key(), reason, message))
+			}
+		}
+		if len(waiting) == 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d objects are not Ready at %s yet, so they stay here, paused: follow the messages there, and run the command again:\n  %s", len(waiting), m.To.Config.Host, strings.Join(waiting, "\n  "))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// ready returns the condition Ready of an object.
+func ready(u *unstructured.Unstructured) (status, reason, message string) {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == v1alpha1.ConditionReady {
+			status, _ = c["status"].(string)
+			reason, _ = c["reason"].(string)
+			message, _ = c["message"].(string)
+		}
+	}
+	return status, reason, message
+}
+
+// remove removes the objects here, which are paused, so that no function cleans up. Their dependents are orphaned:
+// virtual machines of this cluster stay, too.
+func (m *Mover) remove(ctx context.Context, all []object) error {
+	orphan := metav1.DeletePropagationOrphan
+	for _, o := range slices.Backward(all) {
+		change := map[string]any{"metadata": map[string]any{"finalizers": nil}}
+		if protected, _, _ := unstructured.NestedBool(o.Object, "spec", "protected"); protected {
+			change["spec"] = map[string]any{"protected": false}
+		}
+		if err := patch(ctx, m.From, o, change); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		uid := o.GetUID()
+		options := metav1.DeleteOptions{PropagationPolicy: &orphan, Preconditions: &metav1.Preconditions{UID: &uid}}
+		if err := m.From.In(o.kind, o.GetNamespace()).Delete(ctx, o.GetName(), options); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("remove %s: %w", o.key(), err)
+		}
+	}
+	return nil
+}
