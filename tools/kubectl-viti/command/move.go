@@ -10,7 +10,7 @@ import (
 	"github.com/vitistack/stack/tools/kubectl-viti/move"
 )
 
-func moveCommands(p *program) []*cobra.Command { return []*cobra.Command{newMove(p)} }
+func moveCommands(p *program) []*cobra.Command { return []*cobra.Command{newMove(p), newAdopt(p)} }
 
 func newMove(p *program) *cobra.Command {
 	kubeconfig, toContext, all, dryRun, timeout := "", "", false, false, 10*time.Minute

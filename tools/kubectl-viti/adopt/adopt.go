@@ -1,0 +1,175 @@
+package adopt
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
+)
+
+// Adopter has the objects of a namespace adopt what exists.
+type Adopter struct {
+	*cluster.Connection
+	// In is the namespace, or empty for all.
+	In string
+	// Unmarked allows to adopt what has no mark.
+	Unmarked bool
+}
+
+var (
+	virtualMachine = cluster.Kind{Name: "VirtualMachine", Resource: "virtualmachines", Group: "kubevirt.io", Version: "v1"}
+	secretKind     = cluster.Kind{Name: "Secret", Resource: "secrets", Version: "v1"}
+)
+
+// Plan returns what exists and what happens to it. It changes nothing.
+func (a *Adopter) Plan(ctx context.Context) ([]Row, error) {
+	rows, err := a.planMachines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	networks, err := a.planNetworks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := a.planKeys(ctx)
+	return append(append(rows, networks...), keys...), err
+}
+
+// Apply writes the patches of rows, for which the functions adopt what exists. Rows that need a decision change
+// nothing. A second call writes the same again.
+func (a *Adopter) Apply(ctx context.Context, rows []Row) error {
+	for _, r := range rows {
+		if r.Action != Adopts {
+			continue
+		}
+		if r.Kind == "Secret" {
+			_, err := a.Resource(secretKind.GVR()).Namespace(r.Namespace).Create(ctx, &unstructured.Unstructured{Object: r.Patch}, metav1.CreateOptions{FieldManager: "kubectl-viti"})
+			if err != nil && !apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("create Secret %s/%s: %w", r.Namespace, r.Name, err)
+			}
+			continue
+		}
+		body, err := json.Marshal(r.Patch)
+		if err != nil {
+			return err
+		}
+		kind := cluster.MustFindKind(r.Kind)
+		if _, err := a.Resource(kind.GVR()).Namespace(r.Namespace).Patch(ctx, r.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-viti"}); err != nil {
+			return fmt.Errorf("change %s %s/%s: %w", r.Kind, r.Namespace, r.Name, err)
+		}
+	}
+	return nil
+}
+
+// planMachines compares the Machines with the VirtualMachines of this cluster.
+func (a *Adopter) planMachines(ctx context.Context) ([]Row, error) {
+	vms, err := a.list(ctx, virtualMachine, a.In)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	machines, err := a.list(ctx, cluster.MustFindKind("Machine"), "") // a mark may be of any namespace
+	if err != nil {
+		return nil, err
+	}
+	uids, byName := map[string]string{}, map[string]*unstructured.Unstructured{}
+	for i := range machines {
+		m := &machines[i]
+		name := m.GetNamespace() + "/" + m.GetName()
+		uids[string(m.GetUID())], byName[name] = name, m
+	}
+	var rows []Row
+	for i := range vms {
+		if m := byName[vms[i].GetNamespace()+"/"+vms[i].GetName()]; m != nil {
+			rows = append(rows, decideMachine(m, &vms[i], uids, a.Unmarked))
+		}
+	}
+	return rows, nil
+}
+
+// planNetworks looks for addresses without an IPAllocation or a mark.
+func (a *Adopter) planNetworks(ctx context.Context) ([]Row, error) {
+	configurations, err := a.list(ctx, cluster.MustFindKind("NetworkConfiguration"), a.In)
+	if err != nil {
+		return nil, err
+	}
+	allocations, err := a.list(ctx, cluster.MustFindKind("IPAllocation"), a.In)
+	if err != nil {
+		return nil, err
+	}
+	allocated := map[string]bool{}
+	for i := range allocations {
+		name, _, _ := unstructured.NestedString(allocations[i].Object, "spec", "networkConfigurationName")
+		allocated[allocations[i].GetNamespace()+"/"+name] = true
+	}
+	var rows []Row
+	for i := range configurations {
+		nc := &configurations[i]
+		if r, ok := decideNetwork(nc, allocated[nc.GetNamespace()+"/"+nc.GetName()], a.Unmarked); ok {
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+// planKeys looks for the Secrets of the talos-operator with the keys of clusters.
+func (a *Adopter) planKeys(ctx context.Context) ([]Row, error) {
+	clusters, err := a.list(ctx, cluster.MustFindKind("KubernetesCluster"), a.In)
+	if err != nil {
+		return nil, err
+	}
+	var rows []Row
+	for i := range clusters {
+		kc := &clusters[i]
+		id, _, _ := unstructured.NestedString(kc.Object, "spec", "data", "clusterId")
+		if id == "" {
+			continue
+		}
+		found, err := a.Resource(secretKind.GVR()).Namespace(kc.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelClusterID + "=" + id})
+		if err != nil {
+			return nil, fmt.Errorf("list the Secrets of KubernetesCluster %s/%s: %w", kc.GetNamespace(), kc.GetName(), err)
+		}
+		for j := range found.Items {
+			keys := keysOf(kc, &found.Items[j])
+			if keys == nil {
+				continue
+			}
+			r := Row{Kind: "Secret", Namespace: kc.GetNamespace(), Name: keys.GetName(), What: "Secret " + found.Items[j].GetName(), Action: Adopts, Patch: keys.Object,
+				Note: "the keys of the talos-operator are copied; its Secret stays"}
+			_, err := a.Resource(secretKind.GVR()).Namespace(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+			switch {
+			case err == nil:
+				r.Action, r.Note = Adopted, ""
+			case !apierrors.IsNotFound(err):
+				return nil, fmt.Errorf("read Secret %s/%s: %w", r.Namespace, r.Name, err)
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+func (a *Adopter) list(ctx context.Context, k cluster.Kind, namespace string) ([]unstructured.Unstructured, error) {
+	options := metav1.ListOptions{Limit: 500}
+	var all []unstructured.Unstructured
+	for {
+		page, err := a.Resource(k.GVR()).Namespace(namespace).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", strings.ToLower(k.Resource), err)
+		}
+		all = append(all, page.Items...)
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return all, nil
+		}
+	}
+}
