@@ -27,10 +27,18 @@ func isAdoptable(m *v1alpha1.Machine, tags []string, description string) bool {
 	})
 }
 
+// isUnmarked reports whether a virtual machine has a machine's name and the mark of no Machine, as the proxmox-operator
+// leaves it.
+func (vm *virtualMachine) isUnmarked(m *v1alpha1.Machine) bool {
+	return ownerUID(append(splitTags(vm.config["tags"]), tagManaged)) == "" && !strings.Contains(vm.config["description"], "uid: ") && vm.config["name"] == hostname(m)
+}
+
 // adopt marks a virtual machine of a former UID with the machine's UID. Of two machines that try, one gets
-// errConflict, because Proxmox VE compares the digest of the configuration. A second call writes nothing.
+// errConflict, because Proxmox VE compares the digest of the configuration. One at the place in the machine's status without a mark
+// is adopted too, if an administrator has allowed that. A second call writes nothing.
 func (x *Hypervisor) adopt(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) error {
-	if !isAdoptable(m, splitTags(vm.config["tags"]), vm.config["description"]) {
+	unmarked := v1alpha1.AdoptsUnmarked(m) && vm.isUnmarked(m)
+	if !unmarked && !isAdoptable(m, splitTags(vm.config["tags"]), vm.config["description"]) {
 		return nil
 	}
 	return x.configure(ctx, vm, map[string]string{"tags": machineTags(m), "description": machineDescription(m)})
