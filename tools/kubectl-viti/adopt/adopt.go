@@ -69,12 +69,9 @@ func (a *Adopter) Apply(ctx context.Context, rows []Row) error {
 	return nil
 }
 
-// planMachines compares the Machines with the VirtualMachines of this cluster.
+// planMachines compares the Machines with the VirtualMachines of this cluster, and with what their status names at Proxmox VE.
 func (a *Adopter) planMachines(ctx context.Context) ([]Row, error) {
 	vms, err := a.list(ctx, virtualMachine, a.In)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -83,12 +80,15 @@ func (a *Adopter) planMachines(ctx context.Context) ([]Row, error) {
 		return nil, err
 	}
 	uids, byName := map[string]string{}, map[string]*unstructured.Unstructured{}
+	var rows []Row
 	for i := range machines {
 		m := &machines[i]
 		name := m.GetNamespace() + "/" + m.GetName()
 		uids[string(m.GetUID())], byName[name] = name, m
+		if r, ok := decideProxmox(m, a.Unmarked); ok && (a.In == "" || a.In == m.GetNamespace()) {
+			rows = append(rows, r)
+		}
 	}
-	var rows []Row
 	for i := range vms {
 		if m := byName[vms[i].GetNamespace()+"/"+vms[i].GetName()]; m != nil {
 			rows = append(rows, decideMachine(m, &vms[i], uids, a.Unmarked))
@@ -164,6 +164,9 @@ func (a *Adopter) list(ctx context.Context, k cluster.Kind, namespace string) ([
 	var all []unstructured.Unstructured
 	for {
 		page, err := a.Resource(k.GVR()).Namespace(namespace).List(ctx, options)
+		if apierrors.IsNotFound(err) { // the cluster does not have the kind, as KubeVirt's, or one that an operator lacks
+			return nil, nil
+		}
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", strings.ToLower(k.Resource), err)
 		}

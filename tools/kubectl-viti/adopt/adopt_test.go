@@ -46,6 +46,24 @@ func TestDecideMachine(t *testing.T) {
 	}
 }
 
+func TestDecideProxmox(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		because, machine string
+		unmarked, ok     bool
+		action           string
+	}{
+		{"the proxmox-operator made it", `{metadata: {name: web}, status: {providerID: proxmox://pve1/100}}`, true, true, Adopts},
+		{"an administrator has to allow it", `{metadata: {name: web}, status: {providerID: proxmox://pve1/100}}`, false, true, Decision},
+		{"create-vm has it already", `{metadata: {name: web, annotations: {vitistack.io/provisioned-by: pve}}, status: {providerID: proxmox://pve1/100}}`, true, false, ""},
+		{"it is at another hypervisor", `{metadata: {name: web}, status: {providerID: kubevirt://k/a/web}}`, true, false, ""},
+	} {
+		if r, ok := decideProxmox(parse(t, tc.machine), tc.unmarked); ok != tc.ok || r.Action != tc.action || (tc.action == Adopts) != (r.Patch != nil) {
+			t.Errorf("%s: got %t, %+v", tc.because, ok, r)
+		}
+	}
+}
+
 func TestDecideNetwork(t *testing.T) {
 	t.Parallel()
 	const static = `{kind: NetworkConfiguration, metadata: {namespace: a, name: web}, spec: {networkInterfaces: [{name: eth0, macAddress: "52:54:00:00:00:01"}]}, status: {networkInterfaces: [{name: eth0, ipv4Addresses: [10.0.0.5], allocationMethod: static}]}}`

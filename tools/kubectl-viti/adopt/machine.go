@@ -128,3 +128,17 @@ func networkNamed(networks []any, name any) map[string]any {
 	}
 	return nil
 }
+
+// decideProxmox decides whether a Machine of the proxmox-operator adopts the virtual machine that its status names. Proxmox VE is
+// not asked: create-vm adopts it if it has the Machine's name and no mark. ok is false for other Machines.
+func decideProxmox(m *unstructured.Unstructured, unmarked bool) (r Row, ok bool) {
+	id, _, _ := unstructured.NestedString(m.Object, "status", "providerID")
+	if !strings.HasPrefix(id, "proxmox://") || m.GetAnnotations()[v1alpha1.AnnotationProvider] != "" {
+		return r, false
+	}
+	r = Row{Kind: "Machine", Namespace: m.GetNamespace(), Name: m.GetName(), What: id, Action: Adopts, Note: "the proxmox-operator made it"}
+	if r.Patch = annotate(m, v1alpha1.Unmarked); !unmarked {
+		r.Action, r.Patch, r.Note = Decision, nil, "it has no mark: if it is this Machine's, run the command with --unmarked"
+	}
+	return r, true
+}

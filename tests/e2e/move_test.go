@@ -1,0 +1,153 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+const (
+	movedMachine = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: alone}\nspec: {template: small, providerRef: {name: kubevirt}, networkNamespaceName: network}\n"
+	movedCluster = `apiVersion: vitistack.io/v1alpha1
+kind: KubernetesCluster
+metadata: {name: shop}
+spec: {data: {}, networkNamespaceName: network, topology: {version: "1.33", controlplane: {replicas: 1, template: small, providerRef: {name: kubevirt}},
+  workers: [{name: web, replicas: 1, template: small, providerRef: {name: kubevirt}}]}}
+`
+)
+
+// tryViti runs kubectl viti, and returns what it wrote and whether it succeeds.
+func tryViti(t *testing.T, e *engine.Engine, args ...string) (string, bool) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), filepath.Join(engine.Bin(t), "kubectl-viti"), append([]string{"--kubeconfig", e.Kubeconfig()}, args...)...)
+	out, err := command.CombinedOutput()
+	return string(out), err == nil
+}
+
+// useKubeVirtOf has the MachineProvider kubevirt of an engine be the KubeVirt of another engine.
+func useKubeVirtOf(t *testing.T, e, other *engine.Engine) {
+	t.Helper()
+	file, err := clientcmd.LoadFromFile(other.Kubeconfig())
+	if err == nil {
+		err = clientcmdapi.FlattenConfig(file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := clientcmd.Write(*file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "kubevirt-of-the-first"}, "stringData": map[string]string{"kubeconfig": string(kubeconfig)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Apply("vitistack-system", string(secret))
+	patch := []byte(`{"spec": {"credentialsRef": {"namespace": "vitistack-system", "name": "kubevirt-of-the-first"}}}`)
+	if _, err := e.Client.Resource(engine.MachineProviders).Patch(t.Context(), "kubevirt", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// uidsOf returns the UIDs of all objects of a resource by name.
+func uidsOf(e *engine.Engine, resource schema.GroupVersionResource) map[string]string {
+	uids := map[string]string{}
+	for _, u := range e.List(resource, "default", "") {
+		uids[u.GetName()] = string(u.GetUID())
+	}
+	return uids
+}
+
+// addressesOf returns the addresses of all Machines by name.
+func addressesOf(e *engine.Engine) map[string]string {
+	addresses := map[string]string{}
+	for _, u := range e.List(engine.Machines, "default", "") {
+		all, _, _ := unstructured.NestedStringSlice(u.Object, "status", "ipAddresses")
+		addresses[u.GetName()] = strings.Join(all, ",")
+	}
+	return addresses
+}
+
+// TestMove moves a network, a Machine and a cluster to another management cluster: nodes keep running with their
+// addresses, the first management cluster has nothing left, and the second one can delete everything.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	from, to := engine.Start(t), engine.Start(t)
+	from.Apply("default", from.StaticNetwork("network", 10, 250))
+	from.Apply("default", movedMachine)
+	from.Apply("default", movedCluster)
+	from.UntilPhase(engine.Machines, "default", "alone", "Running")
+	from.UntilPhase(engine.KubernetesClusters, "default", "shop", "Running")
+	args := []string{"move", "--to-kubeconfig", to.Kubeconfig(), "-n", "default"}
+	if out, ok := tryViti(t, from, append(args, "--dry-run")...); ok || !strings.Contains(out, "spec.credentialsRef") {
+		t.Errorf("a move to another KubeVirt needs a decision: %s", out)
+	}
+	useKubeVirtOf(t, to, from)
+	vms, instances, addresses := uidsOf(from, engine.VirtualMachines), uidsOf(from, engine.Instances), addressesOf(from)
+	if out, ok := tryViti(t, from, append(args, "--dry-run")...); !ok || !strings.Contains(out, "shop-talos-secrets") || len(to.List(engine.Machines, "", "")) > 0 {
+		t.Errorf("the dry run shows what moves: %s", out)
+	}
+	if out, ok := tryViti(t, from, args...); !ok {
+		t.Fatalf("kubectl viti move: %s", out)
+	}
+	requireMoved(t, from, to, vms, instances, addresses)
+	if out, ok := tryViti(t, from, args...); !ok {
+		t.Errorf("a second call has nothing to do: %s", out)
+	}
+	requireMoved(t, from, to, vms, instances, addresses)
+	to.Delete(engine.KubernetesClusters, "default", "shop")
+	to.Delete(engine.Machines, "default", "alone")
+	feed.Until(t, "the second management cluster deletes everything", func() (bool, string) {
+		left := uidsOf(from, engine.VirtualMachines)
+		return len(left) == 0 && len(to.List(engine.Machines, "", "")) == 0, fmt.Sprint(left)
+	})
+}
+
+// requireMoved fails unless everything runs at the second engine, unchanged, and the first one has nothing left but virtual machines.
+func requireMoved(t *testing.T, from, to *engine.Engine, vms, instances, addresses map[string]string) {
+	t.Helper()
+	to.UntilPhase(engine.KubernetesClusters, "default", "shop", "Running")
+	for _, name := range []string{"alone", "shop"} {
+		if ready := readyOf(t, to, name); ready.Status != metav1.ConditionTrue {
+			t.Errorf("%s is not Ready: %s", name, ready.String())
+		}
+	}
+	if now := uidsOf(from, engine.VirtualMachines); !maps.Equal(now, vms) {
+		t.Errorf("the virtual machines are %v, were %v", now, vms)
+	}
+	if now := uidsOf(from, engine.Instances); !maps.Equal(now, instances) {
+		t.Errorf("the instances are %v, were %v", now, instances)
+	}
+	if now := addressesOf(to); !maps.Equal(now, addresses) {
+		t.Errorf("the addresses are %v, were %v", now, addresses)
+	}
+	machines := uidsOf(to, engine.Machines)
+	for _, vm := range from.List(engine.VirtualMachines, "default", "") {
+		if vm.GetAnnotations()[v1alpha1.AnnotationUID] != machines[vm.GetName()] || len(vm.GetOwnerReferences()) > 0 {
+			t.Errorf("VirtualMachine %s has the mark %s and owners %v, want %s and none", vm.GetName(), vm.GetAnnotations()[v1alpha1.AnnotationUID], vm.GetOwnerReferences(), machines[vm.GetName()])
+		}
+	}
+	for _, resource := range []schema.GroupVersionResource{engine.NetworkNamespaces, engine.NetworkConfigurations, engine.IPAllocations, engine.Machines, engine.KubernetesClusters} {
+		feed.Until(t, "the first one has no "+resource.Resource, func() (bool, string) {
+			left := from.List(resource, "default", "")
+			return len(left) == 0, fmt.Sprint(len(left))
+		})
+	}
+}

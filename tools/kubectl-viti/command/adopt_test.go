@@ -1,0 +1,68 @@
+package command_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
+)
+
+// operated are the objects that the separate operators leave: a Machine with a static address, and a cluster with its keys.
+const operated = `{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: web}, spec: {template: small}, status: {phase: Running, providerID: "proxmox://pve1/2042"}}
+---
+{apiVersion: vitistack.io/v1alpha1, kind: NetworkConfiguration, metadata: {name: web}, spec: {networkNamespaceName: net, networkInterfaces: [{name: eth0, macAddress: "52:54:00:00:00:01"}]},
+  status: {phase: Ready, networkInterfaces: [{name: eth0, macAddress: "52:54:00:00:00:01", ipAllocated: true, allocationMethod: static, ipv4Addresses: [10.0.0.5]}]}}
+---
+{apiVersion: vitistack.io/v1alpha1, kind: KubernetesCluster, metadata: {name: shop}, spec: {data: {clusterId: shop-x1}, topology: {version: "1.33", controlplane: {replicas: 1, version: "1.33"}}}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: shop-x1, labels: {vitistack.io/clusterid: shop-x1}}, data: {secrets.bundle: Y2x1c3Rlcjoge30=}}`
+
+// TestAdopt has objects of the separate operators adopt what exists.
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.create(operated)
+	dry := e.must("adopt", "--dry-run")
+	for _, want := range []string{"proxmox://pve1/2042", "run the command with --unmarked", "10.0.0.5", "Secret shop-x1"} {
+		if !strings.Contains(dry, want) {
+			t.Errorf("the dry run lacks %q:\n%s", want, dry)
+		}
+	}
+	get := func(kind, name string) *unstructured.Unstructured {
+		t.Helper()
+		k := cluster.Kind{Name: "Secret", Resource: "secrets", Version: "v1"}
+		if kind != k.Name {
+			k = cluster.MustFindKind(kind)
+		}
+		u, err := e.In(k, e.namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	if m := get("Machine", "web"); len(m.GetAnnotations()) > 0 {
+		t.Errorf("the dry run has changed the Machine: %v", m.GetAnnotations())
+	}
+	for range 2 {
+		e.must("adopt", "--unmarked")
+	}
+	if got := get("Machine", "web").GetAnnotations()["vitistack.io/former-uids"]; got != "unmarked" {
+		t.Errorf("the Machine has the former UIDs %q", got)
+	}
+	interfaces, _, _ := unstructured.NestedSlice(get("NetworkConfiguration", "web").Object, "spec", "networkInterfaces")
+	addresses, _, _ := unstructured.NestedStringSlice(interfaces[0].(map[string]any), "ipv4Addresses")
+	if len(addresses) != 1 || addresses[0] != "10.0.0.5" {
+		t.Errorf("the interface requests %v", addresses)
+	}
+	keys := get("Secret", "shop-talos-secrets")
+	content, _, _ := unstructured.NestedString(keys.Object, "data", "secrets.yaml")
+	if owner := metav1.GetControllerOf(keys); content != "Y2x1c3Rlcjoge30=" || owner == nil || owner.UID != get("KubernetesCluster", "shop").GetUID() {
+		t.Errorf("the keys are %s of %v", content, owner)
+	}
+	if out := e.must("adopt", "--dry-run", "--unmarked"); !strings.Contains(out, "adopted already") {
+		t.Errorf("a second call shows what is done:\n%s", out)
+	}
+}
