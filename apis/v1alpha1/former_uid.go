@@ -24,6 +24,10 @@ const (
 // Unmarked in AnnotationFormerUIDs has an object adopt what no object has marked.
 const Unmarked = "unmarked"
 
+// ReasonMoved is the reason of the condition Ready of an object that its function has not reconciled since it
+// moved to this management cluster. It shows that nothing is adopted yet.
+const ReasonMoved = "Moved"
+
 // FormerUIDs returns the UIDs that an object had before it was created again, the first one first.
 func FormerUIDs(obj metav1.Object) []string {
 	return slices.DeleteFunc(formerMarks(obj), func(uid string) bool { return uid == Unmarked })

@@ -6,13 +6,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
-
-// ReasonMoved is the reason of the condition Ready of an object that its function has not reconciled since it
-// moved. It shows that nothing is adopted yet.
-const ReasonMoved = "Moved"
 
 // convert returns an object as it is created at the target: paused, with its former UIDs, and with the new UIDs of
 // other objects, by uids, wherever it has their former ones. Owners that do not move are left out.
@@ -41,7 +38,7 @@ func convert(o object, uids map[string]string) *unstructured.Unstructured {
 	}
 	u.SetAnnotations(annotations)
 	for i := range owners {
-		owners[i].UID = toUID(uids[string(owners[i].UID)])
+		owners[i].UID = types.UID(uids[string(owners[i].UID)])
 	}
 	u.SetOwnerReferences(owners)
 	return u
@@ -61,7 +58,7 @@ func convertStatus(o object, uids map[string]string, now metav1.Time) map[string
 		if c, ok := c.(map[string]any); ok {
 			setGeneration(c, o.GetGeneration())
 			if c["type"] == v1alpha1.ConditionReady {
-				c["status"], c["reason"], c["message"] = "Unknown", ReasonMoved, "moved from another management cluster; its function adopts what exists"
+				c["status"], c["reason"], c["message"] = "Unknown", v1alpha1.ReasonMoved, "moved from another management cluster; its function adopts what exists"
 				c["lastTransitionTime"] = now.UTC().Format("2006-01-02T15:04:05Z")
 			}
 		}

@@ -18,8 +18,6 @@ import (
 	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
 )
 
-func toUID(uid string) types.UID { return types.UID(uid) }
-
 // Mover moves the objects of namespaces.
 type Mover struct {
 	From, To *cluster.Connection
@@ -248,7 +246,7 @@ func (m *Mover) await(ctx context.Context, all []object) error {
 			}
 			status, reason, message := ready(there)
 			wasReady, _, _ := ready(o.Unstructured)
-			if reason == ReasonMoved && wasReady != "" || wasReady == "True" && status != "True" {
+			if reason == v1alpha1.ReasonMoved && wasReady != "" || wasReady == "True" && status != "True" {
 				waiting = append(waiting, fmt.Sprintf("%s: %s: %s", o.key(), reason, message))
 			}
 		}
