@@ -1,6 +1,8 @@
 package command
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -12,8 +14,16 @@ import (
 
 func moveCommands(p *program) []*cobra.Command { return []*cobra.Command{newMove(p), newAdopt(p)} }
 
+// moving is the command move.
+type moving struct {
+	*program
+	kubeconfig, context string
+	all, dryRun         bool
+	timeout             time.Duration
+}
+
 func newMove(p *program) *cobra.Command {
-	kubeconfig, toContext, all, dryRun, timeout := "", "", false, false, 10*time.Minute
+	m := &moving{program: p}
 	cmd := &cobra.Command{
 		Use: "move", GroupID: "change", Short: "Move objects to another management cluster", Args: noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		Long: `Move the objects of a namespace, with the Secrets of its clusters and the Leases of its addresses, to another
@@ -21,47 +31,59 @@ management cluster with the same release of the stack. Machines keep running and
 there adopt what exists. The objects here are paused first, and are removed when those there are Ready. After an
 interruption, run the same command again.`,
 		Example: examples("kubectl viti move --to-context other -n datacenter-01 --dry-run", "kubectl viti move --to-context other --all-namespaces"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if kubeconfig == "" && toContext == "" {
-				return fmt.Errorf("write --to-context NAME, the context of the other management cluster in your kubeconfig, or --to-kubeconfig FILE")
-			}
-			from, err := p.connect()
-			if err != nil {
-				return err
-			}
-			to, err := p.flags.ConnectTo(kubeconfig, toContext)
-			if err != nil {
-				return err
-			}
-			if from.Config.Host == to.Config.Host {
-				return fmt.Errorf("both are the management cluster at %s: write another --to-context", to.Config.Host)
-			}
-			m := &move.Mover{From: from, To: to, Namespace: from.Namespace, Timeout: timeout, Report: func(format string, args ...any) {
-				_, _ = fmt.Fprintf(p.Out, format+".\n", args...)
-			}}
-			if all {
-				m.Namespace = ""
-			}
-			rows, err := m.Plan(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if err := p.printRows(rows); err != nil {
-				return err
-			}
-			if dryRun {
-				return decisionOf(rows)
-			}
-			return m.Move(cmd.Context())
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return m.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&toContext, "to-context", "", "context of the other management cluster")
-	f.StringVar(&kubeconfig, "to-kubeconfig", "", "kubeconfig of the other management cluster. Default: the present one")
-	f.BoolVarP(&all, "all-namespaces", "A", false, "move the objects of all namespaces")
-	f.BoolVar(&dryRun, "dry-run", false, "show what would move, what differs and what needs a decision, and change nothing")
-	f.DurationVar(&timeout, "timeout", timeout, "how long the functions there may take to adopt what exists")
+	f.StringVar(&m.context, "to-context", "", "context of the other management cluster")
+	f.StringVar(&m.kubeconfig, "to-kubeconfig", "", "kubeconfig of the other management cluster. Default: the present one")
+	f.BoolVarP(&m.all, "all-namespaces", "A", false, "move the objects of all namespaces")
+	f.BoolVar(&m.dryRun, "dry-run", false, "show what would move, what differs and what needs a decision, and change nothing")
+	f.DurationVar(&m.timeout, "timeout", 10*time.Minute, "how long the functions there may take to adopt what exists")
 	return cmd
+}
+
+// run moves the objects, or prints what would move.
+func (m *moving) run(ctx context.Context) error {
+	mover, err := m.mover()
+	if err != nil {
+		return err
+	}
+	rows, err := mover.Plan(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.printRows(rows); err != nil {
+		return err
+	}
+	if m.dryRun {
+		return decisionOf(rows)
+	}
+	return mover.Move(ctx)
+}
+
+// mover connects to both management clusters.
+func (m *moving) mover() (*move.Mover, error) {
+	if m.kubeconfig == "" && m.context == "" {
+		return nil, errors.New("write --to-context NAME, the context of the other management cluster in your kubeconfig, or --to-kubeconfig FILE")
+	}
+	from, err := m.connect()
+	if err != nil {
+		return nil, err
+	}
+	to, err := m.flags.ConnectTo(m.kubeconfig, m.context)
+	if err != nil {
+		return nil, err
+	}
+	if from.Config.Host == to.Config.Host {
+		return nil, fmt.Errorf("both are the management cluster at %s: write another --to-context", to.Config.Host)
+	}
+	namespace := from.Namespace
+	if m.all {
+		namespace = ""
+	}
+	return &move.Mover{From: from, To: to, Namespace: namespace, Timeout: m.timeout, Report: func(format string, args ...any) {
+		_, _ = fmt.Fprintf(m.Out, format+".\n", args...)
+	}}, nil
 }
 
 // printRows prints the plan of a move as a table.
