@@ -120,6 +120,7 @@ export const reasons = {
   "MachinesRunning": ["no action","No action: this is as it should be."],
   "MachinesSkipped": ["platform team","Delete the machines that the message names at their provider: the deletion of the cluster was forced."],
   "MachinesUnhealthy": ["requester","See the message: it says when the machine is replaced, or why none is. Check the node with talosctl, and the hypervisor of its Machine.",["Machine"]],
+  "Moved": ["no action","Its function adopts what exists, and then says whether it is Ready."],
   "NameTaken": ["requester","Delete the object that the message names, or give this one another name."],
   "NetworkAvailable": ["no action","No action: this is as it should be."],
   "NetworkConfigurationNotFound": ["requester","Create the NetworkConfiguration that the message names, or name another in spec.networks."],
