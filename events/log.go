@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,6 +47,20 @@ func Report(ctx context.Context, phase, message string) {
 	}
 }
 
+// CountRequest adds a request to an API server to the log line of the delivery that sends it. A read
+// that several deliveries share counts for the one that sends it. Outside of a delivery it does
+// nothing.
+func CountRequest(ctx context.Context, write bool) {
+	d, ok := ctx.Value(deliveryKey{}).(*delivery)
+	switch {
+	case !ok:
+	case write:
+		d.writes.Add(1)
+	default:
+		d.reads.Add(1)
+	}
+}
+
 type deliveryKey struct{}
 
 // delivery collects what is logged about one delivery.
@@ -53,6 +68,8 @@ type delivery struct {
 	mu      sync.Mutex
 	phase   string
 	message string
+	// reads and writes are the numbers of requests to API servers.
+	reads, writes atomic.Int64
 }
 
 func (d *delivery) report() (phase, message string) {

@@ -283,6 +283,8 @@ func (r *receiver) logDelivery(in event.Event, d *delivery, outcome string, err 
 		slog.String("phase", phase),
 		slog.String("duration", took.Round(10*time.Microsecond).String()),
 		slog.String("outcome", outcome),
+		slog.Int64("reads", d.reads.Load()),
+		slog.Int64("writes", d.writes.Load()),
 		slog.String("eventType", in.Type()),
 		slog.String("eventId", in.ID()),
 	}

@@ -174,7 +174,7 @@ func TestServeLogsOneLine(t *testing.T) {
 	delete(line, "duration")
 	want := map[string]any{
 		"level": "info", "message": "Creating VirtualMachine resource", "function": "test-function", "controller": "Machine", "kind": "Machine", "machine": "vm",
-		"namespace": "default", "name": "vm", "phase": "Creating", "outcome": "done", "eventType": events.TypeRefUpdate, "eventId": "one",
+		"namespace": "default", "name": "vm", "phase": "Creating", "outcome": "done", "reads": 0.0, "writes": 0.0, "eventType": events.TypeRefUpdate, "eventId": "one",
 	}
 	if diff := cmp.Diff(want, line); diff != "" {
 		t.Errorf("log line (-want +got):\n%s", diff)

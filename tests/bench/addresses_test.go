@@ -64,6 +64,7 @@ func BenchmarkAddressRequests(b *testing.B) {
 		requests.add(e, began)
 		rounds++
 		explain(b, e, began, before, n)
+		reportWaste(b, e, began, "address", n)
 	}
 	requests.report(b, "address", n*rounds)
 	b.ReportMetric(0, "ns/op")

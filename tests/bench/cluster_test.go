@@ -28,6 +28,7 @@ func BenchmarkSimpleCluster(b *testing.B) {
 		awaitIdle(b, e)
 		requests.add(e, began)
 		explainRequests(b, e, began, 3)
+		reportWaste(b, e, began, "machine", 3)
 		began = time.Now()
 		e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
 		feed.Until(b, "the cluster is deleted", func() (bool, string) {

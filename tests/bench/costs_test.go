@@ -87,7 +87,8 @@ func explain(b *testing.B, e *engine.Engine, since time.Time, before map[string]
 	explainRequests(b, e, since, n)
 }
 
-// explainRequests logs with -v the requests for each of n objects since a time, the most frequent first.
+// explainRequests logs with -v the requests for each of n objects since a time, the most frequent first,
+// and the deliveries of each function.
 func explainRequests(b *testing.B, e *engine.Engine, since time.Time, n int) {
 	b.Helper()
 	if !testing.Verbose() {
@@ -95,17 +96,19 @@ func explainRequests(b *testing.B, e *engine.Engine, since time.Time, n int) {
 	}
 	requests := map[string]int{}
 	for _, r := range e.Requests(since) {
-		kind := r.ObjectRef.Resource
-		if r.ObjectRef.Subresource != "" {
-			kind += "/" + r.ObjectRef.Subresource
-		}
-		requests[fmt.Sprintf("%-18s %-6s %s", cmp.Or(r.Function(), r.User.Username), r.Verb, kind)]++
+		requests[fmt.Sprintf("%-18s %-6s %s", cmp.Or(r.Function(), r.User.Username), r.Verb, r.Resource())]++
 	}
 	var text strings.Builder
 	for _, name := range slices.SortedFunc(maps.Keys(requests), func(x, y string) int { return cmp.Compare(requests[y], requests[x]) }) {
 		if each := float64(requests[name]) / float64(n); each >= 0.01 {
 			fmt.Fprintf(&text, "%8.2f  %s\n", each, name)
 		}
+	}
+	fmt.Fprintf(&text, "\n%-18s %10s %10s %10s %10s %10s\n", "deliveries", "all", "idle", "free", "retried", "own write")
+	counts := deliveriesSince(b, e, since)
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		d, each := counts[name], func(count int) float64 { return float64(count) / float64(n) }
+		fmt.Fprintf(&text, "%-18s %10.2f %10.2f %10.2f %10.2f %10.2f\n", name, each(d.all), each(d.idle), each(d.free), each(d.redelivered), each(d.own))
 	}
 	b.Logf("requests for each of %d:\n%s", n, text.String())
 }

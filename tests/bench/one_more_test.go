@@ -50,6 +50,7 @@ func BenchmarkMachineRequests(b *testing.B) {
 		made += machines
 		requests.add(e, began)
 		explain(b, e, began, before, machines)
+		reportWaste(b, e, began, "machine", machines)
 	}
 	requests.report(b, "machine", made)
 	b.ReportMetric(0, "ns/op")

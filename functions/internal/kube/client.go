@@ -91,6 +91,7 @@ func newClient(config *rest.Config, through func(*rest.Config) (*http.Client, er
 	config = rest.CopyConfig(config)
 	config.UserAgent = userAgent
 	config.DisableCompression = true // between neighbours it costs more time than it saves
+	config.Wrap(countRequests)
 	config.NegotiatedSerializer = serializer.NewCodecFactory(c.scheme).WithoutConversion()
 	httpClient, err := through(config)
 	if err != nil {

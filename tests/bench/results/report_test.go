@@ -8,7 +8,7 @@ import (
 const printed = `command: go test -bench X
 load average: 7.50
 goos: linux
-BenchmarkSimpleCluster-2   	       5	      1700 ms-running	       113.3 requests/machine	        46 create-vm-requests/machine	        67 bootstrap-talos-requests/machine
+BenchmarkSimpleCluster-2   	       5	      1700 ms-running	       113.3 requests/machine	        46 create-vm-requests/machine	        67 bootstrap-talos-requests/machine	         3.5 create-vm:get:machines-requests/machine	        12 create-vm:all-deliveries/machine	         4 create-vm:idle-deliveries/machine	         1 create-vm:free-deliveries/machine	         2 create-vm:own-deliveries/machine
 BenchmarkAddresses/1000-2   	       1	        61.25 addresses/s
 BenchmarkAddresses/200-2   	       1	        58 addresses/s
 PASS
@@ -26,6 +26,8 @@ func TestReport(t *testing.T) {
 		"a single figure":                      "| apply to Running, median | 1700 ms |",
 		"three digits":                         "| 1000 | 61.2 | – | – | – | – | – |",
 		"the most expensive function is first": "| bootstrap-talos | 67 |\n| create-vm | 46 |",
+		"a request by verb and resource":       "| create-vm | get | machines | 3.5 |",
+		"deliveries by what they were for":     "| create-vm | 12 | 5 | 1 | 0 | 2 |",
 		"sizes are sorted as numbers":          "| 200 | 58 | – | – | – | – | – |\n| 1000 |",
 		"a missing figure is a dash":           "| requests to the API server a minute | – |",
 		"times of a busy machine are marked":   "> The machine was busy: its load average was 7.5 before the first benchmark",

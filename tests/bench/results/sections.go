@@ -17,11 +17,35 @@ func (r *report) clusters(b *strings.Builder) {
 		[4]string{"requests for each of these", "ManyClusters", "requests/cluster", ""},
 		[4]string{"CPU of the functions for each of these", "ManyClusters", "ms-cpu/cluster", " ms"})
 	r.byFunction(b, "SimpleCluster", "-requests/machine", "requests for each machine")
+	r.waste(b, "SimpleCluster", "machine")
+}
+
+// waste writes the requests for each object by verb and resource, and the deliveries of each function
+// by what they were good for.
+func (r *report) waste(b *strings.Builder, benchmark, thing string) {
+	fmt.Fprintf(b, "| function | verb | resource | requests for each %s |\n| --- | --- | --- | ---: |\n", thing)
+	for _, name := range r.ordered(benchmark, "-requests/"+thing) {
+		if parts := strings.Split(name, ":"); len(parts) == len([]string{"function", "verb", "resource"}) {
+			fmt.Fprintf(b, "| %s | %s | %s | %s |\n", parts[0], parts[1], parts[2], r.get(benchmark, name+"-requests/"+thing))
+		}
+	}
+	fmt.Fprintf(b, "\n| function | deliveries for each %s | found nothing to do | of these without a request | failed, and were delivered again | caused by its own write |\n"+
+		"| --- | ---: | ---: | ---: | ---: | ---: |\n", thing)
+	suffix := "-deliveries/" + thing
+	for _, name := range r.ordered(benchmark, ":all"+suffix) {
+		figure := func(what string) float64 { return r.figures[benchmark][name+":"+what+suffix] }
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", name, number(figure("all")), number(figure("idle")+figure("free")), number(figure("free")),
+			number(figure("redelivered")), number(figure("own")))
+	}
+	b.WriteString("\n")
 }
 
 func (r *report) byFunction(b *strings.Builder, benchmark, suffix, what string) {
 	fmt.Fprintf(b, "| function | %s |\n| --- | ---: |\n", what)
 	for _, name := range r.ordered(benchmark, suffix) {
+		if strings.Contains(name, ":") {
+			continue // a part of a function's requests
+		}
 		fmt.Fprintf(b, "| %s | %s |\n", name, r.get(benchmark, name+suffix))
 	}
 	b.WriteString("\n")
@@ -40,6 +64,7 @@ func (r *report) layers(b *strings.Builder) {
 		[4]string{"requests of all functions for each address", "AddressRequests", "requests/address", ""},
 		[4]string{"writes among them", "AddressRequests", "writes/address", ""})
 	r.byFunction(b, "AddressRequests", "-requests/address", "requests for each address")
+	r.waste(b, "AddressRequests", "address")
 }
 
 func (r *report) machines(b *strings.Builder) {
@@ -50,6 +75,7 @@ func (r *report) machines(b *strings.Builder) {
 		[4]string{"requests of all functions for each", "MachineRequests", "requests/machine", ""},
 		[4]string{"writes among them", "MachineRequests", "writes/machine", ""})
 	r.byFunction(b, "MachineRequests", "-requests/machine", "requests for each Machine")
+	r.waste(b, "MachineRequests", "machine")
 }
 
 func (r *report) processes(b *strings.Builder) {

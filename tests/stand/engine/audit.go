@@ -36,6 +36,14 @@ func (r Request) Writes() bool {
 	}
 }
 
+// Resource returns the resource of a request, with its subresource if it has one.
+func (r Request) Resource() string {
+	if r.ObjectRef.Subresource != "" {
+		return r.ObjectRef.Resource + "/" + r.ObjectRef.Subresource
+	}
+	return r.ObjectRef.Resource
+}
+
 // Heartbeat reports whether the gateway renews a Lease of the heartbeats, which it also does while
 // nothing else happens.
 func (r Request) Heartbeat() bool {
