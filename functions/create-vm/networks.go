@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -174,9 +173,10 @@ func (f *function) ensureOwnConfiguration(ctx context.Context, m *v1alpha1.Machi
 }
 
 // isNew reports whether a NetworkConfiguration is a machine's own and layer 2 has not
-// written its status yet, so that the machine need not reconcile.
+// written its status yet, so that the machine need not reconcile. The status is never empty, because the API
+// server sets observedGeneration to -1.
 func isNew(nc *v1alpha1.NetworkConfiguration) bool {
-	return isOwn(nc) && nc.DeletionTimestamp == nil && equality.Semantic.DeepEqual(nc.Status, v1alpha1.NetworkConfigurationStatus{})
+	return isOwn(nc) && nc.DeletionTimestamp == nil && nc.Status.Phase == "" && len(nc.Status.NetworkInterfaces) == 0
 }
 
 // isOwn reports whether a NetworkConfiguration is a machine's own. No other machine uses it.

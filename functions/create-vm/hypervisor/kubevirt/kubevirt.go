@@ -31,13 +31,7 @@ type Hypervisor struct {
 // Ensure implements hypervisor.Interface.
 func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (hypervisor.State, error) {
 	want.Defaults = k.defaults
-	vm := &kubevirtv1.VirtualMachine{}
-	err := k.guests.Get(ctx, m.Namespace, m.Name, vm)
-	existed := err == nil
-	var made []corev1.PersistentVolumeClaim
-	if kube.NotFound(err) {
-		vm, made, err = k.createMachine(ctx, m, want)
-	}
+	vm, made, existed, err := k.findOrCreate(ctx, m, want)
 	if err != nil {
 		return hypervisor.State{}, k.toUserError(err)
 	}
@@ -61,6 +55,19 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	}
 	s.Handover = want.Handover
 	return s, k.restart(ctx, m, vm, &s)
+}
+
+// findOrCreate returns the virtual machine of a Machine, whether it existed before, and the disks if it did
+// not. It does not look for one if the status of the Machine names none: then there mostly is none, and if
+// an earlier delivery could not write the status, the API server refuses to create a second one.
+func (k *Hypervisor) findOrCreate(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (vm *kubevirtv1.VirtualMachine, made []corev1.PersistentVolumeClaim, existed bool, err error) {
+	if m.Status.VMName != "" {
+		vm = &kubevirtv1.VirtualMachine{}
+		if err = k.guests.Get(ctx, m.Namespace, m.Name, vm); !kube.NotFound(err) {
+			return vm, nil, true, err
+		}
+	}
+	return k.createMachine(ctx, m, want)
 }
 
 // Observe implements hypervisor.Observer.
