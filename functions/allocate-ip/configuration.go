@@ -262,8 +262,9 @@ func (f *function) deleteRemoved(ctx context.Context, nc *v1alpha1.NetworkConfig
 }
 
 // writeConfiguration patches the status if it has changed, and records an Event if the reason
-// has.
+// has, unless the Events of the Machine say the same.
 func (f *function) writeConfiguration(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, outcome reconcile.Outcome) error {
+	outcome.Changed = outcome.Changed && !network.IsReportedByMachine(before, nc)
 	_, err := reconcile.PatchStatus(ctx, f.kube, before, nc, string(nc.Status.Phase), outcome)
 	return err
 }

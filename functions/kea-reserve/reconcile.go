@@ -240,6 +240,7 @@ func (f *function) releaseIfDeleted(ctx context.Context, nc *v1alpha1.NetworkCon
 }
 
 func (f *function) patchStatus(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, o reconcile.Outcome) error {
+	o.Changed = o.Changed && !network.IsReportedByMachine(before, nc)
 	_, err := reconcile.PatchStatus(ctx, f.kube, before, nc, string(nc.Status.Phase), o)
 	return err
 }
