@@ -15,32 +15,32 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// recordDecision writes the decision of a ticketing system into the status of its cluster, and returns
-// that. A decision about another generation or about no cluster is dropped, and the cluster is nil.
-func (f *function) recordDecision(ctx context.Context, in event.Event) (*v1alpha1.KubernetesCluster, error) {
+// recordDecision writes the decision of a ticketing system into the status of its cluster. A
+// decision about another generation is dropped.
+func (f *function) recordDecision(ctx context.Context, in event.Event) error {
 	d := plan.Decision{Approved: in.Type() == events.TypeWorkorderApproved}
 	if err := json.Unmarshal(in.Data(), &d); err != nil || d.UID == "" || d.Generation == 0 || d.By == "" {
-		return nil, events.Permanent(fmt.Errorf("read event %s: its data has to be that of %s, with uid, generation and by", in.ID(), in.Type()))
+		return events.Permanent(fmt.Errorf("read event %s: its data has to be that of %s, with uid, generation and by", in.ID(), in.Type()))
 	}
 	d.By, d.Comment, d.Reason = kube.Text(d.By, maxBy), kube.Text(d.Comment, maxComment), kube.Text(d.Reason, maxComment)
 	list := &v1alpha1.KubernetesClusterList{}
 	if err := f.kube.List(ctx, "", "", list); err != nil {
-		return nil, err
+		return err
 	}
 	i := slices.IndexFunc(list.Items, func(kc v1alpha1.KubernetesCluster) bool { return string(kc.UID) == d.UID })
 	if i < 0 {
 		events.Report(ctx, "", "Dropped a decision about a cluster that does not exist")
-		return nil, nil
+		return nil
 	}
 	kc := &list.Items[i]
 	before := kc.DeepCopy()
 	if !plan.ApplyDecision(kc.Status.Approval, d, metav1.NewTime(f.now())) {
 		events.Report(ctx, string(kc.Status.Phase), "Dropped a decision that is not requested any more")
-		return nil, nil
+		return nil
 	}
 	if _, err := f.kube.PatchStatus(ctx, before, kc); err != nil {
-		return nil, err
+		return err
 	}
 	f.kube.RecordEvent(ctx, kc, !d.Approved, string(kc.Status.Approval.State), fmt.Sprintf("%s has decided about generation %d: %s", kc.Status.Approval.By, d.Generation, kc.Status.Approval.Comment))
-	return kc, nil
+	return nil
 }

@@ -28,7 +28,7 @@ type function struct {
 type reconcileOptions struct {
 	// eventID is the ID of the event. It is the same when the event is redelivered.
 	eventID string
-	// changed is whether an object has changed, so that a delivery that polls nodes need not go on.
+	// changed is whether an object has just changed, so that a delivery that polls nodes need not go on.
 	changed bool
 	// full is whether a cluster that is up to date is reconciled too.
 	full bool
@@ -36,9 +36,6 @@ type reconcileOptions struct {
 	reportErrors bool
 	// polls is whether nodes, which send no events, are polled for nodePollTime.
 	polls bool
-	// requeue is whether the event is redelivered while a WaitError asks for that, also if another
-	// delivery has done the reconcile.
-	requeue bool
 }
 
 // retryGracePeriod is how long an event may fail before the status reports it. Most errors of the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,12 +25,16 @@ import (
 // handle reconciles what an event is about, and returns the event that it answers with, nil for
 // none. The event is a hint: everything that decides is read from the API server.
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
-	options := reconcileOptions{eventID: in.ID(), changed: events.IsChange(in.Type()), full: in.Type() == events.TypeResync, polls: true, reportErrors: events.Age(in, f.now()) >= retryGracePeriod}
+	age := events.Age(in, f.now())
+	options := reconcileOptions{
+		eventID: in.ID(), changed: events.IsChange(in.Type()) && age < time.Second, full: in.Type() == events.TypeResync,
+		polls: true, reportErrors: age >= retryGracePeriod,
+	}
 	if in.Type() == events.TypeWorkorderApproved || in.Type() == events.TypeWorkorderRejected {
 		if err := signature.Verify(ctx, f.kube, in); err != nil {
 			return nil, err
 		}
-		return f.handleDecision(ctx, in, options)
+		return nil, kube.OnConflict(func() error { return f.recordDecision(ctx, in) })
 	}
 	ref, err := events.RefOf(in)
 	if err != nil {
@@ -43,24 +48,10 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	case "MachineClass":
 		return f.reconcileMachineClass(ctx, options)
 	}
-	if kc := (v1alpha1.KubernetesCluster{}); events.ObjectFrom(in, &kc) && kube.IsOwnStatusWrite(&kc, plan.FunctionName, waitsForEvent(&kc)) {
+	if kc := (v1alpha1.KubernetesCluster{}); events.ObjectFrom(in, &kc) && kube.IsOwnStatusWrite(&kc, plan.FunctionName, waitsForEvent(&kc)) && !hasNewDecision(&kc) {
 		return nil, nil
 	}
-	options.requeue = true
 	return f.reconcileCluster(ctx, ref.Namespace, ref.Name, options)
-}
-
-// handleDecision records the decision of a ticketing system, and reconciles its cluster.
-func (f *function) handleDecision(ctx context.Context, in event.Event, options reconcileOptions) (*event.Event, error) {
-	var decided *v1alpha1.KubernetesCluster
-	err := kube.OnConflict(func() (err error) {
-		decided, err = f.recordDecision(ctx, in)
-		return err
-	})
-	if err != nil || decided == nil {
-		return nil, err
-	}
-	return f.reconcileCluster(ctx, decided.Namespace, decided.Name, options)
 }
 
 // reconcileMachine reconciles the cluster of a Machine. A Machine that has just got its addresses
@@ -87,9 +78,7 @@ func (f *function) reconcileMachine(ctx context.Context, in event.Event, ref eve
 	if plan.NeedsConfig(m) {
 		return f.configureMachine(ctx, owner.Name, m, options)
 	}
-	controlPlane := m.Labels[v1alpha1.LabelClusterRole] == v1alpha1.RoleControlPlane
 	options.full = options.full || events.IsDelete(in.Type()) || !plan.IsRunning(m) || plan.IsLeaving(m) || plan.IsMarked(m)
-	options.requeue = plan.IsInstalled(m) && controlPlane
 	return f.reconcileCluster(ctx, ref.Namespace, owner.Name, options)
 }
 

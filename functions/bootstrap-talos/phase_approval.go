@@ -39,6 +39,13 @@ func (f *function) checkApproval(ctx context.Context, c *cluster) error {
 	}
 }
 
+// hasNewDecision reports whether the function has recorded a decision that no reconcile has followed
+// yet.
+func hasNewDecision(kc *v1alpha1.KubernetesCluster) bool {
+	_, pending := conditionSince(kc, v1alpha1.ConditionApproved, "PendingApproval")
+	return pending && kc.Status.Approval != nil && kc.Status.Approval.State != v1alpha1.ApprovalRequested
+}
+
 // approvalPolicy returns the stricter of the policies of the cluster and of its namespace. A
 // cluster that is older than the policy is approved as it is.
 func (f *function) approvalPolicy(ctx context.Context, c *cluster) (v1alpha1.ApprovalPolicy, error) {

@@ -113,7 +113,7 @@ func newEnv(t *testing.T, o envOptions) *env {
 	if o.wrap != nil {
 		config.Wrap(o.wrap)
 	}
-	client := s.client(config)
+	client := s.clientOf(config, plan.FunctionName)
 	s.function = &function{
 		kube: client, manifests: &manifests.Store{Kube: client, Dir: t.TempDir()}, secrets: &secretStore{kube: client, now: time.Now}, talosVersion: plan.DefaultTalosVersion,
 		images: talos.Images{Factory: talos.DefaultFactory, Schematic: talos.DefaultSchematic}, addonHosts: newAddonHosts(""), now: time.Now,
@@ -139,9 +139,12 @@ func newEnv(t *testing.T, o envOptions) *env {
 	return s
 }
 
-func (s *env) client(config *rest.Config) *kube.Client {
+func (s *env) client(config *rest.Config) *kube.Client { return s.clientOf(config, "test") }
+
+// clientOf returns a client whose writes have a field manager of a name.
+func (s *env) clientOf(config *rest.Config, name string) *kube.Client {
 	s.Helper()
-	c, err := kube.New(config, "test", v1alpha1.AddToScheme, v1alpha2.AddToScheme, core)
+	c, err := kube.New(config, name, v1alpha1.AddToScheme, v1alpha2.AddToScheme, core)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -30,12 +30,13 @@ type turn struct {
 	reply *event.Event
 	// err is what the cluster waits for, or what has failed.
 	err error
+	// superseded is whether another delivery looks again.
+	superseded bool
 }
 
 // reconcileCluster reconciles one KubernetesCluster, and writes its status. It returns the event to
-// answer with, nil for none. An error has the event redelivered. The delivery that has done the
-// reconcile is redelivered while the cluster waits for something that sends no event, and the
-// deliveries that it was done for only if their options say so.
+// answer with, nil for none. An error has the event redelivered. While the cluster waits for
+// something that sends no event, that is the event of the delivery that has done the last reconcile.
 func (f *function) reconcileCluster(ctx context.Context, namespace, name string, options reconcileOptions) (*event.Event, error) {
 	key := namespace + "/" + name
 	f.turns.add(key, options)
@@ -51,13 +52,14 @@ func (f *function) reconcileCluster(ctx context.Context, namespace, name string,
 			done.reply, err = f.reconcileOnce(ctx, namespace, name, together)
 			return err
 		})
+		done.superseded = coalesce.IsSuperseded(ctx)
 		return done
 	})
 	if !leads {
 		done.reply = nil
 	}
 	isWaiting := errors.As(done.err, new(reconcile.WaitError))
-	if !reconcile.Retried(done.err) || (isWaiting && !leads && !options.requeue) {
+	if !reconcile.Retried(done.err) || (isWaiting && (!leads || done.superseded)) {
 		return done.reply, nil
 	}
 	return done.reply, fmt.Errorf("reconcile KubernetesCluster %s: %w", key, done.err)
