@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// Annotations of objects that move to another management cluster, or were created again.
 const (
 	// AnnotationFormerUIDs has the UIDs that an object had before it was created again, by a move to another
 	// management cluster or a restore, separated by commas, the first one first. What exists outside of
@@ -16,8 +17,8 @@ const (
 	// word Unmarked instead of a UID adopts what has the object's name or addresses and no mark at all, as
 	// other programs leave it.
 	AnnotationFormerUIDs = "vitistack.io/former-uids"
-	// AnnotationPaused, with any value, has every function leave an object as it is, also its deletion,
-	// while it moves to another management cluster. Only an administrator may write it.
+	// AnnotationPaused has every function leave an object as it is, whatever the value, also its
+	// deletion, while it moves to another management cluster. Only an administrator may write it.
 	AnnotationPaused = "vitistack.io/paused"
 )
 

@@ -17,6 +17,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/outbound"
 	simtalos "github.com/vitistack/stack/tests/sim/talos"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -180,13 +181,15 @@ func TestAutoscaling(t *testing.T) {
 	clusters := client.Resource(v1alpha1.GroupVersion.WithResource("kubernetesclusters")).Namespace(s.namespace)
 	scale := func(n int64) error {
 		t.Helper()
-		obj, err := clusters.Get(t.Context(), "shop", metav1.GetOptions{}, "scale")
-		if err != nil {
-			t.Fatal(err)
-		}
-		obj.Object["spec"] = map[string]any{"replicas": n}
-		_, err = clusters.Update(t.Context(), obj, metav1.UpdateOptions{}, "scale")
-		return err
+		return kube.OnConflict(func() error { // as kubectl scale does
+			obj, err := clusters.Get(t.Context(), "shop", metav1.GetOptions{}, "scale")
+			if err != nil {
+				t.Fatal(err)
+			}
+			obj.Object["spec"] = map[string]any{"replicas": n}
+			_, err = clusters.Update(t.Context(), obj, metav1.UpdateOptions{}, "scale")
+			return err
+		})
 	}
 	feed.Until(t, "the subresource answers", func() (bool, string) {
 		_, err := clusters.Get(t.Context(), "shop", metav1.GetOptions{}, "scale")

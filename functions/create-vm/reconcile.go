@@ -119,16 +119,10 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 		a = f.observeMachine(ctx, m)
 	}
 	if errors.Is(a.err, hypervisor.ErrGone) { // there is nothing to observe
-		resolved, provider, err := f.resolveMachine(ctx, m)
-		if err == nil && cause == causeMachine && f.createConfiguration(ctx, m) {
-			return nil
-		}
-		if a.err = err; err == nil {
-			if before, err = f.recordProvider(ctx, before, m, provider); err != nil {
-				return err
-			}
-			a = f.ensureMachine(ctx, m, resolved.Size, provider)
-			a.kind, a.resolved = provider.Spec.Type, &resolved
+		var waits bool
+		var err error
+		if a, before, waits, err = f.resolveAndEnsure(ctx, m, before, cause); waits || err != nil {
+			return err
 		}
 	}
 	if kube.Conflict(a.err) {
@@ -144,6 +138,24 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 		return fmt.Errorf("reconcile machine %s/%s: %w", namespace, name, a.err)
 	}
 	return requeueError(m, wrote)
+}
+
+// resolveAndEnsure creates or changes what a Machine needs, and returns the attempt and the Machine as
+// written last. waits is whether its new NetworkConfiguration causes the next event.
+func (f *function) resolveAndEnsure(ctx context.Context, m, before *v1alpha1.Machine, cause string) (a attempt, written *v1alpha1.Machine, waits bool, err error) {
+	resolved, provider, err := f.resolveMachine(ctx, m)
+	if err != nil {
+		return attempt{err: err}, before, false, nil
+	}
+	if cause == causeMachine && f.createConfiguration(ctx, m) {
+		return attempt{}, before, true, nil
+	}
+	if before, err = f.recordProvider(ctx, before, m, provider); err != nil {
+		return attempt{}, nil, false, err
+	}
+	a = f.ensureMachine(ctx, m, resolved.Size, provider)
+	a.kind, a.resolved = provider.Spec.Type, &resolved
+	return a, before, false, nil
 }
 
 // resolveMachine returns the size and the MachineProvider of a Machine. It changes nothing. The

@@ -13,8 +13,8 @@ import (
 func formerTag(uid string) string { return tag("former", uid) }
 
 // hasFormerTag reports whether another Machine has adopted a virtual machine of a machine.
-func (all inventory) hasFormerTag(m *v1alpha1.Machine) bool {
-	return slices.ContainsFunc(all, func(r inventoryItem) bool { return r.isVM() && slices.Contains(r.tags(), formerTag(string(m.UID))) })
+func (c inventory) hasFormerTag(m *v1alpha1.Machine) bool {
+	return slices.ContainsFunc(c, func(r inventoryItem) bool { return r.isVM() && slices.Contains(r.tags(), formerTag(string(m.UID))) })
 }
 
 // isAdoptable reports whether tags or a description have a former UID of a machine, and not its own.

@@ -34,17 +34,8 @@ func (vm *virtualMachine) path() string { return fmt.Sprintf("/nodes/%s/qemu/%d"
 func (x *Hypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine, inventory, error) {
 	node, vmid := recordedPlacement(m)
 	if node != "" && m.Status.VMName != "" {
-		vm, err := x.read(ctx, node, vmid)
-		if err == nil {
-			if err := x.adopt(ctx, m, vm); err != nil {
-				return nil, nil, err
-			}
-		}
-		if err == nil && vm.isOf(m) {
-			return vm, nil, nil
-		}
-		if err != nil && !x.isUnusedVMID(ctx, vmid, err) {
-			return nil, nil, err
+		if vm, err := x.readRecorded(ctx, m, node, vmid); err != nil || vm != nil {
+			return vm, nil, err
 		}
 	}
 	all, err := x.readInventory(ctx)
@@ -76,6 +67,25 @@ func (x *Hypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMac
 	}
 	m.Status.ProviderID, m.Status.VMName = "", ""
 	return nil, all, nil
+}
+
+// readRecorded returns the virtual machine at the recorded place, and adopts it if it has a former UID
+// of the Machine. It returns nil if it is another one, or none.
+func (x *Hypervisor) readRecorded(ctx context.Context, m *v1alpha1.Machine, node string, vmid int) (*virtualMachine, error) {
+	vm, err := x.read(ctx, node, vmid)
+	if err != nil {
+		if x.isUnusedVMID(ctx, vmid, err) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	if err := x.adopt(ctx, m, vm); err != nil {
+		return nil, err
+	}
+	if !vm.isOf(m) {
+		return nil, nil
+	}
+	return vm, nil
 }
 
 // isUnusedVMID reports whether no virtual machine has a VMID, after an error of reading it. A
