@@ -16,8 +16,8 @@ import (
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/outbound"
-	simtalos "github.com/vitistack/stack/tests/sim/talos"
 	"github.com/vitistack/stack/functions/internal/kube"
+	simtalos "github.com/vitistack/stack/tests/sim/talos"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
 )

@@ -42,13 +42,7 @@ func (x *Hypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMac
 	if err != nil {
 		return nil, nil, err
 	}
-	at := slices.IndexFunc(all, func(r inventoryItem) bool { return r.isVM() && slices.Contains(r.tags(), uidTag(m)) })
-	if at < 0 {
-		at = slices.IndexFunc(all, func(r inventoryItem) bool { return r.isVM() && isAdoptable(m, r.tags(), "") })
-	}
-	if at < 0 && vmid != 0 {
-		at = slices.IndexFunc(all, func(r inventoryItem) bool { return r.isVM() && r.VMID == vmid })
-	}
+	at := all.indexOf(m, vmid)
 	if at < 0 {
 		return nil, all, nil
 	}
@@ -67,6 +61,21 @@ func (x *Hypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMac
 	}
 	m.Status.ProviderID, m.Status.VMName = "", ""
 	return nil, all, nil
+}
+
+// indexOf returns the place of a machine's virtual machine, or else of one of a former UID, or else of
+// the one with its recorded VMID, if that is not 0. It returns -1 if there is none.
+func (c inventory) indexOf(m *v1alpha1.Machine, vmid int) int {
+	for _, is := range []func(inventoryItem) bool{
+		func(r inventoryItem) bool { return slices.Contains(r.tags(), uidTag(m)) },
+		func(r inventoryItem) bool { return isAdoptable(m, r.tags(), "") },
+		func(r inventoryItem) bool { return vmid != 0 && r.VMID == vmid },
+	} {
+		if at := slices.IndexFunc(c, func(r inventoryItem) bool { return r.isVM() && is(r) }); at >= 0 {
+			return at
+		}
+	}
+	return -1
 }
 
 // readRecorded returns the virtual machine at the recorded place, and adopts it if it has a former UID
