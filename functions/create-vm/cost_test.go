@@ -85,7 +85,7 @@ func TestMachineCost(t *testing.T) {
 			want:  map[string]int{"GET machines": 1, "GET machineproviders": 1, "GET networknamespaces": 1, "POST networkconfigurations": 1},
 		},
 		{
-			name: "Addresses", reason: "records the provider, creates the disk and the virtual machine without looking for them, and writes one status and one Event",
+			name: "Addresses", reason: "records the provider, looks for a virtual machine to adopt, creates the disk without looking for it, and writes one status and one Event",
 			event: func() event.Event {
 				feed.Until(t, "m1 has its addresses", func() (bool, string) {
 					err := s.Kube.Get(t.Context(), s.Namespace, "m1", nc)
@@ -95,7 +95,7 @@ func TestMachineCost(t *testing.T) {
 			},
 			want: map[string]int{
 				"GET machines": 1, "GET machineproviders": 2, "PATCH machines": 1, "GET networkconfigurations": 1,
-				"GET storageclasses": 1, "POST persistentvolumeclaims": 1, "GET network-attachment-definitions": 1, "POST virtualmachines": 1,
+				"GET storageclasses": 1, "POST persistentvolumeclaims": 1, "GET network-attachment-definitions": 1, "GET virtualmachines": 1, "POST virtualmachines": 1,
 				"PATCH machines/status": 1, "POST events": 1,
 			},
 		},

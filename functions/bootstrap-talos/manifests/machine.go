@@ -19,7 +19,7 @@ func CheckOwner(obj kube.Object, kc *v1alpha1.KubernetesCluster) error {
 	if metav1.IsControlledBy(obj, kc) {
 		return nil
 	}
-	return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%T %s was not made for this cluster: delete it, or give the cluster another name", obj, obj.GetName())}
+	return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%s %s was not made for this cluster: delete it, or give the cluster another name", kube.KindOf(obj), obj.GetName())}
 }
 
 // Labels returns the labels of everything that belongs to a cluster.

@@ -3,8 +3,12 @@ package kube
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"reflect"
 	"strings"
 )
+
+// KindOf returns the kind of an object, which is the name of its Go type.
+func KindOf(obj Object) string { return reflect.TypeOf(obj).Elem().Name() }
 
 // Lengths that the API server allows.
 const (

@@ -58,14 +58,11 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 }
 
 // findOrCreate returns the virtual machine of a Machine, whether it existed before, and the disks if it did
-// not. It does not look for one if the status of the Machine names none: then there mostly is none, and if
-// an earlier delivery could not write the status, the API server refuses to create a second one.
+// not. It looks before it creates disks, because one may exist that the Machine adopts with its disks.
 func (k *Hypervisor) findOrCreate(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (vm *kubevirtv1.VirtualMachine, made []corev1.PersistentVolumeClaim, existed bool, err error) {
-	if m.Status.VMName != "" {
-		vm = &kubevirtv1.VirtualMachine{}
-		if err = k.guests.Get(ctx, m.Namespace, m.Name, vm); !kube.NotFound(err) {
-			return vm, nil, true, err
-		}
+	vm = &kubevirtv1.VirtualMachine{}
+	if err = k.guests.Get(ctx, m.Namespace, m.Name, vm); !kube.NotFound(err) {
+		return vm, nil, true, err
 	}
 	return k.createMachine(ctx, m, want)
 }

@@ -74,7 +74,7 @@ func (k *Hypervisor) createObject(ctx context.Context, m *v1alpha1.Machine, obj 
 		_, err := k.guests.Patch(ctx, before, obj)
 		return err
 	case !isMadeFor(obj, m):
-		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%T %s was not made for this machine: delete it, or give the machine another name", obj, obj.GetName())}
+		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%s %s was not made for this machine: delete it, or give the machine another name", kube.KindOf(obj), obj.GetName())}
 	}
 	return nil
 }
