@@ -91,7 +91,7 @@ func TestCompanions(t *testing.T) {
 	t.Parallel()
 	named := map[string]bool{}
 	addNames(parse(t, layers[2], `{metadata: {namespace: a, name: web}, spec: {cloudInit: {secretRef: {name: guest}}}}`), named)
-	addNames(parse(t, layers[1], `{metadata: {namespace: a, name: shop}, spec: {talos: {patches: {all: [ntp]}}, topology: {workers: [{patches: [gpu]}]}}}`), named)
+	addNames(parse(t, layers[1], `{metadata: {namespace: a, name: shop}, spec: {talos: {patches: {all: [ntp]}}, topology: {workers: [{patches: [gpu]}]}, addons: [{name: network, configMap: cilium}, {name: metrics, url: 'https://example.com/metrics.yaml'}]}}`), named)
 	secret, configMap, lease := companions[0], companions[1], companions[2]
 	for because, tc := range map[string]struct {
 		kind   cluster.Kind
@@ -106,6 +106,7 @@ func TestCompanions(t *testing.T) {
 		"it belongs to a virtual machine":       {secret, `{metadata: {namespace: a, name: web-cloudinit, annotations: {vitistack.io/uid: machine}, ownerReferences: [{uid: machine}]}}`, false},
 		"patches for all nodes":                 {configMap, `{metadata: {namespace: a, name: ntp}}`, true},
 		"patches of a pool":                     {configMap, `{metadata: {namespace: a, name: gpu}}`, true},
+		"the manifests of an add-on":            {configMap, `{metadata: {namespace: a, name: cilium}}`, true},
 		"a ConfigMap of another program":        {configMap, `{metadata: {namespace: a, name: kube-root-ca.crt}}`, false},
 		"an address":                            {lease, `{metadata: {namespace: a, name: l, labels: {vitistack.io/managed-by: allocate-ip}}}`, true},
 		"a Lease of another program":            {lease, `{metadata: {namespace: a, name: l}}`, false},

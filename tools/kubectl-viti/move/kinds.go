@@ -63,6 +63,10 @@ func isCompanion(o object, moving map[string]bool, named map[string]bool) bool {
 func addNames(o object, named map[string]bool) {
 	walk(o.Object["spec"], func(key string, value any) {
 		switch v := value.(type) {
+		case string:
+			if key == "configMap" {
+				addConfigMaps(o, []any{v}, named)
+			}
 		case map[string]any:
 			if name, ok := v["name"].(string); ok && strings.HasSuffix(key, "ecretRef") {
 				named["Secret "+o.GetNamespace()+"/"+name] = true

@@ -16,51 +16,52 @@ import (
 )
 
 // createMachine creates the disks, the network attachments and the first configuration of a machine,
-// and last the virtual machine, which needs them. It returns the virtual machine, the disks, and whether
-// the virtual machine existed already.
-func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (vm *kubevirtv1.VirtualMachine, claims []corev1.PersistentVolumeClaim, existed bool, err error) {
+// and last the virtual machine, which needs them. It returns the virtual machine and the
+// disks.
+func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (*kubevirtv1.VirtualMachine, []corev1.PersistentVolumeClaim, error) {
 	if want.NetworkData != "" && want.UserData == "" {
 		want.UserData = hypervisor.EmptyUserData
 	}
 	if err := checkImages(m.Spec.OS); err != nil {
-		return nil, nil, false, err
+		return nil, nil, err
 	}
 	if err := k.checkHost(ctx, m); err != nil {
-		return nil, nil, false, err
+		return nil, nil, err
 	}
 	class, err := k.resolveClasses(ctx, want.Disks)
 	if err != nil {
-		return nil, nil, false, err
+		return nil, nil, err
 	}
 	if err := k.ensureNamespace(ctx, m.Namespace); err != nil {
-		return nil, nil, false, err
+		return nil, nil, err
 	}
+	var claims []corev1.PersistentVolumeClaim
 	for _, d := range want.Disks {
 		if diskImage(m, want.Disks, d) != "" {
 			continue
 		}
 		claim := renderClaim(m, d, class[d.StorageClass], k.local)
 		if err := k.createObject(ctx, m, claim); err != nil {
-			return nil, nil, false, err
+			return nil, nil, err
 		}
 		claims = append(claims, *claim)
 	}
 	if err := k.ensureAttachments(ctx, m, want); err != nil {
-		return nil, nil, false, err
+		return nil, nil, err
 	}
 	secret := ""
 	if needsSecret(want) {
 		secret = kube.Name(m.Name, "cloudinit")
 		if err := k.createObject(ctx, m, cloudInitSecret(m, secret, want, k.local)); err != nil {
-			return nil, nil, false, err
+			return nil, nil, err
 		}
 	}
-	vm = renderVM(m, want, func(c string) string { return class[c] }, k.options, secret, k.local)
+	vm := renderVM(m, want, func(c string) string { return class[c] }, k.options, secret, k.local)
 	err = k.guests.Create(ctx, vm)
-	if existed = kube.AlreadyExists(err); existed {
+	if kube.AlreadyExists(err) {
 		err = k.guests.Get(ctx, m.Namespace, m.Name, vm)
 	}
-	return vm, claims, existed, err
+	return vm, claims, err
 }
 
 // checkHost returns a UserError if the host that spec.nodeName names does not exist. It runs
