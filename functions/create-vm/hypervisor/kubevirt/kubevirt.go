@@ -31,7 +31,13 @@ type Hypervisor struct {
 // Ensure implements hypervisor.Interface.
 func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (hypervisor.State, error) {
 	want.Defaults = k.defaults
-	vm, made, existed, err := k.findOrCreate(ctx, m, want)
+	vm := &kubevirtv1.VirtualMachine{}
+	err := k.guests.Get(ctx, m.Namespace, m.Name, vm)
+	existed := err == nil
+	var made []corev1.PersistentVolumeClaim
+	if kube.NotFound(err) {
+		vm, made, err = k.createMachine(ctx, m, want)
+	}
 	if err != nil {
 		return hypervisor.State{}, k.toUserError(err)
 	}
@@ -55,16 +61,6 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	}
 	s.Handover = want.Handover
 	return s, k.restart(ctx, m, vm, &s)
-}
-
-// findOrCreate returns the virtual machine of a Machine, whether it existed before, and the disks if it did
-// not. It looks before it creates disks, because one may exist that the Machine adopts with its disks.
-func (k *Hypervisor) findOrCreate(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (vm *kubevirtv1.VirtualMachine, made []corev1.PersistentVolumeClaim, existed bool, err error) {
-	vm = &kubevirtv1.VirtualMachine{}
-	if err = k.guests.Get(ctx, m.Namespace, m.Name, vm); !kube.NotFound(err) {
-		return vm, nil, true, err
-	}
-	return k.createMachine(ctx, m, want)
 }
 
 // Observe implements hypervisor.Observer.
