@@ -26,7 +26,7 @@ type turns struct {
 
 // turn is the result of a reconcile.
 type turn struct {
-	// reply is the event that one of the deliveries answers with, nil for none.
+	// reply is the event that the delivery which has done the reconcile returns to the Broker. It may be nil.
 	reply *event.Event
 	// err is what the cluster waits for, or what has failed.
 	err error
@@ -72,11 +72,7 @@ func (t *turns) add(key string, options reconcileOptions) {
 	if t.waiting == nil {
 		t.waiting = map[string]reconcileOptions{}
 	}
-	others := t.waiting[key]
-	others.full = others.full || options.full
-	others.polls = others.polls || options.polls
-	others.reportErrors = others.reportErrors || options.reportErrors
-	t.waiting[key] = others
+	t.waiting[key] = t.waiting[key].with(options)
 }
 
 // take returns what the deliveries of a turn want together. own are the options of the delivery
@@ -84,12 +80,16 @@ func (t *turns) add(key string, options reconcileOptions) {
 func (t *turns) take(key string, own reconcileOptions) reconcileOptions {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	others := t.waiting[key]
-	delete(t.waiting, key)
-	own.full = own.full || others.full
-	own.polls = own.polls || others.polls
-	own.reportErrors = own.reportErrors || others.reportErrors
-	return own
+	defer delete(t.waiting, key)
+	return own.with(t.waiting[key])
+}
+
+// with returns options that do what o and others do.
+func (o reconcileOptions) with(others reconcileOptions) reconcileOptions {
+	o.full = o.full || others.full
+	o.polls = o.polls || others.polls
+	o.reportErrors = o.reportErrors || others.reportErrors
+	return o
 }
 
 // pollDeadline returns the time until which a delivery with some options polls nodes.

@@ -23,7 +23,7 @@ import (
 // MaxSize is the number of bytes that the manifests of an add-on may have together.
 const MaxSize = 2 << 20
 
-// maxObjects bounds the requests that one add-on costs.
+// maxObjects is the maximum number of objects of an add-on, because each costs a request.
 const maxObjects = 1000
 
 // Manifest is an object that is applied to the workload API.

@@ -29,7 +29,7 @@ type Client struct {
 	// hosts are the URLs of the API: the endpoint, and then the control planes, because an
 	// endpoint may be a node that is removed.
 	hosts []string
-	// resources are those that the API has been asked for, by their kinds.
+	// resources are the API resources that discovery has returned, by kind.
 	resources map[schema.GroupVersionKind]metav1.APIResource
 	mu        sync.Mutex
 }

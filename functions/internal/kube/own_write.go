@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -8,21 +10,16 @@ import (
 // (metadata.managedFields). Their times have seconds only: a change of another writer, or of another
 // part of the object, in the same second counts as earlier if ties is true, and as later otherwise.
 func IsOwnStatusWrite(obj metav1.Object, manager string, ties bool) bool {
-	var own *metav1.Time
-	for _, f := range obj.GetManagedFields() {
-		if f.Manager == manager && f.Subresource == "status" && f.Operation == metav1.ManagedFieldsOperationUpdate {
-			own = f.Time
-		}
+	isOwn := func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == manager && f.Subresource == "status" && f.Operation == metav1.ManagedFieldsOperationUpdate
 	}
-	if own == nil {
+	at := slices.IndexFunc(obj.GetManagedFields(), isOwn)
+	if at < 0 {
 		return false
 	}
-	for _, f := range obj.GetManagedFields() {
-		isOwn := f.Manager == manager && f.Subresource == "status" && f.Operation == metav1.ManagedFieldsOperationUpdate
-		if isOwn || (f.Time != nil && (f.Time.Before(own) || (ties && f.Time.Equal(own)))) {
-			continue
-		}
-		return false
-	}
-	return true
+	own := obj.GetManagedFields()[at].Time
+	return own != nil && !slices.ContainsFunc(obj.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		isEarlier := f.Time != nil && (f.Time.Before(own) || (ties && f.Time.Equal(own)))
+		return !isOwn(f) && !isEarlier
+	})
 }
