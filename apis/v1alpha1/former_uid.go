@@ -41,6 +41,10 @@ func formerMarks(obj metav1.Object) []string {
 	return strings.FieldsFunc(obj.GetAnnotations()[AnnotationFormerUIDs], func(r rune) bool { return r == ',' || r == ' ' })
 }
 
+// UIDs returns the UIDs that an object had, the first one first, and last the one that it has. What is marked
+// with one of them belongs to the object.
+func UIDs(obj metav1.Object) []string { return append(FormerUIDs(obj), string(obj.GetUID())) }
+
 // HadUID reports whether an object had a UID before it was created again, so that it adopts what is
 // marked with that UID. Its present UID is not a former one.
 func HadUID(obj metav1.Object, uid string) bool {

@@ -18,8 +18,7 @@ import (
 func findOrphans(guests []v1alpha1.Orphan, machines []v1alpha1.Machine) (found []v1alpha1.Orphan) {
 	exists := map[string]bool{}
 	for i := range machines {
-		exists[string(machines[i].UID)] = true
-		for _, uid := range v1alpha1.FormerUIDs(&machines[i]) {
+		for _, uid := range v1alpha1.UIDs(&machines[i]) {
 			exists[uid] = true
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
-// adoptUnmarked returns the views with the reservations that a request adopts although nobody has marked them:
+// adoptUnmarked returns the views with the reservations that a request adopts although they have no mark:
 // those for the MAC addresses of its interfaces with the addresses that its status has, as the kea-operator
 // leaves them. Any other reservation without a mark stays foreign. An administrator has to allow that.
 func (req request) adoptUnmarked(views []kea.View) []kea.View {

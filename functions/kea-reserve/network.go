@@ -132,7 +132,7 @@ func (f *function) releaseOrphans(ctx context.Context, nn *v1alpha2.NetworkNames
 		}
 	}
 	for _, nc := range list.Items {
-		for _, uid := range append(v1alpha1.FormerUIDs(&nc), string(nc.UID)) {
+		for _, uid := range v1alpha1.UIDs(&nc) {
 			delete(orphan, uid)
 		}
 	}
@@ -213,7 +213,7 @@ func (f *function) removeSubnets(ctx context.Context, nn *v1alpha2.NetworkNamesp
 	}
 	for _, s := range all.Up() {
 		removed := false
-		for _, uid := range append(v1alpha1.FormerUIDs(nn), string(nn.UID)) {
+		for _, uid := range v1alpha1.UIDs(nn) {
 			if removed, s.Err = s.Server.Retire(ctx, uid, keep); s.Err != nil {
 				break
 			}

@@ -49,8 +49,7 @@ func (f *function) withoutConfiguration(ctx context.Context, marked []kea.Reserv
 			return nil, err
 		}
 		for i := range list.Items {
-			exists[string(list.Items[i].UID)] = true
-			for _, uid := range v1alpha1.FormerUIDs(&list.Items[i]) {
+			for _, uid := range v1alpha1.UIDs(&list.Items[i]) {
 				exists[uid] = true
 			}
 		}

@@ -62,8 +62,7 @@ func (f *function) selectOrphans(ctx context.Context, created []v1alpha1.Orphan)
 	}
 	exists := map[string]bool{}
 	for i := range networks.Items {
-		exists[string(networks.Items[i].UID)] = true
-		for _, uid := range v1alpha1.FormerUIDs(&networks.Items[i]) {
+		for _, uid := range v1alpha1.UIDs(&networks.Items[i]) {
 			exists[uid] = true
 		}
 	}

@@ -160,19 +160,12 @@ func (a *Adopter) planKeys(ctx context.Context) ([]Row, error) {
 }
 
 func (a *Adopter) list(ctx context.Context, k cluster.Kind, namespace string) ([]unstructured.Unstructured, error) {
-	options := metav1.ListOptions{Limit: 500}
-	var all []unstructured.Unstructured
-	for {
-		page, err := a.Resource(k.GVR()).Namespace(namespace).List(ctx, options)
-		if apierrors.IsNotFound(err) { // the cluster does not have the kind, as KubeVirt's, or one that an operator lacks
-			return nil, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", strings.ToLower(k.Resource), err)
-		}
-		all = append(all, page.Items...)
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return all, nil
-		}
+	all, err := a.ListPages(ctx, k, namespace, "")
+	switch {
+	case apierrors.IsNotFound(err): // the cluster does not have the kind, as KubeVirt's, or one that an operator lacks
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("list %s: %w", strings.ToLower(k.Resource), err)
 	}
+	return all, nil
 }

@@ -75,15 +75,22 @@ func (c *Connection) Load(ctx context.Context, namespace string, kinds ...Kind) 
 	return found, failed
 }
 
-// list returns all objects of a kind, page by page.
+// list returns all objects of a kind, of Leases those that have a holder, and of Secrets the metadata.
 func (c *Connection) list(ctx context.Context, k Kind, namespace string) ([]unstructured.Unstructured, error) {
-	if k.Name == "Secret" {
+	switch k.Name {
+	case "Secret":
 		return c.listSecrets(ctx, k, namespace)
+	case "Lease":
+		return c.ListPages(ctx, k, namespace, v1alpha1.LabelHolder)
+	default:
+		return c.ListPages(ctx, k, namespace, "")
 	}
-	options := metav1.ListOptions{Limit: pageSize}
-	if k.Name == "Lease" {
-		options.LabelSelector = v1alpha1.LabelHolder
-	}
+}
+
+// ListPages returns the whole objects of a kind that a label selector accepts, page by page. The namespace is empty for
+// all namespaces. An error is that of the API server.
+func (c *Connection) ListPages(ctx context.Context, k Kind, namespace, labels string) ([]unstructured.Unstructured, error) {
+	options := metav1.ListOptions{Limit: pageSize, LabelSelector: labels}
 	var all []unstructured.Unstructured
 	for {
 		page, err := c.In(k, namespace).List(ctx, options)

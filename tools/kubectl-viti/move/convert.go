@@ -15,7 +15,7 @@ import (
 // other objects, by uids, wherever it has their former ones. Owners that do not move are left out.
 func convert(o object, uids map[string]string) *unstructured.Unstructured {
 	u := o.DeepCopy()
-	former := append(v1alpha1.FormerUIDs(o), string(o.GetUID()))
+	former := v1alpha1.UIDs(o)
 	if v1alpha1.AdoptsUnmarked(o) {
 		former = append(former, v1alpha1.Unmarked)
 	}

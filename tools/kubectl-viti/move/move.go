@@ -112,20 +112,15 @@ func (m *Mover) read(ctx context.Context) ([]object, error) {
 
 // list returns the objects of a kind in the namespaces that move.
 func (m *Mover) list(ctx context.Context, kind cluster.Kind) ([]object, error) {
-	options := metav1.ListOptions{Limit: 500}
-	var all []object
-	for {
-		page, err := m.From.Resource(kind.GVR()).Namespace(m.Namespace).List(ctx, options)
-		if err != nil {
-			return nil, m.From.Explain(err, kind, "")
-		}
-		for i := range page.Items {
-			all = append(all, object{&page.Items[i], kind})
-		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return all, nil
-		}
+	found, err := m.From.ListPages(ctx, kind, m.Namespace, "")
+	if err != nil {
+		return nil, m.From.Explain(err, kind, "")
 	}
+	var all []object
+	for i := range found {
+		all = append(all, object{&found[i], kind})
+	}
+	return all, nil
 }
 
 // pause has the functions of a cluster leave an object as it is, or reconcile it at once.
