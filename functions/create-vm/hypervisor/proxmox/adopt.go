@@ -2,30 +2,10 @@ package proxmox
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
-
-// formerTag returns the tag of a virtual machine that was adopted from a Machine with a UID. It keeps that
-// Machine's deletion from deleting the CD, whose name has the UID.
-func formerTag(uid string) string { return tag("former", uid) }
-
-// hasFormerTag reports whether another Machine has adopted a virtual machine of a machine.
-func (c inventory) hasFormerTag(m *v1alpha1.Machine) bool {
-	return slices.ContainsFunc(c, func(r inventoryItem) bool { return r.isVM() && slices.Contains(r.tags(), formerTag(string(m.UID))) })
-}
-
-// isAdoptable reports whether tags or a description have a former UID of a machine, and not its own.
-func isAdoptable(m *v1alpha1.Machine, tags []string, description string) bool {
-	if slices.Contains(tags, uidTag(m)) || strings.Contains(description, uidLine(m)) {
-		return false
-	}
-	return slices.ContainsFunc(v1alpha1.FormerUIDs(m), func(uid string) bool {
-		return v1alpha1.HadUID(m, uid) && (slices.Contains(tags, tag("uid", uid)) || strings.Contains(description, "uid: "+uid))
-	})
-}
 
 // isUnmarked reports whether a virtual machine has a machine's name and the mark of no Machine, as the proxmox-operator
 // leaves it.

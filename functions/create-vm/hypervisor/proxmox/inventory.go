@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 // inventoryItem is a host, a storage on a host, or a virtual machine, as /cluster/resources lists them.
@@ -59,6 +61,11 @@ func (c inventory) vmids() map[int]bool {
 		}
 	}
 	return used
+}
+
+// hasFormerTag reports whether another Machine has adopted a virtual machine of a machine.
+func (c inventory) hasFormerTag(m *v1alpha1.Machine) bool {
+	return slices.ContainsFunc(c, func(r inventoryItem) bool { return r.isVM() && slices.Contains(r.tags(), formerTag(string(m.UID))) })
 }
 
 // storage returns a storage on a node.

@@ -24,6 +24,10 @@ func tag(kind, name string) string {
 // uidTag returns the tag that identifies the virtual machine of a machine.
 func uidTag(m *v1alpha1.Machine) string { return tag("uid", string(m.UID)) }
 
+// formerTag returns the tag of a virtual machine that was adopted from a Machine with a UID. It keeps that
+// Machine's deletion from deleting the CD, whose name has the UID.
+func formerTag(uid string) string { return tag("former", uid) }
+
 // machineTags returns all tags of a virtual machine, as its option.
 func machineTags(m *v1alpha1.Machine) string {
 	tags := []string{tagManaged, uidTag(m)}
@@ -87,4 +91,14 @@ func ownerUID(tags []string) (uid string) {
 		return ""
 	}
 	return uid
+}
+
+// isAdoptable reports whether tags or a description have a former UID of a machine, and not its own.
+func isAdoptable(m *v1alpha1.Machine, tags []string, description string) bool {
+	if slices.Contains(tags, uidTag(m)) || strings.Contains(description, uidLine(m)) {
+		return false
+	}
+	return slices.ContainsFunc(v1alpha1.FormerUIDs(m), func(uid string) bool {
+		return v1alpha1.HadUID(m, uid) && (slices.Contains(tags, tag("uid", uid)) || strings.Contains(description, "uid: "+uid))
+	})
 }
