@@ -88,7 +88,7 @@ func TestPageObject(t *testing.T) {
 	if icons := browser.Eval[string](b, `[...document.querySelectorAll(".conditions li")].map((x) => x.querySelector("strong").innerText + ":" + x.querySelector(".icon").classList[1]).join()`); icons != "The hypervisor has no orphans:good,Not ready:act" {
 		t.Errorf("the conditions are %s", icons)
 	}
-	if got := browser.Eval[string](b, `import("/page/words.js").then(({ step }) => [step("Ready", "False"), step("NodesReady", "Unknown"), step("SomeNewThing", "False")].join("; "))`); got != "Not ready; Not known: Every node is ready; Not true: Some new thing" {
+	if got := browser.Eval[string](b, `import("/page/texts.js").then(({ conditionText }) => [conditionText("Ready", "False"), conditionText("NodesReady", "Unknown"), conditionText("SomeNewThing", "False")].join("; "))`); got != "Not ready; Not known: Every node is ready; Not true: Some new thing" {
 		t.Errorf("conditions in words: %s", got)
 	}
 	if got, want := browser.Eval[string](b, `document.querySelector(".conditions a.about").href`), cause.PageOf("MachineProvider", "CredentialsMissing"); got != want || want == "" {

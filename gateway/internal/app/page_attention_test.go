@@ -111,7 +111,7 @@ func TestPageAttention(t *testing.T) {
 	if got := b.Text(".headline"); !strings.Contains(got, "6 objects stuck") {
 		t.Errorf("a machine that runs and needs a restart counts as stuck: %s", got)
 	}
-	if got := b.Text(".attention"); !strings.Contains(got, "Holds up shop") {
+	if got := b.Text(".attention"); !strings.Contains(got, "Blocks shop") {
 		t.Errorf("nothing says that the address holds up the cluster:\n%s", got)
 	}
 

@@ -4,14 +4,14 @@ import { h } from "./dom.js";
 import { connection } from "./connection.js";
 import { notify } from "./store.js";
 
-// rest is the time between two requests for the same thing, in milliseconds.
-const rest = 4000;
+// minInterval is the least time between two requests for the same path, in milliseconds.
+const minInterval = 4000;
 const mostKept = 40;
 const kept = new Map();
 
-// ask is what a path answers: {data, error, loading}. It asks when stamp is other
-// than in the last call. Until a new answer arrives, it returns the old one.
-export function ask(path, stamp) {
+// requestData returns the answer for a path: {data, error, loading}. It sends a request when stamp is other than in the
+// last call. Until the new answer arrives, it returns the old one.
+export function requestData(path, stamp) {
   let entry = kept.get(path);
   if (!entry) {
     entry = { data: undefined, error: "", loading: false, stamp: undefined, at: 0, timer: 0 };
@@ -19,7 +19,7 @@ export function ask(path, stamp) {
     if (kept.size > mostKept) kept.delete(kept.keys().next().value);
   }
   if (entry.stamp !== stamp && !entry.loading && !entry.timer && connection.state !== "login") {
-    const wait = Math.max(0, entry.at + rest - Date.now());
+    const wait = Math.max(0, entry.at + minInterval - Date.now());
     if (wait === 0) fetchInto(entry, path, stamp);
     else
       entry.timer = setTimeout(() => {
@@ -61,7 +61,7 @@ async function fetchInto(entry, path, stamp) {
     entry.timer = setTimeout(() => {
       entry.timer = 0;
       notify("answer");
-    }, rest);
+    }, minInterval);
   }
   entry.loading = false;
   notify("answer");
@@ -76,8 +76,8 @@ export function retry(path) {
   notify("answer");
 }
 
-// shown renders an answer: as loading, as failed, or by draw.
-export function shown(path, entry, draw) {
+// renderAnswer renders an answer: as loading, as failed, or by draw.
+export function renderAnswer(path, entry, draw) {
   const parts = [];
   if (entry.error) {
     parts.push(

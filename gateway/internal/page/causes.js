@@ -2,7 +2,8 @@
 import { addressesOf, all, allocationsOf, find, group, machinesOf, networkOf } from "./store.js";
 import { maxWait } from "./reasons.js";
 import { since } from "./format.js";
-import { kindOf, late, verdict, waitsFor } from "./words.js";
+import { assess, assessOverdue, waitsFor } from "./advice.js";
+import { kindOf } from "./kinds.js";
 
 export const sinceOf = (item) => item.since ?? item.createdAt ?? item.lastUpdated;
 
@@ -58,7 +59,7 @@ function waitedFor(item, topic) {
   return candidates.filter((next) => kinds.includes(kindOf[next.topic]) || names(item.message, `${kindOf[next.topic]} ${next.item.name}`));
 }
 
-const needsAction = (chain) => !verdict(chain.at(-1).item).waits;
+const needsAction = (chain) => !assess(chain.at(-1).item).waits;
 
 // isBetter reports whether a chain explains more than another: its end needs an action, or the message above names its first item.
 function isBetter(a, b, message) {
@@ -81,6 +82,6 @@ export function chainOf(item, topic, passed = []) {
 export function explain(item, topic) {
   const chain = chainOf(item, topic);
   const end = chain.at(-1);
-  const own = verdict(end.item);
-  return { chain, end, verdict: !end.item.ready && own.waits && isOverdue(end.item) ? late(own, end.topic) : own };
+  const own = assess(end.item);
+  return { chain, end, assessment: !end.item.ready && own.waits && isOverdue(end.item) ? assessOverdue(own, end.topic) : own };
 }

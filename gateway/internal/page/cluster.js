@@ -2,17 +2,19 @@
 // commands to look further.
 import { copyButton, h, icon, link } from "./dom.js";
 import { age, bytes, place, plural } from "./format.js";
-import { ask, shown } from "./api.js";
-import { conditions, happened } from "./happenings.js";
+import { renderAnswer, requestData } from "./api.js";
+import { conditionList, eventList } from "./details.js";
 import { explain } from "./causes.js";
 import { commands, commandsFor } from "./commands.js";
 import { href, to } from "./router.js";
-import { addressesOf, backupsOf, find, isFresh, machinesOf, networkOf } from "./store.js";
+import { addressesOf, backupsOf, find, hasJustChanged, machinesOf, networkOf } from "./store.js";
 import { stateOf } from "./tables.js";
 import { topology } from "./topology.js";
 import { sumOf } from "./usage.js";
 import { waterfall } from "./waterfall.js";
-import { aboutReason, kindOf, verdict, words } from "./words.js";
+import { aboutReason, assess } from "./advice.js";
+import { kindOf } from "./kinds.js";
+import { humanize } from "./texts.js";
 
 const opened = new Set();
 
@@ -30,9 +32,9 @@ export const clusterView = {
     const detail = `/api/v1/resources/${cluster.id}`;
     const life = `/api/v1/clusters/${cluster.id}/timeline`;
     const about = `/api/v1/objects/${cluster.id}`;
-    const own = ask(detail, stamp);
-    const object = ask(about, stamp);
-    const lived = ask(life, stamp);
+    const own = requestData(detail, stamp);
+    const object = requestData(about, stamp);
+    const lived = requestData(life, stamp);
     const nodes = new Map((own.data?.statusDetail?.nodes ?? []).map((n) => [n.name, n]));
     return [
       head(
@@ -51,7 +53,7 @@ export const clusterView = {
       section(
         "timeline",
         "Timeline",
-        shown(life, lived, (data) => waterfall(data, query)),
+        renderAnswer(life, lived, (data) => waterfall(data, query)),
       ),
       h(
         "div",
@@ -59,9 +61,9 @@ export const clusterView = {
         section(
           "conditions",
           "Conditions",
-          shown(about, object, (data) => conditions(data.conditions)),
+          renderAnswer(about, object, (data) => conditionList(data.conditions)),
         ),
-        section("events", "Events", happened([[life, lived], [about, object]])),
+        section("events", "Events", eventList([[life, lived], [about, object]])),
       ),
       section("backups", "Backups of etcd", backups(cluster)),
       section("manifests", "Generated manifests", manifests(cluster)),
@@ -113,7 +115,7 @@ export function missing(view, noun, namespace, name) {
 export function head(item, topic, facts) {
   return h(
     "div",
-    { class: `object-head ${isFresh(item.id) ? "fresh" : ""}`, key: item.id },
+    { class: `object-head ${hasJustChanged(item.id) ? "fresh" : ""}`, key: item.id },
     h(
       "p",
       { class: "crumbs small" },
@@ -128,8 +130,8 @@ export function head(item, topic, facts) {
 
 // trouble says why an item is not ready, which object is the cause, and which role acts.
 function trouble(item, topic) {
-  const { end, verdict: v } = explain(item, topic);
-  const state = v.waits ? verdict(item).state : v.state === "bad" ? "bad" : "act";
+  const { end, assessment: v } = explain(item, topic);
+  const state = v.waits ? assess(item).state : v.state === "bad" ? "bad" : "act";
   return h(
     "div",
     { class: `problem lone ${state}` },
@@ -137,7 +139,7 @@ function trouble(item, topic) {
     h(
       "div",
       {},
-      h("p", { class: "what" }, h("strong", {}, words(item.reason) || item.phase), item.message ? `: ${item.message}` : ""),
+      h("p", { class: "what" }, h("strong", {}, humanize(item.reason) || item.phase), item.message ? `: ${item.message}` : ""),
       end.item !== item &&
         h(
           "p",
@@ -145,7 +147,7 @@ function trouble(item, topic) {
           "The cause is ",
           h("span", { class: "soft" }, `${kindOf[end.topic]} `),
           link(to(end.topic, end.item), place(end.item)),
-          `: ${[words(end.item.reason) || end.item.phase, end.item.message].filter(Boolean).join(": ")}`,
+          `: ${[humanize(end.item.reason) || end.item.phase, end.item.message].filter(Boolean).join(": ")}`,
         ),
       h("p", { class: "todo" }, v.todo, " ", aboutReason(end.item.reason, end.topic)),
     ),
@@ -195,7 +197,7 @@ function manifests(cluster) {
     },
     h("summary", {}, "Objects generated from its manifest, without secrets"),
     open &&
-      shown(path, ask(path, `${cluster.phase}${cluster.machines}`), ({ files }) =>
+      renderAnswer(path, requestData(path, `${cluster.phase}${cluster.machines}`), ({ files }) =>
         files.length === 0
           ? h("p", { class: "empty" }, "Nothing has been generated yet. It is, as soon as the cluster's topology is understood.")
           : files.map((f) =>

@@ -3,7 +3,7 @@
 import { copyButton, h } from "./dom.js";
 import { connection } from "./connection.js";
 import { newestKubernetes } from "./reasons.js";
-import { resourceOf } from "./words.js";
+import { resourceOf } from "./kinds.js";
 
 // commands renders shell commands, each with a button that copies it.
 export const commands = (list) =>

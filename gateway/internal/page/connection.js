@@ -1,13 +1,13 @@
 // The connection keeps the stream open. It goes on where it was after a cut, and
 // always knows the age of the displayed data.
-import { clear, handlers, known, notify, topics } from "./store.js";
+import { clear, handlers, notify, streamState, topics } from "./store.js";
 import { span } from "./format.js";
 
-// silence is the number of intervals of heartbeats without a message after which the connection counts as dead.
-const silence = 2;
+// missedHeartbeats is the number of intervals of heartbeats without a message after which the connection counts as dead.
+const missedHeartbeats = 2;
 const longestWait = 15_000;
-// patience is how long an attempt may take, in milliseconds.
-const patience = 8_000;
+// attemptTimeout is how long an attempt may take, in milliseconds.
+const attemptTimeout = 8_000;
 // hiddenFor is how long a hidden page keeps its connection: a browser has few.
 const hiddenFor = 60_000;
 
@@ -32,7 +32,7 @@ let heartbeat = 4;
 let failures = 0;
 let timer = 0;
 
-function become(state, why = "") {
+function setState(state, why = "") {
   if (connection.state === state && connection.why === why) return;
   connection.state = state;
   connection.why = why;
@@ -53,7 +53,7 @@ export function connect() {
     });
   }
   opened.onerror = () => {
-    if (opened === source) lost();
+    if (opened === source) disconnect();
   };
 }
 
@@ -68,53 +68,53 @@ function receive(name, e) {
     else connection.fresh++;
   }
   handlers[name](data);
-  if (name === "shutdown") lost("The gateway is restarting.");
-  else become("live");
+  if (name === "shutdown") disconnect("The gateway is restarting.");
+  else setState("live");
 }
 
-// lost ends a connection that does not work, and tries again later.
-function lost(why = "") {
+// disconnect ends a connection that does not work, and tries again later.
+function disconnect(why = "") {
   source?.close();
   source = null;
   const wait = Math.min(longestWait, 500 * 2 ** failures++) * (0.75 + Math.random() / 2);
-  again(wait, why || connection.why || "The connection to the gateway was cut.");
+  reconnectIn(wait, why || connection.why || "The connection to the gateway was cut.");
   if (!why) explain();
 }
 
-// ask sends a request that fails if the gateway does not answer in time.
-const ask = (path) => fetch(path, { signal: AbortSignal.timeout(patience) });
+// fetchInTime sends a request that fails if the gateway does not answer in time.
+const fetchInTime = (path) => fetch(path, { signal: AbortSignal.timeout(attemptTimeout) });
 
 // explain finds out why there is no connection.
 async function explain() {
   try {
-    const answer = await ask("/api/v1/session");
+    const answer = await fetchInTime("/api/v1/session");
     const session = await answer.json();
     if (connection.state !== "reconnecting") return;
     if (!answer.ok) {
-      again(1000 * (Number(answer.headers.get("Retry-After")) || 5), `The gateway refuses the connection: ${session.detail}.`);
+      reconnectIn(1000 * (Number(answer.headers.get("Retry-After")) || 5), `The gateway refuses the connection: ${session.detail}.`);
       return;
     }
     if (session.required && !session.name) {
-      leave(connection.session?.name ? "The key is not valid any more." : "");
+      forgetSession(connection.session?.name ? "The key is not valid any more." : "");
       return;
     }
     connection.session = session;
-    const ready = await (await ask("/ready")).json();
+    const ready = await (await fetchInTime("/ready")).json();
     if (connection.state !== "reconnecting") return;
-    if (ready.status === "starting") become("reconnecting", starting(ready.waiting));
+    if (ready.status === "starting") setState("reconnecting", starting(ready.waiting));
     else if (failures > 2)
-      become("reconnecting", "The gateway answers, but refuses another live connection. Close other tabs of this page.");
+      setState("reconnecting", "The gateway answers, but refuses another live connection. Close other tabs of this page.");
   } catch {
-    if (connection.state === "reconnecting") become("reconnecting", "The gateway cannot be reached. Check that it runs, and your network.");
+    if (connection.state === "reconnecting") setState("reconnecting", "The gateway cannot be reached. Check that it runs, and your network.");
   }
 }
 
-// again sets when to try next.
-function again(wait, why) {
+// reconnectIn plans the next attempt, after wait milliseconds.
+function reconnectIn(wait, why) {
   clearTimeout(timer);
   connection.retryAt = Date.now() + wait;
   timer = setTimeout(connect, wait);
-  become("reconnecting", why);
+  setState("reconnecting", why);
 }
 
 const unanswered = "The gateway accepts the connection, and does not answer. Read its log, and restart it if it hangs.";
@@ -135,10 +135,10 @@ export function summary() {
     case "login":
       return { state: "act", text: "Key needed", detail: "Log in with an API key." };
     default:
-      if (!known.synced) return { state: "bad", text: "Not connected", detail: connection.why };
+      if (!streamState.synced) return { state: "bad", text: "Not connected", detail: connection.why };
       return {
-        state: old > heartbeat * silence ? "bad" : "wait",
-        text: old > heartbeat * silence ? "Old data" : "Reconnecting",
+        state: old > heartbeat * missedHeartbeats ? "bad" : "wait",
+        text: old > heartbeat * missedHeartbeats ? "Old data" : "Reconnecting",
         detail: connection.why,
       };
   }
@@ -148,34 +148,34 @@ export function summary() {
 export function watchConnection() {
   setInterval(() => {
     if (connection.state === "live") {
-      if (dataAge() > heartbeat * silence) lost("The gateway has fallen silent.");
-    } else if (source && Date.now() - connection.attemptAt > patience) lost(unanswered);
+      if (dataAge() > heartbeat * missedHeartbeats) disconnect("The gateway has fallen silent.");
+    } else if (source && Date.now() - connection.attemptAt > attemptTimeout) disconnect(unanswered);
     if (connection.state !== "live") notify("connection");
   }, 1000);
   let hidden = 0;
   document.addEventListener("visibilitychange", () => {
     clearTimeout(hidden);
-    if (document.hidden) hidden = setTimeout(rest, hiddenFor);
+    if (document.hidden) hidden = setTimeout(disconnectHidden, hiddenFor);
     else if (!source && connection.state !== "login") connect();
   });
   addEventListener("online", () => source || connection.state === "login" || connect());
 }
 
-function rest() {
+function disconnectHidden() {
   clearTimeout(timer);
   source?.close();
   source = null;
-  become("reconnecting", "The page was in the background.");
+  setState("reconnecting", "The page was in the background.");
 }
 
-// begin finds out whether a key is needed, and connects.
-export async function begin() {
+// start finds out whether a key is needed, and connects.
+export async function start() {
   try {
-    const answer = await ask("/api/v1/session");
+    const answer = await fetchInTime("/api/v1/session");
     if (answer.ok) connection.session = await answer.json();
     notify("connection");
     if (connection.session?.required && !connection.session.name) {
-      become("login");
+      setState("login");
       return;
     }
   } catch {
@@ -195,24 +195,24 @@ export async function login(key) {
     const advice = answer.status === 401 ? " Check that it is the whole key, and that it has not been removed." : "";
     throw new Error(`${problem.detail ?? `The gateway answers ${answer.status}.`}${advice}`);
   }
-  become("connecting");
-  await begin();
+  setState("connecting");
+  await start();
 }
 
 // logout ends the session. A gateway that requires no key still shows what anyone may read.
 export async function logout() {
   await fetch("/api/v1/session", { method: "DELETE" });
-  if (connection.session?.required) leave();
-  else await begin();
+  if (connection.session?.required) forgetSession();
+  else await start();
 }
 
-// leave forgets what is known, and asks for a key.
-function leave(why = "") {
+// forgetSession forgets all data, and asks for a key.
+function forgetSession(why = "") {
   clearTimeout(timer);
   source?.close();
   source = null;
   lastID = "";
   connection.session = { required: true };
   clear();
-  become("login", why);
+  setState("login", why);
 }

@@ -3,8 +3,8 @@ import { h, link } from "./dom.js";
 import { count, moment } from "./format.js";
 import { searchForm } from "./grid.js";
 import { href, setQuery } from "./router.js";
-import { all, derive, feed, known, notify } from "./store.js";
-import { eventTypes, eventWords, words } from "./words.js";
+import { all, derive, feed, notify, streamState } from "./store.js";
+import { eventText, eventTexts, humanize } from "./texts.js";
 
 const view = { paused: false, frozen: null, open: new Set(), older: [], next: "", loading: "", gaps: -1, path: "", wanted: "", timer: 0 };
 // typing is how long to wait for more text before the history is searched, in milliseconds.
@@ -47,7 +47,7 @@ function merged(query) {
     (!query.get("type") || e.type === query.get("type")) &&
     (!query.get("ns") || e.namespace === query.get("ns")) &&
     (!query.get("cluster") || e.cluster === query.get("cluster")) &&
-    wanted.every((w) => `${e.type} ${eventWords(e.type)} ${e.namespace} ${e.name} ${e.cluster} ${e.dead}`.toLowerCase().includes(w));
+    wanted.every((w) => `${e.type} ${eventText(e.type)} ${e.namespace} ${e.name} ${e.cluster} ${e.dead}`.toLowerCase().includes(w));
   const seen = new Set();
   const past = view.path === newestOf(query) ? view.older.map(normal) : view.older.map(normal).filter(matches);
   return [...feed.map(normal).filter(matches), ...past]
@@ -66,7 +66,7 @@ function catchUp(query) {
     Object.assign(view, { paused: false, frozen: null });
     view.wanted = path;
     view.timer = setTimeout(() => load(path, true), wait);
-  } else if (view.gaps !== known.gaps && !view.loading && view.path === path) load(path, true);
+  } else if (view.gaps !== streamState.gaps && !view.loading && view.path === path) load(path, true);
 }
 
 // load asks the history for a page of events. A fresh one takes the place of those before.
@@ -74,8 +74,8 @@ async function load(path, fresh) {
   if (!path || view.loading === path) return;
   view.loading = path;
   view.failed = "";
-  const gaps = known.gaps;
-  const before = known.gapAt;
+  const gaps = streamState.gaps;
+  const before = streamState.gapAt;
   const answer = await fetch(path).catch(() => null);
   const events = answer?.ok ? (await answer.json()).events : [];
   // The filters may have changed while the answer was on its way.
@@ -108,7 +108,7 @@ export const eventsView = {
   draw({ query }) {
     catchUp(query);
     const found = view.frozen ?? merged(query);
-    const types = new Set([...Object.keys(eventTypes), ...found.map((e) => e.type), query.get("type")].filter(Boolean));
+    const types = new Set([...Object.keys(eventTexts), ...found.map((e) => e.type), query.get("type")].filter(Boolean));
     const spaces = new Set([...namespaces(), ...found.map((e) => e.namespace), query.get("ns")].filter(Boolean));
     const filtered = Object.keys(parameters).some((name) => query.get(name));
     const behind = view.frozen ? merged(query).length - view.frozen.length : 0;
@@ -130,7 +130,7 @@ export const eventsView = {
         "Events",
         "name, cluster, kind of event …",
         query,
-        choose("type", "Kind", types, eventWords),
+        choose("type", "Kind", types, eventText),
         choose("ns", "Namespace", spaces, (v) => v),
         h("p", { class: "found" }, `${count(found.length)} shown`),
         h(
@@ -198,7 +198,7 @@ function line(e) {
         "summary",
         {},
         h("time", { datetime: e.time, title: e.time }, moment(e.time)),
-        h("span", { class: "kind" }, e.dead ? "Dead letter" : eventWords(e.type)),
+        h("span", { class: "kind" }, e.dead ? "Dead letter" : eventText(e.type)),
         h("strong", {}, e.name),
         h(
           "span",
@@ -220,7 +220,7 @@ function line(e) {
 function change(e) {
   const phase = (e.data?.changes ?? []).find((c) => /phase$/.test(c.path));
   if (phase) return `${phase.from ?? "nothing"} → ${phase.to ?? "nothing"}`;
-  return e.data?.status ? `${words(e.data.operator ?? "")} ${e.data.status}` : "";
+  return e.data?.status ? `${humanize(e.data.operator ?? "")} ${e.data.status}` : "";
 }
 
 const strip = ({ received, ...event }) => event;

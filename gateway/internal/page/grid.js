@@ -5,8 +5,8 @@
 import { h } from "./dom.js";
 import { count } from "./format.js";
 import { setQuery } from "./router.js";
-import { isFresh, notify } from "./store.js";
-import { verdict } from "./words.js";
+import { hasJustChanged, notify } from "./store.js";
+import { assess } from "./advice.js";
 
 const rowHeight = 36;
 const spare = 8;
@@ -54,7 +54,7 @@ export function select(rows, columns, facets, query) {
 const trouble = { bad: 0, act: 1, wait: 2, idle: 3, good: 4 };
 
 function byTrouble(rows) {
-  const keyed = rows.map((item) => [trouble[verdict(item).state], item]);
+  const keyed = rows.map((item) => [trouble[assess(item).state], item]);
   return keyed.sort((a, b) => a[0] - b[0]).map((k) => k[1]);
 }
 
@@ -146,7 +146,7 @@ const room = (key, n, width) =>
 function row(item, n, place, columns, hrefOf) {
   return h(
     "tr",
-    { key: item.id, "aria-rowindex": n + 2, class: isFresh(item.id) ? "fresh" : "", "data-row": n },
+    { key: item.id, "aria-rowindex": n + 2, class: hasJustChanged(item.id) ? "fresh" : "", "data-row": n },
     columns.map((c, at) => {
       const content = c.cell ? c.cell(item) : String(c.value(item) ?? "");
       const title = typeof content === "string" ? content : c.hint?.(item);

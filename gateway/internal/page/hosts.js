@@ -4,8 +4,8 @@ import { badge, h, link } from "./dom.js";
 import { bytes, cores, count, percent, plural } from "./format.js";
 import { searchForm } from "./grid.js";
 import { href, setQuery, to } from "./router.js";
-import { sizes } from "./sizes.js";
-import { all, derive, isFresh, machinesOn, vmsOn } from "./store.js";
+import { machineClassTable } from "./machineclasses.js";
+import { all, derive, hasJustChanged, machinesOn, vmsOn } from "./store.js";
 import { bar, stateOf } from "./tables.js";
 import { onNoNode, usage } from "./usage.js";
 
@@ -106,7 +106,7 @@ function card(host) {
   const machines = running(host).sort((a, b) => Number(a.ready) - Number(b.ready) || a.name.localeCompare(b.name));
   return h(
     "li",
-    { key: host.id, class: `card ${isFresh(host.id) ? "fresh" : ""}`, id: host.name },
+    { key: host.id, class: `card ${hasJustChanged(host.id) ? "fresh" : ""}`, id: host.name },
     h("div", { class: "row" }, h("h3", {}, host.name), stateOf(host)),
     h(
       "p",
@@ -170,7 +170,7 @@ export const hostsView = {
         ),
         onNoNode("", query.get("sums") === "all"),
         usage(query),
-        sizes(),
+        machineClassTable(),
       ];
     return [
       h("h1", { tabindex: "-1" }, "Hypervisors ", h("small", {}, count(hosts.length))),
@@ -224,7 +224,7 @@ export const hostsView = {
       }),
       onNoNode(wanted, query.get("sums") === "all"),
       usage(query),
-      sizes(),
+      machineClassTable(),
     ];
   },
 };

@@ -2,19 +2,19 @@
 // URL names.
 import { h, icon, patch } from "./dom.js";
 import { count, plural, whole } from "./format.js";
-import { begin, connect, connection, dataAge, login, logout, summary, watchConnection } from "./connection.js";
+import { connect, connection, dataAge, login, logout, start, summary, watchConnection } from "./connection.js";
 import { clusterView } from "./cluster.js";
 import { eventsView } from "./events.js";
 import { leaveGrid } from "./grid.js";
 import { hostsView } from "./hosts.js";
-import { lettersView } from "./letters.js";
+import { deadLettersView } from "./deadletters.js";
 import { addressView, backupView, machineView, networkView, providerView } from "./objects.js";
 import { overview } from "./overview.js";
 import { pipeline } from "./pipeline.js";
 import { openPalette, paletteIsOpen } from "./palette.js";
 import { problems } from "./problems.js";
 import { href, parse } from "./router.js";
-import { all, forget, known, listen, news, notify } from "./store.js";
+import { all, forget, listen, notify, phaseChanges, streamState } from "./store.js";
 import { table } from "./tables.js";
 
 const pages = [
@@ -29,7 +29,7 @@ const pages = [
   { view: "events", title: "Events", key: "e" },
 ];
 const searched = () => [...pages, { view: "dead-letters", title: "Dead letters" }];
-const lists = { overview, pipeline, events: eventsView, hosts: hostsView, "dead-letters": lettersView };
+const lists = { overview, pipeline, events: eventsView, hosts: hostsView, "dead-letters": deadLettersView };
 for (const view of ["clusters", "backups", "machines", "networks", "addresses"]) lists[view] = table(view);
 const singles = {
   clusters: clusterView,
@@ -78,9 +78,9 @@ function draw() {
 
 function drawMain(view, route) {
   if (connection.state === "login") patch(main, loginPage());
-  else if (!known.synced) patch(main, waiting());
+  else if (!streamState.synced) patch(main, waiting());
   else patch(main, view.draw(route));
-  known.pausedChanges = 0;
+  streamState.pausedChanges = 0;
 }
 
 // parents are the views of the navigation that other views belong to.
@@ -94,7 +94,7 @@ function drawFrame(route) {
       "ul",
       {},
       pages.map((p) => {
-        const n = known.synced && p.tally ? p.tally() : 0;
+        const n = streamState.synced && p.tally ? p.tally() : 0;
         return h(
           "li",
           { key: p.view },
@@ -127,7 +127,7 @@ function drawFrame(route) {
           notify("state");
         },
       },
-      paused ? `Resume${known.pausedChanges ? ` (${count(known.pausedChanges)})` : ""}` : "Pause",
+      paused ? `Resume${streamState.pausedChanges ? ` (${count(streamState.pausedChanges)})` : ""}` : "Pause",
     ),
     h(
       "label",
@@ -150,8 +150,8 @@ function drawFrame(route) {
 // notice says that the shown data may be old, how old it is, and what happens next.
 function notice(s) {
   if (paused)
-    return h("p", { class: "note wait" }, icon("wait"), ` Updates paused. ${plural(known.pausedChanges, "change")} pending.`);
-  if (connection.state !== "reconnecting" || !known.synced) return null;
+    return h("p", { class: "note wait" }, icon("wait"), ` Updates paused. ${plural(streamState.pausedChanges, "change")} pending.`);
+  if (connection.state !== "reconnecting" || !streamState.synced) return null;
   const next = Math.max(0, (connection.retryAt - Date.now()) / 1000);
   return h(
     "p",
@@ -334,8 +334,8 @@ setInterval(() => {
     region.textContent = `${s.text}. ${s.state === "good" ? "" : s.detail}`;
     return;
   }
-  if (news.length === 0 || paused) return;
-  const lines = news.splice(0);
+  if (phaseChanges.length === 0 || paused) return;
+  const lines = phaseChanges.splice(0);
   region.textContent =
     lines.length > 3 ? `${plural(lines.length, "change")}` : lines.map(({ item }) => `${item.name}: ${item.phase}`).join(", ");
 }, 10_000);
@@ -343,4 +343,4 @@ setInterval(() => {
 setTheme(localStorage.getItem("theme") ?? "system");
 schedule();
 watchConnection();
-begin();
+start();

@@ -1,27 +1,28 @@
 // The pages of single machines, networks, addresses and machine providers.
 import { h, link } from "./dom.js";
 import { bytes, moment, plural } from "./format.js";
-import { ask, shown } from "./api.js";
+import { renderAnswer, requestData } from "./api.js";
 import { addressMap, addressPlan, rangeTable } from "./addressmap.js";
 import { dl, head, missing, section } from "./cluster.js";
-import { conditions, eventsOf, happened, objectOf } from "./happenings.js";
+import { conditionList, eventList, requestDetails, requestEvents } from "./details.js";
 import { commands, commandsFor } from "./commands.js";
 import { hostOf } from "./hosts.js";
 import { href, to } from "./router.js";
 import { addressesOf, all, allocationsOf, find, networkOf } from "./store.js";
 import { stateOf } from "./tables.js";
-import { layers, verdict } from "./words.js";
+import { assess } from "./advice.js";
+import { layers } from "./kinds.js";
 
 const stampOf = (item) => `${item.phase}${item.ready}${item.since}${item.reason}${item.lastUpdated}`;
 
-// story describes the conditions of an object, and the events about it and about what else belongs to it.
-function story(item, ...others) {
-  const object = objectOf(item);
+// conditionsAndEvents describes the conditions of an object, and the events about it and about what else belongs to it.
+function conditionsAndEvents(item, ...others) {
+  const object = requestDetails(item);
   return h(
     "div",
     { class: "two", key: "story" },
-    section("conditions", "Conditions", shown(...object, (data) => conditions(data.conditions))),
-    section("events", "Events", happened([eventsOf(item), object, ...others.filter(Boolean).map(objectOf)])),
+    section("conditions", "Conditions", renderAnswer(...object, (data) => conditionList(data.conditions))),
+    section("events", "Events", eventList([requestEvents(item), object, ...others.filter(Boolean).map(requestDetails)])),
   );
 }
 
@@ -32,7 +33,7 @@ export const machineView = {
   draw({ args: [namespace, name] }) {
     const m = find("machines", namespace, name);
     if (!m) return missing("machines", "machine", namespace, name);
-    const answer = ask(detailOf(m), stampOf(m));
+    const answer = requestData(detailOf(m), stampOf(m));
     const vm = m.vm && find("vms", m.namespace, m.vm);
     const host = m.host && hostOf(m);
     const network = networkOf(m);
@@ -50,7 +51,7 @@ export const machineView = {
         ["Disk", bytes(m.diskBytes)],
         ["Power", m.powerState],
       ]),
-      story(m, vm),
+      conditionsAndEvents(m, vm),
       section(
         "commands",
         "Commands",
@@ -78,7 +79,7 @@ function chain(m, network) {
       .map(([topic, item], n) =>
         h(
           "li",
-          { key: topic, class: item ? verdict(item).state : "idle" },
+          { key: topic, class: item ? assess(item).state : "idle" },
           h("span", { class: "soft small" }, `${n + 1} ${layers[n].name}`),
           item
             ? [link(topic === "addresses" ? href("addresses", [], { q: m.name }) : to(topic, item), item.name), stateOf(item)]
@@ -94,7 +95,7 @@ export const networkView = {
     const n = find("networks", namespace, name);
     if (!n) return missing("networks", "network", namespace, name);
     const path = detailOf(n);
-    const answer = ask(path, stampOf(n));
+    const answer = requestData(path, stampOf(n));
     return [
       head(n, "networks", [n.ipv4Prefix, n.ipv6Prefix, n.vlanId ? `VLAN ${n.vlanId}` : n.ready && "untagged"].filter(Boolean)),
       dl([
@@ -108,11 +109,11 @@ export const networkView = {
       section(
         "map",
         "Addresses",
-        shown(path, answer, (data) => maps(n, data.spec)),
+        renderAnswer(path, answer, (data) => maps(n, data.spec)),
         h("p", {}, link(href("addresses", [], { network: n.name, ns: n.namespace }), "All its addresses as a table")),
       ),
       section("users", "Used by", users(n)),
-      story(n),
+      conditionsAndEvents(n),
       section(
         "commands",
         "Commands",
@@ -177,7 +178,7 @@ export const addressView = {
         ["Interface", a.interface],
         ["Expires", a.expiresAt && moment(a.expiresAt)],
       ]),
-      a.method === "static" ? story(a) : configuration && story(configuration),
+      a.method === "static" ? conditionsAndEvents(a) : configuration && conditionsAndEvents(configuration),
       section(
         "commands",
         "Commands",
@@ -201,7 +202,7 @@ export const providerView = {
         ["CPUs", p.cpus],
         ["Memory", p.memoryBytes && `${bytes(p.memoryBytes)} (${bytes(p.memoryFreeBytes ?? 0)} free)`],
       ]),
-      story(p),
+      conditionsAndEvents(p),
       section("commands", "Commands", commands(commandsFor("providers", p))),
     ];
   },
@@ -221,7 +222,7 @@ export const backupView = {
         ["Snapshots", `${b.snapshots} of at most ${b.retention}`],
         ["Size of the newest", b.size],
       ]),
-      story(b),
+      conditionsAndEvents(b),
       section("commands", "Commands", commands(commandsFor("backups", b))),
     ];
   },

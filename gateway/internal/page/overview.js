@@ -2,13 +2,15 @@
 import { badge, h, icon, link } from "./dom.js";
 import { age, count, percent, place, plural } from "./format.js";
 import { href, setQuery, to } from "./router.js";
-import { all, brokenOf, isFresh } from "./store.js";
+import { all, brokenOf, hasJustChanged } from "./store.js";
 import { capacity, mayFail } from "./hosts.js";
-import { guide, isNeeded } from "./guide.js";
+import { firstSteps, isInstallationEmpty } from "./firststeps.js";
 import { problems, stuckIn } from "./problems.js";
 import { bar } from "./tables.js";
-import { aboutReason, kindOf, layers, nounOf, words } from "./words.js";
-import { ask } from "./api.js";
+import { aboutReason } from "./advice.js";
+import { kindOf, layers, nounOf } from "./kinds.js";
+import { humanize } from "./texts.js";
+import { requestData } from "./api.js";
 import { version } from "./store.js";
 
 const mostShown = 12;
@@ -22,7 +24,7 @@ export const overview = {
       h(
         "div",
         { class: "overview" },
-        h("div", { class: "main-column" }, headline(found), attention(found, query.get("all")), isNeeded() && guide()),
+        h("div", { class: "main-column" }, headline(found), attention(found, query.get("all")), isInstallationEmpty() && firstSteps()),
         h("div", { class: "side-column" }, tiles(), health(), nodes()),
       ),
     ];
@@ -30,7 +32,7 @@ export const overview = {
 };
 
 function headline(found) {
-  const worst = found[0]?.verdict.state ?? "good";
+  const worst = found[0]?.assessment.state ?? "good";
   const moving = ["networks", "addresses", "machines", "clusters"].flatMap(all).filter((i) => !i.ready && !i.deleting).length;
   const stuck = stuckIn(found);
   const text = found.length === 0 ? "All is well" : `${plural(found.length, "thing")} ${found.length === 1 ? "needs" : "need"} attention`;
@@ -41,7 +43,7 @@ function headline(found) {
         ? `${plural(moving, "object")} in progress, none delayed.`
         : "All objects are ready."
       : stuck
-        ? `${plural(stuck, "object")} stuck${held ? `, and ${count(held)} held up by them` : ""}.`
+        ? `${plural(stuck, "object")} stuck${held ? `, and ${count(held)} blocked by them` : ""}.`
         : "No object is stuck.";
   return h(
     "p",
@@ -72,23 +74,23 @@ function attention(found, everything) {
 }
 
 function problem(g) {
-  const { first, verdict: v } = g;
+  const { first, assessment: v } = g;
   const many = g.items.length > 1;
   return h(
     "li",
-    { key: g.key, class: `problem ${v.state} ${isFresh(first.id) ? "fresh" : ""}` },
+    { key: g.key, class: `problem ${v.state} ${hasJustChanged(first.id) ? "fresh" : ""}` },
     icon(v.state),
     h(
       "div",
       {},
       h("h3", {}, many ? subject(g) : [link(to(g.topic, first), place(first)), h("span", { class: "soft" }, ` ${kindOf[g.topic]}`)]),
-      h("p", { class: "what" }, h("strong", {}, words(first.reason || first.phase)), first.message ? `: ${first.message}` : ""),
+      h("p", { class: "what" }, h("strong", {}, humanize(first.reason || first.phase)), first.message ? `: ${first.message}` : ""),
       h("p", { class: "todo" }, v.todo, " ", aboutReason(first.reason, g.topic)),
       g.holds.length > 0 &&
         h(
           "p",
           { class: "soft small" },
-          "Holds up ",
+          "Blocks ",
           list(
             [...new Map(g.holds.map((held) => [held.item.name, held])).values()].map(({ item, topic }) => link(to(topic, item), item.name)),
             4,
@@ -194,7 +196,7 @@ function tile(view, title, n, what) {
 // health is that of each layer, by its objects and functions, and of each backend.
 function health() {
   const found = problems();
-  const own = ask("/health", version("operators"));
+  const own = requestData("/health", version("operators"));
   return h(
     "section",
     { "aria-labelledby": "health-title" },
@@ -273,7 +275,7 @@ function layerLine(layer, found) {
   const stuck = stuckIn(mine);
   const waiting = items.filter((i) => !i.ready).length;
   const broken = brokenOf(layer);
-  const state = broken.length || mine.some((g) => g.verdict.state === "bad") ? "bad" : stuck ? "act" : items.length ? "good" : "idle";
+  const state = broken.length || mine.some((g) => g.assessment.state === "bad") ? "bad" : stuck ? "act" : items.length ? "good" : "idle";
   const text = broken.length
     ? `${broken.map((f) => f.name).join(", ")} down`
     : stuck

@@ -4,7 +4,8 @@ import { badge, h, patch } from "./dom.js";
 import { plural } from "./format.js";
 import { href, to } from "./router.js";
 import { all } from "./store.js";
-import { kindOf, verdict } from "./words.js";
+import { assess } from "./advice.js";
+import { kindOf } from "./kinds.js";
 
 const topics = ["clusters", "machines", "networks", "allocations", "addresses", "backups", "hosts", "vms", "providers"];
 const mostShown = 20;
@@ -106,7 +107,7 @@ function draw() {
         h(
           "li",
           { key: r.key, id: `palette-${n}`, role: "option", "aria-selected": String(n === state.at), onclick: () => go(r), title: r.title },
-          h("span", { class: "row" }, h("strong", {}, r.title), r.item?.phase ? badge(verdict(r.item).state, r.item.phase) : ""),
+          h("span", { class: "row" }, h("strong", {}, r.title), r.item?.phase ? badge(assess(r.item).state, r.item.phase) : ""),
           h("span", { class: "soft small" }, [r.kind, r.hint].filter(Boolean).join(" · ")),
         ),
       ),

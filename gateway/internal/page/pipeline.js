@@ -1,21 +1,23 @@
-// The pipeline is five lanes, one for each layer. What moves is on top, what has
-// just arrived below it, with the time that it took.
+// The pipeline is five lanes, one for each layer: objects in progress on top, and below them
+// those that have recently become ready, with the time that it took.
 import { badge, h, icon, link } from "./dom.js";
 import { count, plural, quantile, since, span, whole } from "./format.js";
-import { ask, shown as answered } from "./api.js";
+import { renderAnswer, requestData } from "./api.js";
 import { href, to } from "./router.js";
-import { letterLine, stamp } from "./letters.js";
-import { all, brokenOf, derive, isFresh, known } from "./store.js";
+import { deadLetter, deadLettersStamp } from "./deadletters.js";
+import { all, brokenOf, derive, hasJustChanged, streamState } from "./store.js";
 import { sinceOf } from "./causes.js";
-import { standings } from "./problems.js";
-import { layers, verdict, words } from "./words.js";
+import { stuckAndHeld } from "./problems.js";
+import { assess } from "./advice.js";
+import { layers } from "./kinds.js";
+import { humanize } from "./texts.js";
 
 const most = { moving: 8, stuck: 5, held: 3, done: 8 };
-// lately is how long something counts as just arrived, in seconds.
-const lately = 900;
+// recent is how long an object counts as recently ready, in seconds.
+const recent = 900;
 
-// took is how long an item needed from its creation until it was ready.
-const took = (i) => (i.ready && i.since && i.createdAt ? Math.max(0, (Date.parse(i.since) - Date.parse(i.createdAt)) / 1000) : undefined);
+// secondsUntilReady is how long an item needed from its creation until it was ready.
+const secondsUntilReady = (i) => (i.ready && i.since && i.createdAt ? Math.max(0, (Date.parse(i.since) - Date.parse(i.createdAt)) / 1000) : undefined);
 
 const laneTimes = new Map(
   layers.map((l) => [
@@ -23,7 +25,7 @@ const laneTimes = new Map(
     derive(l.topics, () =>
       l.topics
         .flatMap(all)
-        .map(took)
+        .map(secondsUntilReady)
         .filter((t) => t !== undefined)
         .sort((a, b) => a - b),
     ),
@@ -33,7 +35,7 @@ const laneTimes = new Map(
 export const pipeline = {
   title: () => "Pipeline",
   draw() {
-    const standing = standings();
+    const standing = stuckAndHeld();
     return [
       h("h1", { tabindex: "-1" }, "Pipeline"),
       h(
@@ -49,7 +51,7 @@ export const pipeline = {
 function lane(layer, standing) {
   const stateOf = (item) => {
     if (item.ready) return "good";
-    const own = verdict(item).state;
+    const own = assess(item).state;
     return { held: "held", stuck: own === "bad" ? "bad" : "act" }[standing.get(item.id)] ?? own;
   };
   const items = [
@@ -67,7 +69,7 @@ function lane(layer, standing) {
   const waiting = of("held");
   const open = [...moving, ...stuck, ...waiting];
   const done = items
-    .filter((x) => x.item.ready && layer.number < 5 && since(sinceOf(x.item)) < lately)
+    .filter((x) => x.item.ready && layer.number < 5 && since(sinceOf(x.item)) < recent)
     .sort((a, b) => sinceOf(b.item).localeCompare(sinceOf(a.item)));
   const ready = items.filter((x) => x.item.ready).length;
   const shown = [...moving.slice(0, most.moving), ...stuck.slice(0, most.stuck), ...waiting.slice(0, most.held)];
@@ -94,24 +96,24 @@ function lane(layer, standing) {
         "p",
         { class: "marks" },
         brokenOf(layer).map((f) => badge("bad", `${f.name} does not run`)),
-        moving.length > 0 && badge("wait", `${count(moving.length)} moving`),
+        moving.length > 0 && badge("wait", `${count(moving.length)} in progress`),
         stuck.length > 0 && badge("act", `${count(stuck.length)} stuck`),
-        waiting.length > 0 && badge("idle", `${count(waiting.length)} held up`),
-        open.length === 0 && badge(items.length ? "good" : "idle", items.length ? "all there" : "empty"),
+        waiting.length > 0 && badge("idle", `${count(waiting.length)} blocked`),
+        open.length === 0 && badge(items.length ? "good" : "idle", items.length ? "all ready" : "empty"),
       ),
     ),
-    shown.length > 0 && h("ul", { class: "plain" }, shown.map(mover)),
+    shown.length > 0 && h("ul", { class: "plain" }, shown.map(objectInProgress)),
     open.length > shown.length && h("p", { class: "soft small" }, `and ${count(open.length - shown.length)} more`),
-    done.length > 0 && h("h3", { class: "soft" }, "Just arrived"),
-    done.length > 0 && h("ul", { class: "plain done" }, done.slice(0, most.done).map(arrived)),
-    items.length === 0 && h("p", { class: "soft small" }, "Nothing has come this far."),
+    done.length > 0 && h("h3", { class: "soft" }, "Recently ready"),
+    done.length > 0 && h("ul", { class: "plain done" }, done.slice(0, most.done).map(finishedObject)),
+    items.length === 0 && h("p", { class: "soft small" }, "No objects yet."),
   );
 }
 
-function mover({ item, topic, state }) {
+function objectInProgress({ item, topic, state }) {
   return h(
     "li",
-    { key: item.id, class: `mover ${state} ${isFresh(item.id) ? "fresh" : ""}` },
+    { key: item.id, class: `mover ${state} ${hasJustChanged(item.id) ? "fresh" : ""}` },
     h(
       "span",
       { class: "row" },
@@ -123,24 +125,24 @@ function mover({ item, topic, state }) {
       { class: "small" },
       icon(state === "held" ? "idle" : state),
       " ",
-      state === "held" ? "held up: " : "",
-      words(item.reason) || item.phase,
+      state === "held" ? "blocked: " : "",
+      humanize(item.reason) || item.phase,
     ),
     item.message && ["bad", "act"].includes(state) && h("span", { class: "soft small clamp" }, item.message),
   );
 }
 
-const arrived = ({ item, topic }) =>
+const finishedObject = ({ item, topic }) =>
   h(
     "li",
-    { key: item.id, class: `row ${isFresh(item.id) ? "fresh" : ""}` },
+    { key: item.id, class: `row ${hasJustChanged(item.id) ? "fresh" : ""}` },
     link(to(topic, item), item.name),
-    h("span", { class: "soft time" }, took(item) === undefined ? "" : span(took(item))),
+    h("span", { class: "soft time" }, secondsUntilReady(item) === undefined ? "" : span(secondsUntilReady(item))),
   );
 
 // deliveries is how the functions get on with their events.
 function deliveries() {
-  const names = Object.keys(known.deliveries).sort();
+  const names = Object.keys(streamState.deliveries).sort();
   return h(
     "section",
     { "aria-labelledby": "deliveries-title" },
@@ -164,7 +166,7 @@ function deliveries() {
             "tbody",
             {},
             names.map((name) => {
-              const n = known.deliveries[name];
+              const n = streamState.deliveries[name];
               return h(
                 "tr",
                 { key: name },
@@ -182,16 +184,16 @@ function deliveries() {
 
 function deadLetters() {
   const path = "/api/v1/dead-letters?limit=20";
-  const answer = ask(path, stamp());
+  const answer = requestData(path, deadLettersStamp());
   return h(
     "section",
     { "aria-labelledby": "letters-title" },
     h("h2", { id: "letters-title" }, "Dead letters ", h("small", {}, answer.total ? count(Number(answer.total)) : "")),
-    answered(path, answer, ({ deadLetters: letters }) =>
+    renderAnswer(path, answer, ({ deadLetters: letters }) =>
       letters.length === 0
         ? h("p", { class: "empty" }, "No dead letters.")
         : [
-            h("ul", { class: "plain letters" }, letters.map((l) => letterLine(l))),
+            h("ul", { class: "plain letters" }, letters.map((l) => deadLetter(l))),
             h("p", {}, link(href("dead-letters"), "Filter, send again or discard dead letters")),
           ],
     ),

@@ -13,16 +13,16 @@ let incoming = null;
 const versions = new Map(kept.map((t) => [t, 0]));
 const listeners = new Set();
 
-// changes has what has lately changed, by identifier, and when.
-export const changes = new Map();
-// news are the changes of phase since the last announcement.
-export const news = [];
+// changedAt has when an item has last changed, by identifier.
+export const changedAt = new Map();
+// phaseChanges are the changes of phase since the last announcement.
+export const phaseChanges = [];
 // feed is the events since the page was opened, the newest first.
 export const feed = [];
 // synced is true once there is something to show; deliveries has the
 // counters of deliveries by function. gaps counts how often the feed may have missed
 // events of the history, and gapAt is the last time.
-export const known = { synced: false, deliveries: {}, feedVersion: 0, pausedChanges: 0, gaps: 0, gapAt: 0 };
+export const streamState = { synced: false, deliveries: {}, feedVersion: 0, pausedChanges: 0, gaps: 0, gapAt: 0 };
 
 export const listen = (f) => listeners.add(f);
 export const notify = (kind) => listeners.forEach((f) => f(kind));
@@ -102,8 +102,8 @@ export function clear() {
   state = empty();
   incoming = null;
   feed.length = 0;
-  known.synced = false;
-  known.deliveries = {};
+  streamState.synced = false;
+  streamState.deliveries = {};
   kept.forEach(touch);
 }
 
@@ -122,7 +122,7 @@ export const handlers = {
     if (!incoming) return;
     state = incoming;
     incoming = null;
-    known.synced = true;
+    streamState.synced = true;
     kept.forEach(touch);
     handlers.missed();
     notify("state");
@@ -133,28 +133,28 @@ export const handlers = {
     const now = Date.now();
     for (const item of upserts) {
       const before = kept.get(item.id);
-      if (before?.phase !== item.phase) news.push({ item, topic, before });
-      if (!before || before.phase !== item.phase || before.reason !== item.reason) changes.set(item.id, now);
+      if (before?.phase !== item.phase) phaseChanges.push({ item, topic, before });
+      if (!before || before.phase !== item.phase || before.reason !== item.reason) changedAt.set(item.id, now);
       kept.set(item.id, { ...item, topic });
     }
     for (const id of removes) kept.delete(id);
     touch(topic);
-    known.pausedChanges += upserts.length + removes.length;
+    streamState.pausedChanges += upserts.length + removes.length;
     notify("state");
   },
   missed() {
-    known.gaps++;
-    known.gapAt = Date.now();
+    streamState.gaps++;
+    streamState.gapAt = Date.now();
     notify("event");
   },
   event(event) {
     feed.unshift({ ...event, received: Date.now() });
     feed.length = Math.min(feed.length, mostEvents);
-    known.feedVersion++;
+    streamState.feedVersion++;
     notify("event");
   },
   deliveries(functions) {
-    known.deliveries = functions;
+    streamState.deliveries = functions;
     notify("state");
   },
   summary({ summary }) {
@@ -215,8 +215,8 @@ export const handlers = {
 // forget drops marks of changes that are not shown any longer.
 export function forget() {
   const old = Date.now() - 4000;
-  for (const [id, at] of changes) if (at < old) changes.delete(id);
-  if (news.length > 200) news.splice(0, news.length - 200);
+  for (const [id, at] of changedAt) if (at < old) changedAt.delete(id);
+  if (phaseChanges.length > 200) phaseChanges.splice(0, phaseChanges.length - 200);
 }
 
-export const isFresh = (id) => Date.now() - (changes.get(id) ?? 0) < 2500;
+export const hasJustChanged = (id) => Date.now() - (changedAt.get(id) ?? 0) < 2500;

@@ -5,11 +5,13 @@ import { exportCSV, filters, grid, select } from "./grid.js";
 import { href, to } from "./router.js";
 import { all } from "./store.js";
 import { sinceOf } from "./causes.js";
-import { nounOf, verdict, words } from "./words.js";
+import { assess } from "./advice.js";
+import { nounOf } from "./kinds.js";
+import { humanize } from "./texts.js";
 
-export const stateOf = (item) => badge(verdict(item).state, item.phase || item.status);
+export const stateOf = (item) => badge(assess(item).state, item.phase || item.status);
 
-const why = (item) => (item.ready ? "" : [words(item.reason), item.message].filter(Boolean).join(": "));
+const why = (item) => (item.ready ? "" : [humanize(item.reason), item.message].filter(Boolean).join(": "));
 
 const named = (key, title, more) => ({ key, title, value: (i) => i[key] ?? "", ...more });
 const name = { key: "name", title: "Name", value: (i) => i.name, width: "16rem" };

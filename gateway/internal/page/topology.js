@@ -6,7 +6,8 @@ import { count, plural, shorten } from "./format.js";
 import { href, parse, setQuery, to } from "./router.js";
 import { machinesOf, networkOf } from "./store.js";
 import { hostOf } from "./hosts.js";
-import { verdict, words } from "./words.js";
+import { assess } from "./advice.js";
+import { humanize } from "./texts.js";
 
 const alike = 6;
 const mostTroubled = 8;
@@ -40,7 +41,7 @@ export function plan(cluster, nodes, opened) {
 function poolOf(name, members, nodes, opened) {
   members.sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
   const state = (m) =>
-    verdict(m).state !== "good" ? verdict(m).state : nodes.get(m.name)?.state === "Ready" || !nodes.size ? "good" : "wait";
+    assess(m).state !== "good" ? assess(m).state : nodes.get(m.name)?.state === "Ready" || !nodes.size ? "good" : "wait";
   const fine = members.filter((m) => state(m) === "good");
   const others = members.filter((m) => state(m) !== "good");
   const cards = others.slice(0, mostTroubled).map((m) => single(m, state(m), nodes));
@@ -62,7 +63,7 @@ function single(m, state, nodes) {
     title: m.name,
     lines: [
       [m.addresses[0] ?? "no address yet", m.vm && `VM ${m.vm}`].filter(Boolean).join(" · "),
-      m.ready ? (node ? `node ${node.state}` : m.phase) : words(m.reason) || m.phase,
+      m.ready ? (node ? `node ${node.state}` : m.phase) : humanize(m.reason) || m.phase,
     ],
   };
 }
@@ -110,7 +111,7 @@ function place(cluster, network, pools) {
     key: "cluster",
     col: 1,
     y: middle,
-    state: verdict(cluster).state,
+    state: assess(cluster).state,
     title: cluster.name,
     lines: [cluster.phase, cluster.endpoint?.replace("https://", "") ?? "no endpoint yet"],
     strong: true,
@@ -122,7 +123,7 @@ function place(cluster, network, pools) {
       key: "network",
       col: 0,
       y: middle,
-      state: verdict(network).state,
+      state: assess(network).state,
       title: network.name,
       href: to("networks", network),
       lines: [network.ipv4Prefix ?? network.ipv6Prefix ?? network.phase, network.vlanId ? `VLAN ${network.vlanId}` : network.ready && "untagged"],

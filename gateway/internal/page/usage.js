@@ -4,7 +4,7 @@ import { bytes, count, plural } from "./format.js";
 import { href, to } from "./router.js";
 import { all, derive, find } from "./store.js";
 import { stateOf } from "./tables.js";
-import { words } from "./words.js";
+import { humanize } from "./texts.js";
 
 const mostShown = 15;
 
@@ -121,7 +121,7 @@ export function onNoNode(wanted, everything) {
               item.provider,
               plural(item.cpus, "CPU"),
               bytes(item.memoryBytes),
-              !item.ready && [words(item.reason), item.message].filter(Boolean).join(": "),
+              !item.ready && [humanize(item.reason), item.message].filter(Boolean).join(": "),
             ]
               .filter(Boolean)
               .join(" · "),

@@ -4,7 +4,8 @@ import { h, icon, link } from "./dom.js";
 import { clock, plural, span } from "./format.js";
 import { setQuery, to } from "./router.js";
 import { get } from "./store.js";
-import { layers, nounOf, step, words } from "./words.js";
+import { layers, nounOf } from "./kinds.js";
+import { conditionText, humanize } from "./texts.js";
 
 const alike = 5;
 
@@ -133,7 +134,7 @@ function line(r, n, at, before) {
   const left = at(r.start);
   const right = r.end ? at(r.end) : 100;
   const state = r.end ? "good" : r.status === "failed" ? "bad" : "wait";
-  const title = r.many ? `${plural(r.many, nounOf[r.topic])}` : r.step ? step(r.step, r.end ? "True" : "False") : r.name;
+  const title = r.many ? `${plural(r.many, nounOf[r.topic])}` : r.step ? conditionText(r.step, r.end ? "True" : "False") : r.name;
   const early = r.end && Date.parse(r.end) > 0 && right <= 0;
   const took = r.many ? `≤ ${span(r.longest)}` : r.end ? span(r.seconds) : `${span(r.seconds)} …`;
   const firstOfLayer = before?.layer !== r.layer;
@@ -157,7 +158,7 @@ function line(r, n, at, before) {
             class: `span ${state} ${r.step ? "thin" : ""}`,
             style: { left: `${left}%`, width: `${Math.max(0.4, right - left)}%` },
           }),
-      !r.end && h("span", { class: "quiet" }, `not done: ${words(r.reason)}`),
+      !r.end && h("span", { class: "quiet" }, `not done: ${humanize(r.reason)}`),
     ),
     h("td", { class: "number" }, early ? "" : [!r.end && icon(state), " ", took]),
   );

@@ -1,13 +1,14 @@
-// What an object says about itself: its conditions in words, and the events of the stack and of Kubernetes about it.
+// The details of an object: its conditions, and the events of the stack and of Kubernetes about it.
 import { h, icon } from "./dom.js";
-import { ask, shown } from "./api.js";
+import { renderAnswer, requestData } from "./api.js";
 import { moment, plural } from "./format.js";
-import { aboutReason, badWhenTrue, eventWords, step, verdict, words } from "./words.js";
+import { aboutReason, assess } from "./advice.js";
+import { badWhenTrue, conditionText, eventText, humanize } from "./texts.js";
 
 const mostShown = 60;
 
-// conditions describes conditions: what does not need attention first, Ready last.
-export function conditions(list = []) {
+// conditionList describes conditions: what does not need attention first, Ready last.
+export function conditionList(list = []) {
   if (list.length === 0)
     return h("p", { class: "empty" }, "No conditions yet. If this lasts more than a minute, the platform team checks that the function for this layer runs.");
   const sorted = [...list].sort(
@@ -20,8 +21,8 @@ export function conditions(list = []) {
 
 function condition(c) {
   const good = (c.status === "True") !== badWhenTrue.includes(c.type);
-  const state = good && c.status !== "Unknown" ? "good" : verdict({ reason: c.reason, ready: false }).state;
-  const detail = good && c.status === "True" ? c.message : [words(c.reason), c.message].filter(Boolean).join(": ");
+  const state = good && c.status !== "Unknown" ? "good" : assess({ reason: c.reason, ready: false }).state;
+  const detail = good && c.status === "True" ? c.message : [humanize(c.reason), c.message].filter(Boolean).join(": ");
   return h(
     "li",
     { key: c.type },
@@ -32,7 +33,7 @@ function condition(c) {
       h(
         "p",
         {},
-        h("strong", {}, step(c.type, c.status)),
+        h("strong", {}, conditionText(c.type, c.status)),
         " ",
         h("span", { class: "soft small" }, h("time", { datetime: c.lastTransitionTime }, moment(c.lastTransitionTime))),
       ),
@@ -42,22 +43,22 @@ function condition(c) {
   );
 }
 
-// objectOf asks for the conditions and the Kubernetes Events of an object.
-export function objectOf(item) {
+// requestDetails asks for the conditions and the Kubernetes Events of an object.
+export function requestDetails(item) {
   const path = `/api/v1/objects/${item.id}`;
   // Kubernetes Events change without a change of the object, so they are read again each minute.
-  return [path, ask(path, `${item.phase}${item.ready}${item.since}${item.reason}${item.lastUpdated}${Math.floor(Date.now() / 60_000)}`)];
+  return [path, requestData(path, `${item.phase}${item.ready}${item.since}${item.reason}${item.lastUpdated}${Math.floor(Date.now() / 60_000)}`)];
 }
 
-// eventsOf asks for the stack's own events about an object.
-export function eventsOf(item) {
+// requestEvents asks for the stack's own events about an object.
+export function requestEvents(item) {
   const path = `/api/v1/events?uid=${encodeURIComponent(item.id)}&limit=40`;
-  return [path, ask(path, `${item.phase}${item.ready}${item.since}${item.reason}${item.lastUpdated}`)];
+  return [path, requestData(path, `${item.phase}${item.ready}${item.since}${item.reason}${item.lastUpdated}`)];
 }
 
-// happened describes the events of several answers in one list, the newest first. Each answer is [path, what was answered].
-export function happened(answers) {
-  const parts = answers.map(([path, answer]) => shown(path, answer, () => ""));
+// eventList describes the events of several answers in one list, the newest first. Each answer is [path, what was answered].
+export function eventList(answers) {
+  const parts = answers.map(([path, answer]) => renderAnswer(path, answer, () => ""));
   const all = answers.flatMap(([, answer]) => [...(answer.data?.events ?? [])].map(answer.data?.conditions ? ofKubernetes : ofStack));
   all.sort((a, b) => b.time.localeCompare(a.time));
   const partial = answers.map(([, answer]) => answer.data?.partial).filter(Boolean);
@@ -73,12 +74,12 @@ export function happened(answers) {
 
 const ofStack = (e) => {
   const change = (e.data?.changes ?? []).find((c) => /phase$/.test(c.path));
-  return { time: e.time, what: eventWords(e.type), who: e.name, detail: change ? `${change.from ?? "nothing"} → ${change.to ?? "nothing"}` : "" };
+  return { time: e.time, what: eventText(e.type), who: e.name, detail: change ? `${change.from ?? "nothing"} → ${change.to ?? "nothing"}` : "" };
 };
 
 const ofKubernetes = (e) => ({
   time: e.lastTime,
-  what: words(e.reason),
+  what: humanize(e.reason),
   warning: e.type === "Warning",
   who: [e.source, e.count > 1 && `${e.count} times since ${moment(e.firstTime)}`].filter(Boolean).join(", "),
   detail: e.message,

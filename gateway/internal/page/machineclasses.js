@@ -1,9 +1,9 @@
 // The sizes that template of machines and pools names, and the machines that have them.
-import { ask, retry, shown } from "./api.js";
+import { renderAnswer, requestData, retry } from "./api.js";
 import { h, link } from "./dom.js";
 import { bytes, count, plural } from "./format.js";
 import { href } from "./router.js";
-import { all, derive, known } from "./store.js";
+import { all, derive, streamState } from "./store.js";
 
 const path = "/api/v1/machine-classes";
 
@@ -21,7 +21,7 @@ const users = derive(["machines"], () => {
 });
 
 // stamp changes when machines name other templates, which may be new MachineClasses, and when they find theirs.
-const stamp = () => [known.gaps, ...[...users().keys()].sort(), all("machines").filter((m) => m.reason === "TemplateNotFound").length].join(",");
+const stamp = () => [streamState.gaps, ...[...users().keys()].sort(), all("machines").filter((m) => m.reason === "TemplateNotFound").length].join(",");
 
 // cached is how long the gateway keeps the list, in milliseconds.
 const cached = 5000;
@@ -56,17 +56,17 @@ function usersOf({ machines, clusters }) {
 // missing is the templates of machines that do not exist any more. Their machines keep the size.
 const missing = (classes) => [...users().keys()].filter((name) => !classes.some((c) => c.name === name)).sort();
 
-// sizes describes the built-in sizes and the MachineClasses.
-export function sizes() {
+// machineClassTable describes the built-in sizes and the MachineClasses.
+export function machineClassTable() {
   const now = stamp();
-  const answer = ask(path, now);
+  const answer = requestData(path, now);
   if (answer.data && missing(answer.data.machineClasses).length > 0) askOnceMore(now);
   return h(
     "section",
     { key: "sizes", "aria-labelledby": "sizes-title" },
     h("h2", { id: "sizes-title" }, "Machine classes"),
     h("p", { class: "soft" }, "The sizes that template of machines and pools may name."),
-    shown(path, answer, ({ machineClasses }) => [
+    renderAnswer(path, answer, ({ machineClasses }) => [
       h(
         "div",
         { key: "table", class: "scroll", role: "region", tabindex: "0", "aria-label": "Machine classes, can be scrolled" },

@@ -1,22 +1,22 @@
 // The dead letters: events that a function or a receiver did not accept. They can be filtered, sent again, and discarded.
 import { h, link } from "./dom.js";
 import { count, moment, plural } from "./format.js";
-import { ask, retry, shown } from "./api.js";
+import { renderAnswer, requestData, retry } from "./api.js";
 import { connection, login } from "./connection.js";
 import { searchForm } from "./grid.js";
 import { href, setQuery } from "./router.js";
-import { feed, known, notify } from "./store.js";
-import { eventWords } from "./words.js";
+import { feed, notify, streamState } from "./store.js";
+import { eventText } from "./texts.js";
 
 const pageSize = 50;
 // view has the action that waits for a confirmation, what has been removed, and what went wrong, by sequence.
 const view = { wanted: null, busy: false, gone: new Set(), errors: new Map(), keyError: "", done: "" };
 
-// functionOf is the function of a destination, or the name of a webhook's endpoint.
-export const functionOf = (destination) => /\/\/([a-z-]+)/.exec(destination ?? "")?.[1] ?? (destination || "its receiver");
+// receiverOf is the function of a destination, or the name of a webhook's endpoint.
+export const receiverOf = (destination) => /\/\/([a-z-]+)/.exec(destination ?? "")?.[1] ?? (destination || "its receiver");
 
-// stamp changes when the list may have changed.
-export const stamp = () => `${known.gaps}.${feed.filter((e) => e.knativeerrordest).length}`;
+// deadLettersStamp changes when the list may have changed.
+export const deadLettersStamp = () => `${streamState.gaps}.${feed.filter((e) => e.knativeerrordest).length}`;
 
 const actions = {
   resend: {
@@ -127,8 +127,8 @@ function keyForm() {
 
 const nameOf = (l) => l.name || l.subject || l.id;
 
-// letterLine describes one dead letter, with further content below it.
-export const letterLine = (l, ...more) =>
+// deadLetter describes one dead letter, with further content below it.
+export const deadLetter = (l, ...more) =>
   h(
     "li",
     { key: l.sequence },
@@ -142,7 +142,7 @@ export const letterLine = (l, ...more) =>
         " ",
         h("strong", {}, nameOf(l)),
         " ",
-        h("span", { class: "soft" }, `${functionOf(l.destination)} answered ${l.code || "nothing"}`),
+        h("span", { class: "soft" }, `${receiverOf(l.destination)} answered ${l.code || "nothing"}`),
       ),
       h("p", {}, l.error || "No error message."),
       h("pre", { tabindex: "0" }, JSON.stringify({ type: l.type, source: l.source, subject: l.subject, id: l.id, destination: l.destination, data: l.data }, null, 2)),
@@ -153,7 +153,7 @@ export const letterLine = (l, ...more) =>
 function editable(l, path) {
   const mine = view.wanted?.letters.length === 1 && view.wanted.letters[0].sequence === l.sequence;
   const name = nameOf(l);
-  return letterLine(
+  return deadLetter(
     l,
     mine
       ? confirmation(path)
@@ -182,7 +182,7 @@ const choice = (query, name, title, values, show = (v) => v) =>
     ),
   );
 
-export const lettersView = {
+export const deadLettersView = {
   title: () => "Dead letters",
   leave() {
     Object.assign(view, { wanted: null, keyError: "", done: "" });
@@ -192,7 +192,7 @@ export const lettersView = {
     const asked = new URLSearchParams({ limit: String(Number(query.get("limit")) || pageSize) });
     for (const name of ["q", "namespace", "destination", "type"]) if (query.get(name)) asked.set(name, query.get(name));
     const path = `/api/v1/dead-letters?${asked}`;
-    const answer = ask(path, stamp());
+    const answer = requestData(path, deadLettersStamp());
     const letters = (answer.data?.deadLetters ?? []).filter((l) => !view.gone.has(l.sequence));
     const many = view.wanted && view.wanted.letters.length > 1;
     const filtered = ["q", "namespace", "destination", "type"].some((name) => query.get(name));
@@ -203,9 +203,9 @@ export const lettersView = {
         "Dead letters",
         "name, error, identifier …",
         query,
-        choice(query, "destination", "Receiver", letters.map((l) => l.destination), functionOf),
+        choice(query, "destination", "Receiver", letters.map((l) => l.destination), receiverOf),
         choice(query, "namespace", "Namespace", letters.map((l) => l.namespace)),
-        choice(query, "type", "Kind", letters.map((l) => l.type), eventWords),
+        choice(query, "type", "Kind", letters.map((l) => l.type), eventText),
         letters.length > 1 &&
           Object.entries(actions).map(([act, { verb }]) =>
             h("button", { key: act, type: "button", onclick: () => want(act, letters) }, `${verb}: all ${count(letters.length)} shown`),
@@ -213,7 +213,7 @@ export const lettersView = {
       ),
       many && confirmation(path),
       view.done && h("p", { class: "note", role: "status" }, view.done),
-      shown(path, answer, () =>
+      renderAnswer(path, answer, () =>
         letters.length === 0
           ? h("p", { class: "empty" }, filtered ? "No dead letter matches." : "No dead letters: every event was accepted.")
           : h("ul", { class: "plain letters" }, letters.map((l) => editable(l, path))),

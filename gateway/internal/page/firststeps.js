@@ -5,13 +5,15 @@ import { formatAddress, parseAddress, parsePrefix } from "./addressmap.js";
 import { href, to } from "./router.js";
 import { newestKubernetes } from "./reasons.js";
 import { all, brokenOf, notify } from "./store.js";
-import { layers, verdict, words } from "./words.js";
+import { assess } from "./advice.js";
+import { layers } from "./kinds.js";
+import { humanize } from "./texts.js";
 
 // described is what the user has written about the network.
 const described = { namespace: "team-a", prefix: "", gateway: "", vlan: "" };
 
-// isNeeded reports whether nothing has been declared that runs.
-export const isNeeded = () => all("clusters").length + all("machines").length === 0;
+// isInstallationEmpty reports whether nothing has been declared that runs.
+export const isInstallationEmpty = () => all("clusters").length + all("machines").length === 0;
 
 const kubevirt = () => `apiVersion: vitistack.io/v1alpha1
 kind: MachineProvider
@@ -146,7 +148,7 @@ const troubles = (topic) =>
   all(topic)
     .filter((i) => !i.ready)
     .map((i) =>
-      h("p", { key: i.id }, badge(verdict(i).state, i.phase), " ", link(to(topic, i), i.name), `: ${[words(i.reason), i.message].filter(Boolean).join(": ")}. ${verdict(i).todo}`),
+      h("p", { key: i.id }, badge(assess(i).state, i.phase), " ", link(to(topic, i), i.name), `: ${[humanize(i.reason), i.message].filter(Boolean).join(": ")}. ${assess(i).todo}`),
     );
 
 function providerStep() {
@@ -180,8 +182,8 @@ function clusterStep() {
   return [h("p", {}, "A control plane and a worker, as a first cluster:"), manifest("the cluster", clusterManifest(network?.namespace ?? described.namespace, network?.name ?? "network"))];
 }
 
-// guide describes the steps, with the state of each.
-export function guide() {
+// firstSteps describes the steps, with the state of each.
+export function firstSteps() {
   const broken = layers.flatMap((l) => brokenOf(l));
   const steps = [
     ["A machine provider, which runs virtual machines", all("providers"), "providers", providerStep],
