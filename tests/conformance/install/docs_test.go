@@ -25,18 +25,20 @@ var pages = []string{"install", "observe", "debug", "kubectl-viti", "machine-cla
 // unfinished are commands without complete arguments, and commands for another release than the
 // installed one, with the reason.
 var unfinished = map[string]string{
-	"helm install vitistack … --take-ownership --force-conflicts":    "it is installed already",
-	"kubectl scale deployment --replicas=0":                          "for other operators",
-	"kubectl apply --server-side --subresource=status":               "the file was saved elsewhere",
-	"kubectl rollout restart deployment,daemonset,statefulset -n NS": "for the cluster whose authorities are rotated",
-	"kubectl create role … --resource=machines.vitistack.io":         "the reader selects the verbs",
+	"helm install vitistack … --take-ownership --force-conflicts":                "it is installed already",
+	`kubectl scale deployment --all --replicas=0 -n "$operator-operator-system"`: "for other operators",
+	"kubectl apply --server-side --subresource=status":                           "the file was saved elsewhere",
+	"kubectl rollout restart deployment,daemonset,statefulset -n NS":             "for the cluster whose authorities are rotated",
+	"kubectl create role … --resource=machines.vitistack.io":                     "the reader selects the verbs",
 }
 
-// waiting has the prefixes of commands that wait for pods, and their output if no kubelet runs a pod.
+// waiting has the prefixes of commands that wait for pods or for another management cluster, and their
+// output where neither exists.
 var waiting = map[string]string{
 	"helm test vitistack":                                 "Pod in progress",
 	"kubectl wait --for=condition=Ready":                  "timed out waiting for the condition",
 	"kubectl wait --for=condition=AuthoritiesRotated":     "timed out waiting for the condition",
+	"kubectl viti move --to-context other":                `context "other" does not exist`,
 	"kubectl viti kubeconfig":                             "has no kubeconfig yet",
 	"kubectl viti talosconfig":                            "has no talosconfig yet",
 	"kubectl viti upgrade":                                "does not run yet",
@@ -252,8 +254,8 @@ func TestValuesOfPages(t *testing.T) {
 		}
 		for _, match := range value.FindAllSubmatch(text, -1) {
 			path := strings.Split(strings.TrimSuffix(string(match[1]), ".*"), ".")
-			if properties[path[0]] == nil || slices.Contains([]string{"tls.crt", "tls.key"}, string(match[1])) {
-				continue // the keys belong to a Secret
+			if properties[path[0]] == nil || slices.Contains([]string{"tls.crt", "tls.key", "secrets.bundle"}, string(match[1])) {
+				continue // a key of a Secret
 			}
 			looked++
 			if !has(root, path) {
