@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/memory"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
@@ -131,6 +132,14 @@ func Eval[T any](b *Tab, expression string) T {
 func (b *Tab) Do(expression string) {
 	b.t.Helper()
 	Eval[bool](b, expression+"; true")
+}
+
+// Follow evaluates an expression that leads to another document, and waits until that is loaded.
+func (b *Tab) Follow(expression string) {
+	b.t.Helper()
+	loaded := func(page.EventLoadEventFired) bool { return true }
+	_, err := chromedp.Run(b.ctx, chromedp.WaitEvent(page.LoadEventFired, loaded, chromedp.Evaluate[bool](expression+"; true")))
+	b.must(err)
 }
 
 // Text returns the visible text of the first element of a selector, or nothing.
