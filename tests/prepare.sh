@@ -16,6 +16,8 @@ need redis-server redis-server
 need chromium chromium
 need npm npm
 need promtool prometheus
+need udhcpc udhcpc
+need ip iproute2
 python3 -c 'import http.server' 2>/dev/null || missing="$missing python3"
 if [ -n "$missing" ]; then
   echo "Installing$missing ..."

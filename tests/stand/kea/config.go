@@ -37,6 +37,9 @@ type Options struct {
 	Subnets []Subnet
 	// SharedNetworks has subnets by the name of their shared network.
 	SharedNetworks map[string][]Subnet
+	// Interface is the interface of a LAN on which the server serves clients directly. Without one, it serves the relay of
+	// Lease on the loopback interface.
+	Interface string
 	// Username and Password are required credentials, unless Username is empty.
 	Username, Password string
 	// TLS makes the server use HTTPS and require a client certificate of the same authority.
@@ -58,8 +61,12 @@ func (s *Server) write(o Options, earlier object) error {
 	for _, hook := range hooks {
 		libraries = append(libraries, object{"library": filepath.Join(s.software.hooks, "libdhcp_"+hook+".so")})
 	}
+	interfaces := object{"interfaces": []string{"lo"}, "dhcp-socket-type": "udp"}
+	if o.Interface != "" {
+		interfaces = object{"interfaces": []string{o.Interface}, "dhcp-socket-type": "raw"}
+	}
 	dhcp4 := object{
-		"interfaces-config": object{"interfaces": []string{"lo"}, "dhcp-socket-type": "udp"},
+		"interfaces-config": interfaces,
 		// Without an interval Kea does not need kea-lfc, which it expects at its installed path.
 		"lease-database":  object{"type": "memfile", "persist": true, "name": s.path("leases.csv"), "lfc-interval": 0},
 		"hooks-libraries": libraries,

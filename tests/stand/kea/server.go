@@ -42,7 +42,7 @@ type Server struct {
 	username string
 	password string
 	port     *port.Port // for commands
-	// serverPort and relayPort are the ports of DHCP.
+	// serverPort and relayPort are the ports of DHCP. They are 0 for a server on a LAN, which has the standard ports.
 	serverPort, relayPort int
 	relay                 sync.Mutex
 	processes             []*process.Process
@@ -98,8 +98,10 @@ func newServer(software software, dir string, o Options) (*Server, error) {
 		}
 	}
 	var err error
-	if s.serverPort, s.relayPort, err = freePorts(); err != nil {
-		return nil, err
+	if o.Interface == "" {
+		if s.serverPort, s.relayPort, err = freePorts(); err != nil {
+			return nil, err
+		}
 	}
 	s.port, err = port.Keep(0)
 	return s, err
@@ -122,7 +124,10 @@ func (s *Server) trust(t TLS) error {
 func (s *Server) run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	dhcp := []string{"-p", strconv.Itoa(s.serverPort), "-P", strconv.Itoa(s.relayPort), "-c", s.path(dhcpFile)}
+	dhcp := []string{"-c", s.path(dhcpFile)}
+	if s.serverPort != 0 {
+		dhcp = append(dhcp, "-p", strconv.Itoa(s.serverPort), "-P", strconv.Itoa(s.relayPort))
+	}
 	if err := s.spawn("kea-dhcp4", dhcp...); err != nil {
 		return err
 	}
