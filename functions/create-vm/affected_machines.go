@@ -17,8 +17,11 @@ import (
 	"github.com/vitistack/stack/functions/internal/network"
 )
 
+// machineFinder finds the Machines that an event affects.
+type machineFinder struct{ kube *kube.Client }
+
 // affectedMachines returns the names of the Machines that an event affects.
-func (f *function) affectedMachines(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
+func (f machineFinder) affectedMachines(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
 	switch ref.Kind {
 	case causeMachine:
 		m := &v1alpha1.Machine{}
@@ -41,7 +44,7 @@ func (f *function) affectedMachines(ctx context.Context, in event.Event, ref eve
 
 // machinesWaitingForNetwork returns the names of the Machines that a change of a
 // NetworkConfiguration or NetworkNamespace may affect.
-func (f *function) machinesWaitingForNetwork(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
+func (f machineFinder) machinesWaitingForNetwork(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
 	nc := &v1alpha1.NetworkConfiguration{}
 	there, err := f.readObject(ctx, in, ref, nc)
 	switch {
@@ -68,7 +71,7 @@ func (f *function) machinesWaitingForNetwork(ctx context.Context, in event.Event
 
 // machineOfVolumeClaim returns the name of the Machine whose disk has become bound or is
 // deleted.
-func (f *function) machineOfVolumeClaim(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
+func (f machineFinder) machineOfVolumeClaim(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	there, err := f.readObject(ctx, in, ref, claim)
 	if err != nil {
@@ -88,7 +91,7 @@ func (f *function) machineOfVolumeClaim(ctx context.Context, in event.Event, ref
 
 // readObject reads an object from an event that carries it, or else from the API server, and
 // reports whether it exists.
-func (f *function) readObject(ctx context.Context, in event.Event, ref events.Ref, into kube.Object) (bool, error) {
+func (f machineFinder) readObject(ctx context.Context, in event.Event, ref events.Ref, into kube.Object) (bool, error) {
 	if events.IsDelete(in.Type()) {
 		return false, nil
 	}
@@ -104,7 +107,7 @@ func (f *function) readObject(ctx context.Context, in event.Event, ref events.Re
 
 // selectMachines returns the names of the Machines of a namespace that match accepts. It
 // leaves out Machines that run, because they wait for nothing and may be many.
-func (f *function) selectMachines(ctx context.Context, namespace string, match func(*v1alpha1.Machine) bool) ([]string, error) {
+func (f machineFinder) selectMachines(ctx context.Context, namespace string, match func(*v1alpha1.Machine) bool) ([]string, error) {
 	list := &v1alpha1.MachineList{}
 	waiting := metav1.ListOptions{FieldSelector: "status.phase!=" + string(v1alpha1.MachineRunning)}
 	if err := f.kube.ListPage(ctx, namespace, waiting, list); err != nil {

@@ -33,7 +33,7 @@ func TestMadeUpBackend(t *testing.T) {
 	known["madeup"] = hypervisor.Backend{Open: func(hypervisor.Environment) hypervisor.Connector {
 		return func(context.Context, *v1alpha1.MachineProvider) (hypervisor.Interface, error) { return madeUp{}, nil }
 	}}
-	f := &function{connect: connectBackends(known, hypervisor.Environment{})}
+	f := providerReconciler{connect: connectBackends(known, hypervisor.Environment{})}
 	p := &v1alpha1.MachineProvider{Spec: v1alpha1.MachineProviderSpec{Type: "madeup"}}
 	i, err := f.inspect(t.Context(), p)
 	if outcome := setProviderStatus(p, i.Health, 0, err); outcome.Reason != "Healthy" || p.Status.Version != "1" {

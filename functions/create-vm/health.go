@@ -15,19 +15,19 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// reportHypervisor publishes what a call of the hypervisor of a MachineProvider has shown. If that is news, it also brings the
+// recordHealth publishes what a call of the hypervisor of a MachineProvider has shown. If that is news, it also brings the
 // status of the MachineProvider up to date, which a round of resync does otherwise.
-func (f *function) reportHypervisor(ctx context.Context, p *v1alpha1.MachineProvider, began time.Time, err error) {
+func (r providerReconciler) recordHealth(ctx context.Context, p *v1alpha1.MachineProvider, began time.Time, err error) {
 	found, ok := findingOf(began, time.Now(), err)
-	if !ok || !f.reporter.Record(ctx, string(p.Spec.Type), p.Name, found) {
+	if !ok || !r.reporter.Record(ctx, string(p.Spec.Type), p.Name, found) {
 		return
 	}
 	if err == nil {
-		_ = kube.OnConflict(func() error { return f.reconcileProvider(ctx, p.Name, causeResync) }) // resync does it otherwise
+		_ = kube.OnConflict(func() error { return r.reconcile(ctx, p.Name, causeResync) }) // resync does it otherwise
 		return
 	}
 	before := p.DeepCopy()
-	_, _ = reconcile.PatchStatus(ctx, f.kube, before, p, string(p.Status.Phase), setProviderStatus(p, hypervisor.Health{}, p.Status.MachineCount, err))
+	_, _ = reconcile.PatchStatus(ctx, r.kube, before, p, string(p.Status.Phase), setProviderStatus(p, hypervisor.Health{}, p.Status.MachineCount, err))
 }
 
 // findingOf returns what the error of a call shows of the hypervisor:

@@ -91,7 +91,7 @@ func TestHealthIsMeasured(t *testing.T) {
 	r.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: backend.ConfigMapBackends}})
 	process := func() *function {
 		f := r.process(&hypervisortest.Wire{})
-		f.reporter = backendhealth.New(f.kube, r.Namespace)
+		f.providers.reporter = backendhealth.New(f.kube, r.Namespace)
 		return f
 	}
 	if err := deliver(t.Context(), process(), lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {

@@ -44,7 +44,7 @@ func TestInspectDuringInstallation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			backend := &slowHypervisor{err: tc.err}
-			f := &function{installTimeout: time.Minute, connect: func(context.Context, *v1alpha1.MachineProvider) (hypervisor.Interface, error) { return backend, nil }}
+			f := providerReconciler{installTimeout: time.Minute, connect: func(context.Context, *v1alpha1.MachineProvider) (hypervisor.Interface, error) { return backend, nil }}
 			p := &v1alpha1.MachineProvider{Status: v1alpha1.MachineProviderStatus{Phase: tc.phase}}
 			_, err := f.inspect(t.Context(), p)
 			if backend.looks != tc.looks || (err == nil) != (tc.looks == 3) {

@@ -148,7 +148,7 @@ func TestReadsOfMachineClasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &function{kube: client}
+	f := newFunction(client, nil, nil)
 	for name, tc := range map[string]struct {
 		reason, template string
 		status           *v1alpha1.MachineTemplate

@@ -9,7 +9,6 @@ import (
 	segmentplan "github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
-	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
@@ -21,10 +20,13 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		f := &function{
-			kube: client, connect: connectBackends(backends, hypervisor.Environment{Home: client, Credentials: hypervisor.Credentials{Home: client, Namespaces: hypervisor.CredentialsNamespaces(os.Getenv)}, Namespace: kube.Namespace(os.Getenv)}),
-			local: kubevirt.Local(client), images: allowedImages(os.Getenv), optionalPools: segmentplan.ArePoolsOptional(os.Getenv(segmentplan.PoolsVariable)), reporter: backendhealth.New(client, kube.Namespace(os.Getenv)), now: time.Now, installTimeout: 5 * time.Second,
-		}
+		namespace := kube.Namespace(os.Getenv)
+		credentials := hypervisor.Credentials{Home: client, Namespaces: hypervisor.CredentialsNamespaces(os.Getenv)}
+		f := newFunction(client, connectBackends(backends, hypervisor.Environment{Home: client, Credentials: credentials, Namespace: namespace}), time.Now)
+		f.images = allowedImages(os.Getenv)
+		f.networks.optionalPools = segmentplan.ArePoolsOptional(os.Getenv(segmentplan.PoolsVariable))
+		f.providers.reporter = backendhealth.New(client, namespace)
+		f.providers.installTimeout = 5 * time.Second
 		return f.handle, nil
 	})
 }

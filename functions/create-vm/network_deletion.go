@@ -26,14 +26,14 @@ func isReleased(nc *v1alpha1.NetworkConfiguration) bool {
 	return isOwn(nc) && len(network.Users(nc)) == 0
 }
 
-// explainNetworkDeletion writes into a NetworkConfiguration that is being deleted which machines it
+// explainDeletion writes into a NetworkConfiguration that is being deleted which machines it
 // waits for. It removes the finalizers of machines that do not exist.
-func (f *function) explainNetworkDeletion(ctx context.Context, in event.Event, ref events.Ref) error {
+func (r networkReconciler) explainDeletion(ctx context.Context, in event.Event, ref events.Ref) error {
 	nc := &v1alpha1.NetworkConfiguration{}
 	if events.IsDelete(in.Type()) || (events.ObjectFrom(in, nc) && !isDeletingInUse(nc)) {
 		return nil
 	}
-	err := f.kube.Get(ctx, ref.Namespace, ref.Name, nc)
+	err := r.kube.Get(ctx, ref.Namespace, ref.Name, nc)
 	if kube.NotFound(err) || (err == nil && !isDeletingInUse(nc)) {
 		return nil
 	}
@@ -41,11 +41,11 @@ func (f *function) explainNetworkDeletion(ctx context.Context, in event.Event, r
 		return err
 	}
 	before := nc.DeepCopy()
-	users, err := f.releaseForDeletedMachines(ctx, nc)
+	users, err := r.releaseForDeletedMachines(ctx, nc)
 	if err != nil {
 		return err
 	}
-	if _, err := f.kube.Patch(ctx, before, nc); err != nil || len(users) == 0 {
+	if _, err := r.kube.Patch(ctx, before, nc); err != nil || len(users) == 0 {
 		return err
 	}
 	before = nc.DeepCopy()
@@ -54,17 +54,17 @@ func (f *function) explainNetworkDeletion(ctx context.Context, in event.Event, r
 	s := &nc.Status
 	s.Phase, s.Status, s.Message, s.ObservedGeneration = v1alpha1.NetworkConfigurationDeleting, reason, message, nc.Generation
 	outcome := reconcile.SetReady(&s.Conditions, nc.Generation, false, reason, message)
-	_, err = reconcile.PatchStatus(ctx, f.kube, before, nc, string(s.Phase), outcome)
+	_, err = reconcile.PatchStatus(ctx, r.kube, before, nc, string(s.Phase), outcome)
 	return err
 }
 
 // releaseForDeletedMachines removes the finalizers of machines that do not exist from a
 // NetworkConfiguration, and returns the names of the others.
-func (f *function) releaseForDeletedMachines(ctx context.Context, nc *v1alpha1.NetworkConfiguration) (users []string, err error) {
+func (r networkReconciler) releaseForDeletedMachines(ctx context.Context, nc *v1alpha1.NetworkConfiguration) (users []string, err error) {
 	owner := metav1.GetControllerOf(nc)
 	for _, name := range network.Users(nc) {
 		m := &v1alpha1.Machine{}
-		err := f.kube.Get(ctx, nc.Namespace, name, m)
+		err := r.kube.Get(ctx, nc.Namespace, name, m)
 		switch {
 		case kube.NotFound(err), err == nil && isOwn(nc) && owner.UID != m.UID:
 			network.RemoveUser(nc, name)

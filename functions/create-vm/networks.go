@@ -16,6 +16,13 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// networkReconciler reads, creates, and releases the NetworkConfigurations of Machines.
+type networkReconciler struct {
+	kube *kube.Client
+	// optionalPools is whether namespaces that may use no NetworkPool may name any bridge.
+	optionalPools bool
+}
+
 // networkError is a UserError about a network of a machine.
 type networkError struct {
 	reconcile.UserError
@@ -25,14 +32,14 @@ type networkError struct {
 // Unwrap returns the UserError.
 func (u networkError) Unwrap() error { return u.UserError }
 
-// ensureNetworks publishes the MAC addresses of a machine to layer 2, and returns its
+// ensure publishes the MAC addresses of a machine to layer 2, and returns its
 // interfaces when each has its addresses. Until then it returns a WaitError, or a UserError.
 // If a NetworkConfiguration is missing it publishes nothing, so that the machine can still use
 // other networks.
-func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]hypervisor.NIC, error) {
+func (r networkReconciler) ensure(ctx context.Context, m *v1alpha1.Machine) ([]hypervisor.NIC, error) {
 	var configurations []*v1alpha1.NetworkConfiguration
 	for _, n := range machineNetworks(m) {
-		nc, err := f.configurationOf(ctx, m, n)
+		nc, err := r.find(ctx, m, n)
 		if err != nil {
 			return nil, err
 		}
@@ -41,13 +48,13 @@ func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]h
 	var nics []hypervisor.NIC
 	for i, n := range machineNetworks(m) {
 		nc := configurations[i]
-		name, err := f.publishInterface(ctx, m, n, nc)
+		name, err := r.publish(ctx, m, n, nc)
 		if err != nil {
 			return nil, err
 		}
 		joined, why, failed := interfaceFromStatus(nc, n, name, interfaceMAC(m, n))
 		if why != "" && m.Status.VMName == "" {
-			if err := f.releaseDeletedNetworks(ctx, m, configurations); err != nil {
+			if err := r.releaseDeleted(ctx, m, configurations); err != nil {
 				return nil, err
 			}
 		}
@@ -57,9 +64,9 @@ func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]h
 		case why != "":
 			return nil, reconcile.WaitError{Reason: reasonWaitingForAddress, Message: why}
 		}
-		if err := f.checkBridge(ctx, nc, joined); err != nil {
+		if err := r.checkBridge(ctx, nc, joined); err != nil {
 			if m.Status.VMName == "" {
-				err = cmp.Or(f.releaseDeletedNetworks(ctx, m, configurations), err)
+				err = cmp.Or(r.releaseDeleted(ctx, m, configurations), err)
 			}
 			return nil, err
 		}
@@ -71,11 +78,11 @@ func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]h
 // checkBridge returns a UserError unless a NetworkPool of the namespace lists the bridge that
 // a NetworkConfiguration names, with the VLAN of its network. A bridge selects another
 // physical network, where the VLAN may belong to another tenant.
-func (f *function) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfiguration, n hypervisor.NIC) error {
+func (r networkReconciler) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfiguration, n hypervisor.NIC) error {
 	if n.Bridge == "" {
 		return nil
 	}
-	pools, err := network.Pools(ctx, f.kube, nc.Namespace, f.optionalPools)
+	pools, err := network.Pools(ctx, r.kube, nc.Namespace, r.optionalPools)
 	if err != nil {
 		return err
 	}
@@ -89,18 +96,18 @@ func (f *function) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfigur
 // NetworkPool lists.
 const reasonBridgeNotAllowed = "BridgeNotAllowed"
 
-// publishInterface writes into a NetworkConfiguration that a machine uses it, and the MAC
+// publish writes into a NetworkConfiguration that a machine uses it, and the MAC
 // address of an interface unless the NetworkConfiguration is the machine's own. It returns the
 // name that the interface has there.
-func (f *function) publishInterface(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) (name string, err error) {
+func (r networkReconciler) publish(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) (name string, err error) {
 	before, name := nc.DeepCopy(), n.Name
 	if !metav1.IsControlledBy(nc, m) {
-		if name, err = f.claimInterface(ctx, m, n, nc); err != nil {
+		if name, err = r.claimInterface(ctx, m, n, nc); err != nil {
 			return "", err
 		}
 	}
 	network.AddUser(nc, m.Name)
-	_, err = f.kube.Patch(ctx, before, nc)
+	_, err = r.kube.Patch(ctx, before, nc)
 	if message, refused := kube.RejectionMessage(err); refused {
 		return "", networkError{reconcile.UserError{Reason: "NetworkFailed", Message: fmt.Sprintf(
 			"NetworkConfiguration %s does not take in interface %s: free a place in it, or delete the machine and create it with another in spec.networks (%s)", nc.Name, name, message)}, nc.Name}
@@ -108,25 +115,25 @@ func (f *function) publishInterface(ctx context.Context, m *v1alpha1.Machine, n 
 	return name, err
 }
 
-// releaseDeletedNetworks releases the networks that are being deleted while the machine waits
+// releaseDeleted releases the networks that are being deleted while the machine waits
 // for others, or may not use their bridge, and so has no virtual machine.
-func (f *function) releaseDeletedNetworks(ctx context.Context, m *v1alpha1.Machine, configurations []*v1alpha1.NetworkConfiguration) error {
+func (r networkReconciler) releaseDeleted(ctx context.Context, m *v1alpha1.Machine, configurations []*v1alpha1.NetworkConfiguration) error {
 	for _, nc := range configurations {
 		if nc.DeletionTimestamp == nil {
 			continue
 		}
-		if err := f.releaseNetwork(ctx, m, nc); err != nil {
+		if err := r.release(ctx, m, nc); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// configurationOf returns the NetworkConfiguration of an interface. A machine without
+// find returns the NetworkConfiguration of an interface. A machine without
 // spec.networks has one of its own.
-func (f *function) configurationOf(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork) (*v1alpha1.NetworkConfiguration, error) {
+func (r networkReconciler) find(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork) (*v1alpha1.NetworkConfiguration, error) {
 	nc := &v1alpha1.NetworkConfiguration{}
-	err := f.kube.Get(ctx, m.Namespace, n.NetworkName, nc)
+	err := r.kube.Get(ctx, m.Namespace, n.NetworkName, nc)
 	switch {
 	case err == nil:
 		return nc, checkUsable(m, nc)
@@ -136,24 +143,24 @@ func (f *function) configurationOf(ctx context.Context, m *v1alpha1.Machine, n v
 		return nil, networkError{reconcile.UserError{Reason: "NetworkConfigurationNotFound", Message: fmt.Sprintf(
 			"NetworkConfiguration %s does not exist: create it, or name another in spec.networks", n.NetworkName)}, n.NetworkName}
 	}
-	return f.ensureOwnConfiguration(ctx, m)
+	return r.ensureOwn(ctx, m)
 }
 
-// createConfiguration creates the NetworkConfiguration of a new machine, and reports whether
+// createNew creates the NetworkConfiguration of a new machine, and reports whether
 // the delivery is done: the status that layer 2 writes into it causes the next event, and
 // resync includes machines without a phase. An error shows in the next step.
-func (f *function) createConfiguration(ctx context.Context, m *v1alpha1.Machine) bool {
+func (r networkReconciler) createNew(ctx context.Context, m *v1alpha1.Machine) bool {
 	if m.Status.Phase != "" || len(m.Spec.Networks) > 0 {
 		return false
 	}
-	nc, err := f.ensureOwnConfiguration(ctx, m)
+	nc, err := r.ensureOwn(ctx, m)
 	return err == nil && isNew(nc)
 }
 
-// ensureOwnConfiguration returns the NetworkConfiguration of a machine without spec.networks,
+// ensureOwn returns the NetworkConfiguration of a machine without spec.networks,
 // and creates it if it is missing.
-func (f *function) ensureOwnConfiguration(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.NetworkConfiguration, error) {
-	nn, err := network.Find(ctx, f.kube, m.Namespace, m.Spec.NetworkNamespaceName)
+func (r networkReconciler) ensureOwn(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.NetworkConfiguration, error) {
+	nn, err := network.Find(ctx, r.kube, m.Namespace, m.Spec.NetworkNamespaceName)
 	var unresolved network.Unresolved
 	if errors.As(err, &unresolved) {
 		return nil, reconcile.UserError{Reason: unresolved.Reason, Message: unresolved.Message}
@@ -162,9 +169,9 @@ func (f *function) ensureOwnConfiguration(ctx context.Context, m *v1alpha1.Machi
 		return nil, err
 	}
 	nc := ownConfiguration(m, nn.Name)
-	err = f.kube.Create(ctx, nc)
+	err = r.kube.Create(ctx, nc)
 	if kube.AlreadyExists(err) {
-		if err := f.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil {
+		if err := r.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil {
 			return nil, err
 		}
 		return nc, checkUsable(m, nc)
@@ -205,45 +212,45 @@ func checkUsable(m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
 	}
 }
 
-// releaseNetworks removes a machine's interfaces from its networks, and returns what it still
+// releaseAll removes a machine's interfaces from its networks, and returns what it still
 // waits for.
-func (f *function) releaseNetworks(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {
-	configurations, err := f.configurationsUsedBy(ctx, m)
+func (r networkReconciler) releaseAll(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {
+	configurations, err := r.usedBy(ctx, m)
 	if err != nil {
 		return "", err
 	}
 	for i := range configurations {
 		nc := &configurations[i]
-		if err := f.releaseNetwork(ctx, m, nc); err != nil {
+		if err := r.release(ctx, m, nc); err != nil {
 			return "", err
 		}
 		if !metav1.IsControlledBy(nc, m) {
 			continue
 		}
-		if err := f.kube.Delete(ctx, nc); err != nil {
+		if err := r.kube.Delete(ctx, nc); err != nil {
 			return "", err
 		}
-		if err := f.kube.Get(ctx, m.Namespace, nc.Name, nc); !kube.NotFound(err) {
+		if err := r.kube.Get(ctx, m.Namespace, nc.Name, nc); !kube.NotFound(err) {
 			waitsFor = "NetworkConfiguration " + nc.Name
 		}
 	}
 	return waitsFor, nil
 }
 
-// configurationsUsedBy returns the NetworkConfigurations that a machine may use. The spec does
+// usedBy returns the NetworkConfigurations that a machine may use. The spec does
 // not name all of them, because it may have named others before there was a virtual machine.
-func (f *function) configurationsUsedBy(ctx context.Context, m *v1alpha1.Machine) ([]v1alpha1.NetworkConfiguration, error) {
+func (r networkReconciler) usedBy(ctx context.Context, m *v1alpha1.Machine) ([]v1alpha1.NetworkConfiguration, error) {
 	const madeAndDeleted = 2
 	if len(m.Spec.Networks) == 0 && m.Generation <= madeAndDeleted {
 		own := v1alpha1.NetworkConfiguration{}
-		err := f.kube.Get(ctx, m.Namespace, m.Name, &own)
+		err := r.kube.Get(ctx, m.Namespace, m.Name, &own)
 		if kube.NotFound(err) {
 			return nil, nil
 		}
 		return []v1alpha1.NetworkConfiguration{own}, err
 	}
 	list := &v1alpha1.NetworkConfigurationList{}
-	if err := f.kube.List(ctx, m.Namespace, "", list); err != nil {
+	if err := r.kube.List(ctx, m.Namespace, "", list); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(list.Items, func(nc v1alpha1.NetworkConfiguration) bool {
@@ -252,14 +259,14 @@ func (f *function) configurationsUsedBy(ctx context.Context, m *v1alpha1.Machine
 	}), nil
 }
 
-// releaseNetwork removes a machine's interfaces from a network. A deleted machine of the same
+// release removes a machine's interfaces from a network. A deleted machine of the same
 // name leaves what the present one uses.
-func (f *function) releaseNetwork(ctx context.Context, m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
+func (r networkReconciler) release(ctx context.Context, m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
 	before := nc.DeepCopy()
 	if metav1.IsControlledBy(nc, m) || releaseInterfaces(nc, m) || m.DeletionTimestamp != nil {
 		network.RemoveUser(nc, m.Name)
 	}
-	_, err := f.kube.Patch(ctx, before, nc)
+	_, err := r.kube.Patch(ctx, before, nc)
 	if kube.NotFound(err) {
 		return nil
 	}

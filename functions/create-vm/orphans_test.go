@@ -103,7 +103,7 @@ func (e *env) orphan(m *v1alpha1.Machine) {
 // removeByHand removes the virtual machine of a deleted Machine.
 func (e *env) removeByHand(m *v1alpha1.Machine) {
 	e.Helper()
-	backend, err := e.process(&hypervisortest.Wire{}).connect(e.Context(), e.providerNow())
+	backend, err := e.process(&hypervisortest.Wire{}).providers.connect(e.Context(), e.providerNow())
 	if err != nil {
 		e.Fatal(err)
 	}

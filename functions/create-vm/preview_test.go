@@ -18,7 +18,8 @@ func TestPreviewSaysTheSame(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	allowed := allowedImages(func(name string) string { return map[string]string{"ALLOWED_IMAGE_HOSTS": "images.example.com"}[name] })
-	f := &function{kube: s.Kube, images: allowed}
+	f := newFunction(s.Kube, nil, nil)
+	f.images = allowed
 	providers, classes := &v1alpha1.MachineProviderList{}, &v1alpha1.MachineClassList{}
 	for _, err := range []error{s.Kube.List(t.Context(), "", "", providers), s.Kube.List(t.Context(), "", "", classes)} {
 		if err != nil {

@@ -10,48 +10,62 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// reconcileProvider refreshes the status of a MachineProvider on an event of resync or when
+// providerReconciler chooses, inspects, and releases MachineProviders.
+type providerReconciler struct {
+	kube *kube.Client
+	// connect returns the hypervisor of a MachineProvider.
+	connect hypervisor.Connector
+	// reporter publishes whether hypervisors answer.
+	reporter *backendhealth.Reporter
+	// now returns the time.
+	now func() time.Time
+	// installTimeout is how long a delivery waits for a hypervisor that is being installed.
+	installTimeout time.Duration
+}
+
+// reconcile refreshes the status of a MachineProvider on an event of resync or when
 // its spec has changed.
-func (f *function) reconcileProvider(ctx context.Context, name, cause string) error {
+func (r providerReconciler) reconcile(ctx context.Context, name, cause string) error {
 	p := &v1alpha1.MachineProvider{}
-	if err := f.kube.Get(ctx, "", name, p); err != nil {
+	if err := r.kube.Get(ctx, "", name, p); err != nil {
 		if kube.NotFound(err) {
 			return nil
 		}
 		return err
 	}
 	if p.DeletionTimestamp != nil {
-		return f.releaseProvider(ctx, p)
+		return r.release(ctx, p)
 	}
-	if err := f.addProviderFinalizer(ctx, p); err != nil {
+	if err := r.addFinalizer(ctx, p); err != nil {
 		return err
 	}
 	if cause != causeResync && p.Status.ObservedGeneration == p.Generation && !kube.ReconcileRequested(p) {
 		return nil
 	}
 	before := p.DeepCopy()
-	i, err := f.inspect(ctx, p)
+	i, err := r.inspect(ctx, p)
 	machines := &v1alpha1.MachineList{}
-	if err := f.kube.List(ctx, "", "", machines); err != nil {
+	if err := r.kube.List(ctx, "", "", machines); err != nil {
 		return err
 	}
 	providers := &v1alpha1.MachineProviderList{}
-	if err := f.kube.List(ctx, "", "", providers); err != nil {
+	if err := r.kube.List(ctx, "", "", providers); err != nil {
 		return err
 	}
 	setMachineGauges(machines.Items, providers.Items)
 	outcome := setProviderStatus(p, i.Health, countMachines(machines.Items, name), err)
-	orphansFound := err == nil && setOrphans(p, i, machines.Items, f.now())
-	if _, err := reconcile.PatchStatus(ctx, f.kube, before, p, string(p.Status.Phase), outcome); err != nil {
+	orphansFound := err == nil && setOrphans(p, i, machines.Items, r.now())
+	if _, err := reconcile.PatchStatus(ctx, r.kube, before, p, string(p.Status.Phase), outcome); err != nil {
 		return err
 	}
 	if orphansFound {
 		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionOrphansFound)
-		f.kube.RecordEvent(ctx, p, true, c.Reason, c.Message)
+		r.kube.RecordEvent(ctx, p, true, c.Reason, c.Message)
 	}
 	return nil
 }
@@ -68,14 +82,14 @@ type inspection struct {
 
 // inspect reads the state of the hypervisor of a provider. If the provider is new, it waits a
 // moment for a hypervisor that is being installed at the same time.
-func (f *function) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (i inspection, err error) {
-	timeout := f.installTimeout
+func (r providerReconciler) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (i inspection, err error) {
+	timeout := r.installTimeout
 	if p.Status.Phase != "" {
 		timeout = 0
 	}
 	const pause = 250 * time.Millisecond
 	_ = wait.PollUntilContextTimeout(ctx, pause, timeout, true, func(context.Context) (bool, error) {
-		i, err = f.inspectOnce(ctx, p)
+		i, err = r.inspectOnce(ctx, p)
 		_, isUserError := asUserError(err)
 		return err == nil || (isUserError && !errors.As(err, new(hypervisor.NotInstalledError))), nil
 	})
@@ -83,8 +97,8 @@ func (f *function) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (i 
 }
 
 // inspectOnce reads the state of the hypervisor of a provider, and lists its guests.
-func (f *function) inspectOnce(ctx context.Context, p *v1alpha1.MachineProvider) (i inspection, err error) {
-	h, err := f.connect(ctx, p)
+func (r providerReconciler) inspectOnce(ctx context.Context, p *v1alpha1.MachineProvider) (i inspection, err error) {
+	h, err := r.connect(ctx, p)
 	if err != nil {
 		return i, err
 	}
@@ -92,7 +106,7 @@ func (f *function) inspectOnce(ctx context.Context, p *v1alpha1.MachineProvider)
 	i.Health, err = h.Inspect(ctx)
 	if found, ok := findingOf(began, time.Now(), err); ok {
 		found.Inspection = true
-		f.reporter.Record(ctx, string(p.Spec.Type), p.Name, found)
+		r.reporter.Record(ctx, string(p.Spec.Type), p.Name, found)
 	}
 	if lister, ok := h.(hypervisor.GuestLister); ok && err == nil && !p.Spec.Shared {
 		i.removalCommand = lister.RemovalCommand

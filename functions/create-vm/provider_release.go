@@ -12,23 +12,23 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// addProviderFinalizer adds the finalizer to a MachineProvider that lacks it.
-func (f *function) addProviderFinalizer(ctx context.Context, p *v1alpha1.MachineProvider) error {
+// addFinalizer adds the finalizer to a MachineProvider that lacks it.
+func (r providerReconciler) addFinalizer(ctx context.Context, p *v1alpha1.MachineProvider) error {
 	before := p.DeepCopy()
 	if p.DeletionTimestamp != nil || !kube.AddFinalizer(p, v1alpha1.FinalizerMachineProvider) {
 		return nil
 	}
-	_, err := f.kube.Patch(ctx, before, p)
+	_, err := r.kube.Patch(ctx, before, p)
 	return err
 }
 
-// confirmProvider reads the MachineProvider again after it was recorded in a Machine. If the
+// confirm reads the MachineProvider again after it was recorded in a Machine. If the
 // provider is being deleted, it may have been released without this Machine, so
-// confirmProvider removes the record, and the next delivery chooses again. Both orders are
+// confirm removes the record, and the next delivery chooses again. Both orders are
 // covered: either the release sees the record, or this read sees the deletion.
-func (f *function) confirmProvider(ctx context.Context, m *v1alpha1.Machine, name string) error {
+func (r providerReconciler) confirm(ctx context.Context, m *v1alpha1.Machine, name string) error {
 	p := &v1alpha1.MachineProvider{}
-	err := f.kube.Get(ctx, "", name, p)
+	err := r.kube.Get(ctx, "", name, p)
 	if err == nil && p.DeletionTimestamp == nil {
 		return nil
 	}
@@ -38,29 +38,29 @@ func (f *function) confirmProvider(ctx context.Context, m *v1alpha1.Machine, nam
 	before := m.DeepCopy()
 	delete(m.Annotations, v1alpha1.AnnotationProvider)
 	kube.RemoveFinalizer(m, v1alpha1.FinalizerMachine)
-	if _, err := f.kube.Patch(ctx, before, m); err != nil {
+	if _, err := r.kube.Patch(ctx, before, m); err != nil {
 		return err
 	}
 	return fmt.Errorf("create machine %s/%s: MachineProvider %s is being deleted", m.Namespace, m.Name, name)
 }
 
-// releaseProvider removes the finalizer of a MachineProvider that is being deleted once no
+// release removes the finalizer of a MachineProvider that is being deleted once no
 // Machine uses it. Until then its condition Ready names the Machines.
-func (f *function) releaseProvider(ctx context.Context, p *v1alpha1.MachineProvider) error {
+func (r providerReconciler) release(ctx context.Context, p *v1alpha1.MachineProvider) error {
 	if !slices.Contains(p.Finalizers, v1alpha1.FinalizerMachineProvider) {
 		return nil
 	}
 	machines := &v1alpha1.MachineList{}
-	if err := f.kube.List(ctx, "", "", machines); err != nil {
+	if err := r.kube.List(ctx, "", "", machines); err != nil {
 		return err
 	}
 	before, users := p.DeepCopy(), usersOf(machines.Items, p.Name)
 	if len(users) == 0 {
-		if err := f.reporter.Forget(ctx, string(p.Spec.Type), p.Name); err != nil {
+		if err := r.reporter.Forget(ctx, string(p.Spec.Type), p.Name); err != nil {
 			return err
 		}
 		kube.RemoveFinalizer(p, v1alpha1.FinalizerMachineProvider)
-		if _, err := f.kube.Patch(ctx, before, p); err != nil && !kube.NotFound(err) {
+		if _, err := r.kube.Patch(ctx, before, p); err != nil && !kube.NotFound(err) {
 			return err
 		}
 		events.Report(ctx, "Deleting", "Removed MachineProvider")
@@ -70,7 +70,7 @@ func (f *function) releaseProvider(ctx context.Context, p *v1alpha1.MachineProvi
 	message := "waits for " + enumerate(users) + " to be deleted"
 	outcome := reconcile.SetReady(&p.Status.Conditions, p.Generation, false, "InUse", message)
 	outcome.Warning = true
-	_, err := reconcile.PatchStatus(ctx, f.kube, before, p, string(p.Status.Phase), outcome)
+	_, err := reconcile.PatchStatus(ctx, r.kube, before, p, string(p.Status.Phase), outcome)
 	return err
 }
 
@@ -97,23 +97,23 @@ func enumerate(users []string) string {
 	return "Machines " + strings.Join(users[:len(users)-1], ", ") + " and " + users[len(users)-1]
 }
 
-// releaseProviderOf releases the MachineProvider of a deleted Machine if it is being deleted.
+// releaseAfter releases the MachineProvider of a deleted Machine if it is being deleted.
 // Resync does the same later.
-func (f *function) releaseProviderOf(ctx context.Context, m *v1alpha1.Machine) error {
+func (r providerReconciler) releaseAfter(ctx context.Context, m *v1alpha1.Machine) error {
 	name := m.Annotations[v1alpha1.AnnotationProvider]
 	if name == "" {
 		return nil
 	}
 	return kube.OnConflict(func() error {
 		p := &v1alpha1.MachineProvider{}
-		err := f.kube.Get(ctx, "", name, p)
+		err := r.kube.Get(ctx, "", name, p)
 		if kube.NotFound(err) || (err == nil && p.DeletionTimestamp == nil) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		return f.releaseProvider(ctx, p)
+		return r.release(ctx, p)
 	})
 }
 

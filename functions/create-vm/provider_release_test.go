@@ -86,7 +86,7 @@ func TestProviderReleasedMeanwhile(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, proxmoxSite)
 	f, p := r.process(&hypervisortest.Wire{}), r.providerNow()
-	if err := f.addProviderFinalizer(t.Context(), p); err != nil {
+	if err := f.providers.addFinalizer(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Kube.Delete(t.Context(), r.providerNow()); err != nil {

@@ -11,34 +11,34 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// selectProvider returns the MachineProvider of a machine: the recorded one, the one that the spec
+// choose returns the MachineProvider of a machine: the recorded one, the one that the spec
 // names, or the default. It returns a UserError if there is none.
-func (f *function) selectProvider(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.MachineProvider, error) {
+func (r providerReconciler) choose(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.MachineProvider, error) {
 	if name := recordedProvider(m); name != "" {
 		p := &v1alpha1.MachineProvider{}
-		err := f.kube.Get(ctx, "", name, p)
+		err := r.kube.Get(ctx, "", name, p)
 		if kube.NotFound(err) {
 			return nil, reconcile.UserError{Reason: "MachineProviderNotFound", Message: fmt.Sprintf("MachineProvider %s, which has the virtual machine, does not exist: create it again", name)}
 		}
 		return p, err
 	}
-	candidates, err := f.candidateProviders(ctx, m.Spec.ProviderRef)
+	candidates, err := r.candidates(ctx, m.Spec.ProviderRef)
 	if err != nil {
 		return nil, err
 	}
-	return plan.ChooseProvider(m.Spec.ProviderRef, m.Namespace, candidates, f.kube.LabelsOf(ctx, m.Namespace))
+	return plan.ChooseProvider(m.Spec.ProviderRef, m.Namespace, candidates, r.kube.LabelsOf(ctx, m.Namespace))
 }
 
-// candidateProviders returns the MachineProvider that a Machine names, if it exists, or all of them for a
+// candidates returns the MachineProvider that a Machine names, if it exists, or all of them for a
 // Machine that names none.
-func (f *function) candidateProviders(ctx context.Context, ref *v1alpha1.ProviderReference) ([]v1alpha1.MachineProvider, error) {
+func (r providerReconciler) candidates(ctx context.Context, ref *v1alpha1.ProviderReference) ([]v1alpha1.MachineProvider, error) {
 	if ref == nil || ref.Name == "" {
 		list := &v1alpha1.MachineProviderList{}
-		err := f.kube.List(ctx, "", "", list)
+		err := r.kube.List(ctx, "", "", list)
 		return list.Items, err
 	}
 	p := v1alpha1.MachineProvider{}
-	err := f.kube.Get(ctx, "", ref.Name, &p)
+	err := r.kube.Get(ctx, "", ref.Name, &p)
 	if kube.NotFound(err) {
 		return nil, nil
 	}

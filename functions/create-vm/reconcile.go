@@ -15,28 +15,32 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
-	"github.com/vitistack/stack/functions/internal/backendhealth"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // function reconciles Machines and MachineProviders.
 type function struct {
-	kube *kube.Client
-	// connect returns the hypervisor of a MachineProvider.
-	connect hypervisor.Connector
+	kube      *kube.Client
+	networks  networkReconciler
+	providers providerReconciler
 	// local is the KubeVirt of this cluster, whose changes arrive as events.
 	local hypervisor.Observer
 	// images are the hosts that hypervisors may fetch images from.
 	images outbound.Rules
-	// optionalPools is whether namespaces that may use no NetworkPool may name any bridge.
-	optionalPools bool
-	// reporter publishes whether hypervisors answer.
-	reporter *backendhealth.Reporter
 	// now returns the time.
 	now func() time.Time
-	// installTimeout is how long a delivery waits for a hypervisor that is being installed.
-	installTimeout time.Duration
+}
+
+// newFunction returns a function with the strictest settings: it allows no host of images, requires NetworkPools,
+// and publishes nothing about hypervisors.
+func newFunction(client *kube.Client, connect hypervisor.Connector, now func() time.Time) *function {
+	return &function{
+		kube: client, now: now, local: kubevirt.Local(client),
+		networks:  networkReconciler{kube: client},
+		providers: providerReconciler{kube: client, connect: connect, now: now},
+	}
 }
 
 // handle reconciles the objects that an event affects. A second call changes nothing.
@@ -50,7 +54,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		cause = causeResync
 	}
 	if ref.Kind == "MachineProvider" {
-		return nil, kube.OnConflict(func() error { return f.reconcileProvider(ctx, ref.Name, cause) })
+		return nil, kube.OnConflict(func() error { return f.providers.reconcile(ctx, ref.Name, cause) })
 	}
 	if ref.Kind == "NetworkPool" {
 		return nil, f.requeueWaiting(ctx, reasonBridgeNotAllowed)
@@ -58,7 +62,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	if ref.Kind == "MachineClass" {
 		return nil, f.requeueWaiting(ctx, plan.ReasonTemplateNotFound)
 	}
-	names, err := f.affectedMachines(ctx, in, ref)
+	names, err := machineFinder{f.kube}.affectedMachines(ctx, in, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +72,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		}
 	}
 	if ref.Kind == causeNetwork {
-		return nil, kube.OnConflict(func() error { return f.explainNetworkDeletion(ctx, in, ref) })
+		return nil, kube.OnConflict(func() error { return f.networks.explainDeletion(ctx, in, ref) })
 	}
 	return nil, nil
 }
@@ -147,7 +151,7 @@ func (f *function) resolveAndEnsure(ctx context.Context, m, before *v1alpha1.Mac
 	if err != nil {
 		return attempt{err: err}, before, false, nil
 	}
-	if cause == causeMachine && f.createConfiguration(ctx, m) {
+	if cause == causeMachine && f.networks.createNew(ctx, m) {
 		return attempt{}, before, true, nil
 	}
 	if before, err = f.recordProvider(ctx, before, m, provider); err != nil {
@@ -174,7 +178,7 @@ func (f *function) resolveMachine(ctx context.Context, m *v1alpha1.Machine) (pla
 	if err != nil {
 		return plan.Resolution{}, nil, err
 	}
-	provider, err := f.selectProvider(ctx, m)
+	provider, err := f.providers.choose(ctx, m)
 	return s, provider, err
 }
 
@@ -182,7 +186,7 @@ func (f *function) resolveMachine(ctx context.Context, m *v1alpha1.Machine) (pla
 // Machine, and returns the Machine as written. So the deletion finds the virtual machine even if
 // this delivery ends here.
 func (f *function) recordProvider(ctx context.Context, before, m *v1alpha1.Machine, provider *v1alpha1.MachineProvider) (*v1alpha1.Machine, error) {
-	if err := f.addProviderFinalizer(ctx, provider); err != nil {
+	if err := f.providers.addFinalizer(ctx, provider); err != nil {
 		return nil, err
 	}
 	missing := kube.AddFinalizer(m, v1alpha1.FinalizerMachine)
@@ -196,7 +200,7 @@ func (f *function) recordProvider(ctx context.Context, before, m *v1alpha1.Machi
 	if _, err := f.kube.Patch(ctx, before, m); err != nil {
 		return nil, err
 	}
-	if err := f.confirmProvider(ctx, m, provider.Name); err != nil {
+	if err := f.providers.confirm(ctx, m, provider.Name); err != nil {
 		return nil, err
 	}
 	return m.DeepCopy(), nil
@@ -207,7 +211,7 @@ func (f *function) recordProvider(ctx context.Context, before, m *v1alpha1.Machi
 func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size hypervisor.Size, provider *v1alpha1.MachineProvider) (a attempt) {
 	want := hypervisor.Desired{Size: size}
 	m.Status.Provider = provider.Name
-	if a.nics, a.err = f.ensureNetworks(ctx, m); a.err != nil {
+	if a.nics, a.err = f.networks.ensure(ctx, m); a.err != nil {
 		return a
 	}
 	want.NICs = assignDefaultRoutes(a.nics)
@@ -215,12 +219,12 @@ func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size 
 		return a
 	}
 	var h hypervisor.Interface
-	if h, a.err = f.connect(ctx, provider); a.err != nil {
+	if h, a.err = f.providers.connect(ctx, provider); a.err != nil {
 		return a
 	}
 	began := time.Now()
 	vm, err := h.Ensure(ctx, m, want)
-	f.reportHypervisor(ctx, provider, began, err)
+	f.providers.recordHealth(ctx, provider, began, err)
 	if a.err = err; err == nil && vm.Handover == hypervisor.HandoverRemove {
 		a.err = f.deleteMachineConfigSecret(ctx, m)
 	}

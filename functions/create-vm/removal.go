@@ -49,7 +49,7 @@ func (f *function) removeMachine(ctx context.Context, m *v1alpha1.Machine) error
 		return err
 	}
 	events.Report(ctx, string(v1alpha1.MachineDeleting), "Removed machine")
-	return f.releaseProviderOf(ctx, m)
+	return f.providers.releaseAfter(ctx, m)
 }
 
 // waitForEtcd keeps the virtual machine of a control plane until its cluster has removed it
@@ -116,22 +116,22 @@ func (f *function) removeResources(ctx context.Context, m *v1alpha1.Machine) (wa
 			"Machine %s/%s is protected: run %s, and its deletion continues", m.Namespace, m.Name, m.UnprotectCommand())}
 	}
 	if recordedProvider(m) != "" {
-		provider, err := f.selectProvider(ctx, m)
+		provider, err := f.providers.choose(ctx, m)
 		if err != nil {
 			return "", err
 		}
-		backend, err := f.connect(ctx, provider)
+		backend, err := f.providers.connect(ctx, provider)
 		if err != nil {
 			return "", err
 		}
 		began := time.Now()
 		waitsFor, err := backend.Remove(ctx, m)
-		f.reportHypervisor(ctx, provider, began, err)
+		f.providers.recordHealth(ctx, provider, began, err)
 		if err != nil || waitsFor != "" {
 			return waitsFor, err
 		}
 	}
-	return f.releaseNetworks(ctx, m)
+	return f.networks.releaseAll(ctx, m)
 }
 
 // setDeleting writes why a Machine that is being deleted still exists.

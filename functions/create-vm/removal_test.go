@@ -13,7 +13,6 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
-	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -42,7 +41,7 @@ func TestLateCreation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := &function{kube: client, connect: testConnector(client, r.Namespace, through), local: kubevirt.Local(client), now: time.Now}
+	slow := newFunction(client, testConnector(client, r.Namespace, through), time.Now)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for armed && ctx.Err() == nil {

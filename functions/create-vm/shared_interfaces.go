@@ -27,7 +27,7 @@ func sharedNames(machine, iface string) (plain, apart string) {
 // and returns its name there: the interface's own unless it has another MAC address, and a
 // shared name otherwise. It takes over the interface of a deleted machine of the same name,
 // but never that of another machine.
-func (f *function) claimInterface(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) (string, error) {
+func (r networkReconciler) claimInterface(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) (string, error) {
 	mac := interfaceMAC(m, n)
 	plain, apart := sharedNames(m.Name, n.Name)
 	for _, name := range []string{plain, apart, n.Name} {
@@ -37,7 +37,7 @@ func (f *function) claimInterface(ctx context.Context, m *v1alpha1.Machine, n v1
 	}
 	shared := plain
 	if has := macIn(nc, plain); has != "" {
-		taken, err := f.isUsedByOther(ctx, m, nc.Name, has)
+		taken, err := r.isUsedByOther(ctx, m, nc.Name, has)
 		if err != nil {
 			return "", err
 		}
@@ -57,9 +57,9 @@ func (f *function) claimInterface(ctx context.Context, m *v1alpha1.Machine, n v1
 }
 
 // isUsedByOther reports whether another machine uses a MAC address in a NetworkConfiguration.
-func (f *function) isUsedByOther(ctx context.Context, m *v1alpha1.Machine, network, mac string) (bool, error) {
+func (r networkReconciler) isUsedByOther(ctx context.Context, m *v1alpha1.Machine, network, mac string) (bool, error) {
 	list := &v1alpha1.MachineList{}
-	if err := f.kube.List(ctx, m.Namespace, "", list); err != nil {
+	if err := r.kube.List(ctx, m.Namespace, "", list); err != nil {
 		return false, err
 	}
 	return slices.ContainsFunc(list.Items, func(other v1alpha1.Machine) bool {

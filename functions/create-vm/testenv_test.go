@@ -20,7 +20,6 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
-	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
 	"github.com/vitistack/stack/tests/stand/apiserver"
@@ -59,7 +58,7 @@ func (e *env) process(w *hypervisortest.Wire) *function {
 	if err != nil {
 		e.Fatal(err)
 	}
-	return &function{kube: client, connect: testConnector(client, e.Namespace, w.Wrap), local: kubevirt.Local(client), now: e.Clock.Now}
+	return newFunction(client, testConnector(client, e.Namespace, w.Wrap), e.Clock.Now)
 }
 
 // deliver delivers one event to a process.
@@ -91,7 +90,7 @@ func setUpWith(t *testing.T, options kubevirtsim.Options) *env {
 		e.defaultProvider()
 		return &hypervisortest.Site{Provider: "kubevirt"}
 	})
-	e.function = &function{kube: e.Kube, connect: testConnector(e.Kube, e.Namespace, nil), local: kubevirt.Local(e.Kube), now: time.Now}
+	e.function = newFunction(e.Kube, testConnector(e.Kube, e.Namespace, nil), time.Now)
 	feed.Run(t, e.Config, e.Namespace, e.function.handle,
 		feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("machines"), Name: "Machine"},
 		feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("networkconfigurations"), Name: "NetworkConfiguration"},
