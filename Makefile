@@ -24,7 +24,7 @@ TOOL := go tool -modfile=tools/lint/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell PATH="$(PATH)" go list ./...))
 
-.PHONY: help site build plugin plugins run screenshots clean-run prepare judge test test-knative test-talos clean-talos test-node clean-node check style generate helm images pin deploy chaos roles bench vuln
+.PHONY: help site build plugin plugins run screenshots recording clean-run prepare judge test test-knative test-talos clean-talos test-node clean-node check style generate helm images pin deploy chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -58,6 +58,11 @@ run: build ## Run the whole stack on this machine, with a tour (TOUR=0 starts em
 
 screenshots: ## Take the pictures of the README from make run TOUR=busy
 	@go run ./tests/screenshots --url http://127.0.0.1:$(GATEWAY_PORT) --to gateway/internal/page/docs
+
+recording: export PATH := $(CURDIR)/$(STATE):$(BIN):$(PATH)
+recording: export KUBECONFIG = $(CURDIR)/$(STATE)/kubeconfig
+recording: ## Record the demonstration of the README from make run TOUR=0
+	@go run ./tests/recording -to docs/demo.svg && rm -f simple-cluster.kubeconfig
 
 clean-run: ## Delete the state of make run
 	rm -rf $(STATE) hack/results
