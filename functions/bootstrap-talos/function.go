@@ -24,6 +24,31 @@ type function struct {
 	turns turns
 }
 
+// functionOptions are what the function is started with.
+type functionOptions struct {
+	// manifestsDir is the folder in which manifests are saved, empty if there is no disk.
+	manifestsDir string
+	// talosVersion is the Talos version of clusters that name none.
+	talosVersion string
+	images       talos.Images
+	// addonHosts reads the manifests of add-ons by their URLs.
+	addonHosts *addonHosts
+	now        func() time.Time
+}
+
+// newFunction returns a function that reads and writes objects through client.
+func newFunction(client *kube.Client, o functionOptions) *function {
+	return &function{
+		kube:         client,
+		manifests:    &manifests.Store{Kube: client, Dir: o.manifestsDir},
+		secrets:      &secretStore{kube: client, now: o.now},
+		talosVersion: o.talosVersion,
+		images:       o.images,
+		addonHosts:   o.addonHosts,
+		now:          o.now,
+	}
+}
+
 // reconcileOptions says how much work one delivery does.
 type reconcileOptions struct {
 	// eventID is the ID of the event. It is the same when the event is redelivered.

@@ -101,7 +101,7 @@ func TestMachineOfNoCluster(t *testing.T) {
 		listens.next = next
 		return listens
 	})
-	f := &function{kube: s.client(config), now: time.Now}
+	f := newFunction(s.client(config), functionOptions{now: time.Now})
 	s.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "alone"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
 	look := func(want ...string) {
 		t.Helper()
@@ -199,7 +199,7 @@ func TestSkippedEvents(t *testing.T) {
 				listens.next = next
 				return listens
 			})
-			f := &function{kube: s.client(config), now: time.Now}
+			f := newFunction(s.client(config), functionOptions{now: time.Now})
 			e := event.New()
 			e.SetType(tc.change)
 			kind := "KubernetesCluster"

@@ -14,7 +14,6 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
@@ -25,10 +24,8 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		f := &function{
-			kube:         client,
-			manifests:    &manifests.Store{Kube: client, Dir: os.Getenv("RESULTS_PATH")},
-			secrets:      &secretStore{kube: client, now: time.Now},
+		f := newFunction(client, functionOptions{
+			manifestsDir: os.Getenv("RESULTS_PATH"),
 			talosVersion: envOr("TALOS_VERSION", plan.DefaultTalosVersion),
 			images: talos.Images{
 				Factory:   strings.TrimSuffix(envOr("IMAGE_FACTORY", talos.DefaultFactory), "/"),
@@ -36,7 +33,7 @@ func main() {
 			},
 			addonHosts: newAddonHosts(os.Getenv(addons.HostsVariable)),
 			now:        time.Now,
-		}
+		})
 		return f.handle, nil
 	})
 }

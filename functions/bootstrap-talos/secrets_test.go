@@ -2,7 +2,9 @@ package main
 
 import (
 	"testing"
+	"time"
 
+	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
@@ -12,35 +14,29 @@ import (
 func TestSecretsNotAllowed(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{handle: dropEvents})
-	all := s.function.kube
-	limited := s.client(s.server.WithoutSecrets(t))
-	rights := func(c *kube.Client) { s.function.kube, s.function.manifests.Kube = c, c }
-	look := func() {
+	limited := s.newFunction(s.clientOf(s.server.WithoutSecrets(t), plan.FunctionName), time.Now)
+	look := func(f *function) {
 		t.Helper()
-		if _, err := s.function.handle(t.Context(), resyncEvent(s.namespace, "shop", "look")); err != nil {
+		if _, err := f.handle(t.Context(), resyncEvent(s.namespace, "shop", "look")); err != nil {
 			t.Logf("a look: %v", err)
 		}
 	}
-	rights(limited)
 	s.create(s.cluster("shop", 1, 0))
-	look()
+	look(limited)
 	s.awaitReason("shop", "SecretsNotAllowed", "secrets.namespaces", "ClusterRole vitistack-bootstrap-talos-secrets")
-	rights(all)
-	look()
+	look(s.function)
 	if kc := s.get("shop"); !isTrue(kc, conditionCredentials) {
 		t.Fatalf("no keys are created with the rights: %s", kc.Status.Message)
 	}
-	rights(limited)
 	if err := s.kube.Delete(t.Context(), s.get("shop")); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
-		look()
+		look(limited)
 	}
 	s.awaitReason("shop", "SecretsNotAllowed", "ClusterRole vitistack-bootstrap-talos-secrets")
-	rights(all)
 	for range 20 {
-		look()
+		look(s.function)
 	}
 	if err := s.kube.Get(t.Context(), s.namespace, "shop", &v1alpha1.KubernetesCluster{}); !kube.NotFound(err) {
 		t.Errorf("the cluster is left: %v", err)

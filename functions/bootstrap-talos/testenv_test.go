@@ -28,7 +28,6 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/sim/faults"
@@ -113,14 +112,11 @@ func newEnv(t *testing.T, o envOptions) *env {
 	if o.wrap != nil {
 		config.Wrap(o.wrap)
 	}
-	client := s.clientOf(config, plan.FunctionName)
-	s.function = &function{
-		kube: client, manifests: &manifests.Store{Kube: client, Dir: t.TempDir()}, secrets: &secretStore{kube: client, now: time.Now}, talosVersion: plan.DefaultTalosVersion,
-		images: talos.Images{Factory: talos.DefaultFactory, Schematic: talos.DefaultSchematic}, addonHosts: newAddonHosts(""), now: time.Now,
+	now := o.now
+	if now == nil {
+		now = time.Now
 	}
-	if o.now != nil {
-		s.function.now, s.function.secrets.now = o.now, o.now
-	}
+	s.function = s.newFunction(s.clientOf(config, plan.FunctionName), now)
 	handle := s.function.handle
 	if o.handle != nil {
 		handle = o.handle(handle)
@@ -137,6 +133,14 @@ func newEnv(t *testing.T, o envOptions) *env {
 		s.resync(handle)
 	}
 	return s
+}
+
+// newFunction returns a function with a client and a clock.
+func (s *env) newFunction(client *kube.Client, now func() time.Time) *function {
+	return newFunction(client, functionOptions{
+		manifestsDir: s.TempDir(), talosVersion: plan.DefaultTalosVersion, now: now, addonHosts: newAddonHosts(""),
+		images: talos.Images{Factory: talos.DefaultFactory, Schematic: talos.DefaultSchematic},
+	})
 }
 
 func (s *env) client(config *rest.Config) *kube.Client { return s.clientOf(config, "test") }
