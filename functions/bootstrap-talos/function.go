@@ -19,6 +19,7 @@ type function struct {
 	images       talos.Images
 	// addonHosts reads the manifests of add-ons by their URLs.
 	addonHosts *addonHosts
+	status     *statusWriter
 	now        func() time.Time
 	// turns has the reconciles of clusters that run and that wait.
 	turns turns
@@ -45,6 +46,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		talosVersion: o.talosVersion,
 		images:       o.images,
 		addonHosts:   o.addonHosts,
+		status:       &statusWriter{kube: client},
 		now:          o.now,
 	}
 }

@@ -144,7 +144,7 @@ var errNotOurs = errors.New("the node does not show a certificate of the cluster
 func (f *function) sendBootstrap(ctx context.Context, c *cluster, m *v1alpha1.Machine, boot string) error {
 	if last := c.Status.BootstrapRequest; last == nil || last.BootID != boot || last.Accepted {
 		c.Status.BootstrapRequest = &v1alpha1.BootstrapRequest{Time: metav1.NewTime(f.now()), BootID: boot}
-		if err := f.patchStatus(ctx, c); err != nil {
+		if err := f.status.patch(ctx, c); err != nil {
 			return err
 		}
 	}

@@ -36,12 +36,12 @@ func (f *function) deleteCluster(ctx context.Context, c *cluster) error {
 	}
 	forced := c.Annotations[v1alpha1.AnnotationForce] == "true"
 	if len(left) > 0 && !forced {
-		return f.writeStatus(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("waits for %s to be deleted, first of all %s%s; the annotation %s=true gives up on them",
+		return f.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("waits for %s to be deleted, first of all %s%s; the annotation %s=true gives up on them",
 			plan.Quantity(len(left), "machine"), left[0], plan.WhyNotReady(c.observed.machines[left[0]]), v1alpha1.AnnotationForce), false))
 	}
 	if len(left) > 0 {
 		kube.SetCondition(&c.Status.Conditions, c.Generation, conditionForced, true, "MachinesSkipped", "does not wait for these machines, which their provider has to delete: "+strings.Join(left, ", "))
-		if err := f.writeStatus(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("gives up on %s, first of all %s", plan.Quantity(len(left), "machine"), left[0]), false)); err != nil {
+		if err := f.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("gives up on %s, first of all %s", plan.Quantity(len(left), "machine"), left[0]), false)); err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (f *function) reconcileDeletion(ctx context.Context, c *cluster) error {
 	if !errors.As(err, &problem) {
 		return err
 	}
-	return f.writeStatus(ctx, c, setDeleting(c, problem.Reason, problem.Message, true))
+	return f.status.write(ctx, c, setDeleting(c, problem.Reason, problem.Message, true))
 }
 
 const reasonDeleting = "Deleting"

@@ -68,7 +68,7 @@ func (c *cluster) hasKeysInUse() bool {
 func (f *function) recordKeyGeneration(ctx context.Context, c *cluster) error {
 	meta.RemoveStatusCondition(&c.Status.Conditions, conditionCredentials)
 	setStatus(c, reconcile.WaitError{Reason: reasonGenerating, Message: "makes the cluster's keys"})
-	return f.patchStatus(ctx, c)
+	return f.status.patch(ctx, c)
 }
 
 // isGeneratedByAnother reports whether the delivery of another event has recently begun to

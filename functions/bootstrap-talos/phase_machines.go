@@ -88,10 +88,10 @@ func (f *function) recordNewMachines(ctx context.Context, c *cluster, missing []
 		c.Status.Adding = append(c.Status.Adding, m.Name)
 	}
 	adding := reconcile.WaitError{Reason: reasonWaitingForMachines, Message: "adds " + plan.Quantity(len(missing), "machine") + ", first of all " + missing[0].Name}
-	if err := f.reportWaiting(ctx, c, adding); !errors.As(err, new(reconcile.WaitError)) {
+	if err := f.status.reportWaiting(ctx, c, adding); !errors.As(err, new(reconcile.WaitError)) {
 		return err
 	}
-	return f.patchStatus(ctx, c)
+	return f.status.patch(ctx, c)
 }
 
 // createMachine creates a Machine. A Machine of that name that exists has to belong to the cluster.

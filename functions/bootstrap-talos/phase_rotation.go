@@ -94,7 +94,7 @@ func (f *function) startRotation(ctx context.Context, c *cluster) error {
 	if !plan.IsRotating(c.KubernetesCluster) {
 		now := metav1.NewTime(f.now())
 		c.Status.Authorities = &v1alpha1.AuthoritiesStatus{Rotation: rotation, Phase: v1alpha1.RotationAccepting, Since: &now, Completed: c.observed.keys.Rotated}
-		if err := f.patchStatus(ctx, c); err != nil {
+		if err := f.status.patch(ctx, c); err != nil {
 			return err
 		}
 	}

@@ -88,7 +88,7 @@ func (f *function) recordRemoval(ctx context.Context, c *cluster, m *v1alpha1.Ma
 			m = chosen
 		}
 		c.Status.Removing = m.Name
-		if err := f.patchStatus(ctx, c); err != nil {
+		if err := f.status.patch(ctx, c); err != nil {
 			return err
 		}
 	}

@@ -150,7 +150,7 @@ func (f *function) runUpgradeSteps(ctx context.Context, c *cluster, w *workload.
 		}
 		s.Nodes = append(s.Nodes, u)
 	}
-	if err := f.patchStatus(ctx, c); err != nil {
+	if err := f.status.patch(ctx, c); err != nil {
 		return err
 	}
 	f.requestUpgrades(ctx, c, steps)

@@ -48,7 +48,7 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 	case kc.DeletionTimestamp != nil:
 		return nil, f.reconcileDeletion(ctx, c)
 	case kc.Spec.Paused:
-		return nil, runAll(ctx, c, f.addFinalizer, f.readMachines, f.releaseDeleted, f.reportPaused)
+		return nil, runAll(ctx, c, f.addFinalizer, f.readMachines, f.releaseDeleted, f.status.reportPaused)
 	}
 	if err := f.addFinalizer(ctx, c); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		return err
 	}
 	err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
-		return f.reportWaiting(ctx, c, f.runNodePhases(ctx, c))
+		return f.status.reportWaiting(ctx, c, f.runNodePhases(ctx, c))
 	})
 	err = reconcile.MostUrgent(f.reconfigureResetNodes(ctx, c), err)
 	err = f.checkWaitingCluster(ctx, c, err)
@@ -147,7 +147,7 @@ func (f *function) finish(ctx context.Context, c *cluster, err error, requested 
 		return nil, err
 	}
 	if isUnexpected(c, err) && !options.reportErrors {
-		return nil, cmp.Or(f.patchStatus(ctx, c), err)
+		return nil, cmp.Or(f.status.patch(ctx, c), err)
 	}
 	polled := c.hasPolled(ctx)
 	c.report.unreachable = isUnreachable(c, err, polled)
@@ -155,7 +155,7 @@ func (f *function) finish(ctx context.Context, c *cluster, err error, requested 
 	if c.report.apiUnanswered && (polled || plan.IsQuorumLost(err)) {
 		setUnanswered(c, err)
 	}
-	if failed := f.writeStatus(ctx, c, outcome); failed != nil {
+	if failed := f.status.write(ctx, c, outcome); failed != nil {
 		return nil, failed
 	}
 	if err == nil && plan.IsRotating(c.KubernetesCluster) {

@@ -170,18 +170,23 @@ func setReady(c *cluster, reason, message string, warning bool) reconcile.Outcom
 	return outcome
 }
 
-// writeStatus writes the status, the Event and the log line of a delivery.
-func (f *function) writeStatus(ctx context.Context, c *cluster, outcome reconcile.Outcome) error {
-	if _, err := reconcile.PatchStatus(ctx, f.kube, c.before, c.KubernetesCluster, string(c.Status.Phase), outcome); err != nil {
+// statusWriter writes the statuses of clusters.
+type statusWriter struct {
+	kube *kube.Client
+}
+
+// write writes the status, the Event and the log line of a delivery.
+func (w *statusWriter) write(ctx context.Context, c *cluster, outcome reconcile.Outcome) error {
+	if _, err := reconcile.PatchStatus(ctx, w.kube, c.before, c.KubernetesCluster, string(c.Status.Phase), outcome); err != nil {
 		return err
 	}
 	c.before = c.KubernetesCluster.DeepCopy()
 	return nil
 }
 
-// patchStatus writes what a delivery is about to do into the status, before it does so.
-func (f *function) patchStatus(ctx context.Context, c *cluster) error {
-	if _, err := f.kube.PatchStatus(ctx, c.before, c.KubernetesCluster); err != nil {
+// patch writes what a delivery is about to do into the status, before it does so.
+func (w *statusWriter) patch(ctx context.Context, c *cluster) error {
+	if _, err := w.kube.PatchStatus(ctx, c.before, c.KubernetesCluster); err != nil {
 		return err
 	}
 	c.before = c.KubernetesCluster.DeepCopy()
@@ -190,17 +195,17 @@ func (f *function) patchStatus(ctx context.Context, c *cluster) error {
 
 // reportWaiting writes a WaitError into the status of a cluster that is Ready, because the delivery
 // may poll for some time. It returns err.
-func (f *function) reportWaiting(ctx context.Context, c *cluster, err error) error {
+func (w *statusWriter) reportWaiting(ctx context.Context, c *cluster, err error) error {
 	if !errors.As(err, new(reconcile.WaitError)) || !isTrue(c.KubernetesCluster, v1alpha1.ConditionReady) {
 		return err
 	}
-	return cmp.Or(f.writeStatus(ctx, c, setStatus(c, err)), err)
+	return cmp.Or(w.write(ctx, c, setStatus(c, err)), err)
 }
 
 // reportPaused writes into the status that the cluster is paused.
-func (f *function) reportPaused(ctx context.Context, c *cluster) error {
+func (w *statusWriter) reportPaused(ctx context.Context, c *cluster) error {
 	c.Status.ObservedGeneration = c.Generation
-	return f.writeStatus(ctx, c, setReady(c, reasonPaused, "paused: nothing changes while spec.paused is true", false))
+	return w.write(ctx, c, setReady(c, reasonPaused, "paused: nothing changes while spec.paused is true", false))
 }
 
 // setNodes writes the state of each node, and counts them.
