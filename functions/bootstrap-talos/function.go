@@ -14,11 +14,10 @@ type function struct {
 	kube      *kube.Client
 	manifests *manifests.Store
 	secrets   *secretStore
-	// talosVersion is the Talos version of clusters that name none.
-	talosVersion string
-	images       talos.Images
+	images    talos.Images
 	// addonHosts reads the manifests of add-ons by their URLs.
 	addonHosts *addonHosts
+	planner    *planner
 	status     *statusWriter
 	now        func() time.Time
 	// turns has the reconciles of clusters that run and that wait.
@@ -40,14 +39,14 @@ type functionOptions struct {
 // newFunction returns a function that reads and writes objects through client.
 func newFunction(client *kube.Client, o functionOptions) *function {
 	return &function{
-		kube:         client,
-		manifests:    &manifests.Store{Kube: client, Dir: o.manifestsDir},
-		secrets:      &secretStore{kube: client, now: o.now},
-		talosVersion: o.talosVersion,
-		images:       o.images,
-		addonHosts:   o.addonHosts,
-		status:       &statusWriter{kube: client},
-		now:          o.now,
+		kube:       client,
+		manifests:  &manifests.Store{Kube: client, Dir: o.manifestsDir},
+		secrets:    &secretStore{kube: client, now: o.now},
+		planner:    &planner{kube: client, talosVersion: o.talosVersion},
+		images:     o.images,
+		addonHosts: o.addonHosts,
+		status:     &statusWriter{kube: client},
+		now:        o.now,
 	}
 }
 

@@ -184,7 +184,7 @@ func (f *function) readForConfig(ctx context.Context, c *cluster) (bool, error) 
 	if err := f.readMachines(ctx, c); err != nil {
 		return false, err
 	}
-	if err := runAll(ctx, c, f.acceptSpec, f.makePlan); err != nil {
+	if err := runAll(ctx, c, f.planner.acceptSpec, f.planner.makePlan); err != nil {
 		return false, nil // the cluster's own event reports it
 	}
 	c.observed.network = c.Spec.NetworkNamespaceName

@@ -133,7 +133,7 @@ func (f *function) keepCurrentAgain(ctx context.Context, c *cluster) error {
 	if !changed {
 		return nil
 	}
-	return f.makePlan(ctx, c)
+	return f.planner.makePlan(ctx, c)
 }
 
 // machinesReport returns the condition MachinesCurrent.

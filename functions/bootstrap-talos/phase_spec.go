@@ -14,13 +14,20 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// planner makes the plans of clusters.
+type planner struct {
+	kube *kube.Client
+	// talosVersion is the Talos version of clusters that name none.
+	talosVersion string
+}
+
 // acceptSpec makes the plan of the spec, and records a valid spec in the status. A cluster with an
 // invalid spec follows its last valid one, and the UserError is kept for the status. It is returned
 // if there never was a valid spec.
-func (f *function) acceptSpec(ctx context.Context, c *cluster) error {
+func (p *planner) acceptSpec(ctx context.Context, c *cluster) error {
 	var err error
-	if c.plan, err = plan.Make(c.KubernetesCluster, nil, f.talosVersion); err == nil {
-		err = f.checkTemplates(ctx, c.KubernetesCluster)
+	if c.plan, err = plan.Make(c.KubernetesCluster, nil, p.talosVersion); err == nil {
+		err = p.checkTemplates(ctx, c.KubernetesCluster)
 	}
 	if err == nil {
 		accepted := &v1alpha1.AcceptedSpec{Topology: *c.Spec.Topology.DeepCopy()}
@@ -37,7 +44,7 @@ func (f *function) acceptSpec(ctx context.Context, c *cluster) error {
 	if last == nil || !errors.As(err, new(reconcile.UserError)) {
 		return err
 	}
-	kept, keptErr := plan.Make(last, nil, f.talosVersion)
+	kept, keptErr := plan.Make(last, nil, p.talosVersion)
 	if keptErr != nil {
 		return err
 	}
@@ -48,11 +55,11 @@ func (f *function) acceptSpec(ctx context.Context, c *cluster) error {
 
 // checkTemplates returns a UserError if the template of a pool names no size that exists. It reads the
 // MachineClasses only for a template that is neither built in nor accepted.
-func (f *function) checkTemplates(ctx context.Context, kc *v1alpha1.KubernetesCluster) error {
+func (p *planner) checkTemplates(ctx context.Context, kc *v1alpha1.KubernetesCluster) error {
 	if _, err := plan.FindUnknownTemplate(kc, nil); err == nil {
 		return nil
 	}
-	list, err := kube.ListShared[v1alpha1.MachineClassList](ctx, f.kube, "", metav1.ListOptions{})
+	list, err := kube.ListShared[v1alpha1.MachineClassList](ctx, p.kube, "", metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -61,9 +68,9 @@ func (f *function) checkTemplates(ctx context.Context, kc *v1alpha1.KubernetesCl
 }
 
 // makePlan makes the plan of the spec that the cluster follows and of the Machines that exist.
-func (f *function) makePlan(_ context.Context, c *cluster) error {
+func (p *planner) makePlan(_ context.Context, c *cluster) error {
 	var err error
-	if c.plan, err = plan.Make(c.effectiveCluster(), c.observed.machines, f.talosVersion); err != nil {
+	if c.plan, err = plan.Make(c.effectiveCluster(), c.observed.machines, p.talosVersion); err != nil {
 		return err
 	}
 	c.observed.nodeStates = map[string]talos.State{}

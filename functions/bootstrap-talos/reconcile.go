@@ -54,7 +54,7 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 		return nil, err
 	}
 	requested := plan.RequestedGeneration(c.Status.Approval)
-	err := runAll(ctx, c, f.acceptSpec, f.limitToApproved, f.runPhases)
+	err := runAll(ctx, c, f.planner.acceptSpec, f.limitToApproved, f.runPhases)
 	err = reconcile.SecretsError(cmp.Or(err, c.report.approval), plan.FunctionName)
 	return f.finish(ctx, c, err, requested, options)
 }
@@ -67,7 +67,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		f.readMachines,
 		f.forgetRemoved,
 		f.releaseDeleted,
-		f.makePlan,
+		f.planner.makePlan,
 		f.keepCurrentAgain,
 		f.findNetwork,
 		f.reserveEndpoint,
