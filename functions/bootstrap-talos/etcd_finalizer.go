@@ -12,27 +12,27 @@ import (
 
 // addEtcdFinalizers adds the finalizer of etcd to the Machines of control planes, so that their
 // deletion waits until they have left etcd.
-func (f *function) addEtcdFinalizers(ctx context.Context, c *cluster) error {
+func (s *machineStore) addEtcdFinalizers(ctx context.Context, c *cluster) error {
 	for _, m := range c.observed.machines {
 		if plan.PoolOf(m) != v1alpha1.ControlPlanePool || plan.IsLeaving(m) || plan.HasEtcdFinalizer(m) {
 			continue
 		}
 		before := m.DeepCopy()
 		kube.AddFinalizer(m, v1alpha1.FinalizerEtcd)
-		if _, err := f.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) {
+		if _, err := s.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-// releaseMachine removes the finalizer of etcd from a Machine.
-func (f *function) releaseMachine(ctx context.Context, m *v1alpha1.Machine) error {
+// release removes the finalizer of etcd from a Machine.
+func (s *machineStore) release(ctx context.Context, m *v1alpha1.Machine) error {
 	before := m.DeepCopy()
 	if !kube.RemoveFinalizer(m, v1alpha1.FinalizerEtcd) {
 		return nil
 	}
-	if _, err := f.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) {
+	if _, err := s.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) {
 		return err
 	}
 	return nil
@@ -40,12 +40,12 @@ func (f *function) releaseMachine(ctx context.Context, m *v1alpha1.Machine) erro
 
 // releaseDeleted releases the Machines that are being deleted and never joined etcd, or whose
 // member a user gives up.
-func (f *function) releaseDeleted(ctx context.Context, c *cluster) error {
+func (s *machineStore) releaseDeleted(ctx context.Context, c *cluster) error {
 	for _, m := range c.observed.machines {
 		if m.DeletionTimestamp == nil || (plan.MayHaveJoinedEtcd(m) && m.Annotations[v1alpha1.AnnotationForce] != "true") {
 			continue
 		}
-		if err := f.releaseMachine(ctx, m); err != nil {
+		if err := s.release(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -54,18 +54,18 @@ func (f *function) releaseDeleted(ctx context.Context, c *cluster) error {
 
 // releaseOrphan releases a Machine that is being deleted and whose cluster does not exist, and
 // reports whether it is one.
-func (f *function) releaseOrphan(ctx context.Context, m *v1alpha1.Machine, owner *metav1.OwnerReference) (bool, error) {
+func (s *machineStore) releaseOrphan(ctx context.Context, m *v1alpha1.Machine, owner *metav1.OwnerReference) (bool, error) {
 	if m.DeletionTimestamp == nil || !plan.HasEtcdFinalizer(m) {
 		return false, nil
 	}
 	kc := &v1alpha1.KubernetesCluster{}
-	err := f.kube.Get(ctx, m.Namespace, owner.Name, kc)
+	err := s.kube.Get(ctx, m.Namespace, owner.Name, kc)
 	switch {
 	case err != nil && !kube.NotFound(err):
 		return false, err
 	case err == nil && kc.UID == owner.UID && m.Labels[v1alpha1.LabelClusterName] == kc.Name:
 		return false, nil
 	default:
-		return true, f.releaseMachine(ctx, m)
+		return true, s.release(ctx, m)
 	}
 }

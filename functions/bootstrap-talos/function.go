@@ -19,6 +19,7 @@ type function struct {
 	addonHosts *addonHosts
 	planner    *planner
 	status     *statusWriter
+	machines   *machineStore
 	now        func() time.Time
 	// turns has the reconciles of clusters that run and that wait.
 	turns turns
@@ -38,14 +39,17 @@ type functionOptions struct {
 
 // newFunction returns a function that reads and writes objects through client.
 func newFunction(client *kube.Client, o functionOptions) *function {
+	store := &manifests.Store{Kube: client, Dir: o.manifestsDir}
+	status := &statusWriter{kube: client}
 	return &function{
 		kube:       client,
-		manifests:  &manifests.Store{Kube: client, Dir: o.manifestsDir},
+		manifests:  store,
 		secrets:    &secretStore{kube: client, now: o.now},
 		planner:    &planner{kube: client, talosVersion: o.talosVersion},
 		images:     o.images,
 		addonHosts: o.addonHosts,
-		status:     &statusWriter{kube: client},
+		status:     status,
+		machines:   &machineStore{kube: client, manifests: store, images: o.images, status: status},
 		now:        o.now,
 	}
 }

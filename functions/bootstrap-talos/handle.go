@@ -72,7 +72,7 @@ func (f *function) reconcileMachine(ctx context.Context, in event.Event, ref eve
 		return nil, nil
 	}
 	owner := metav1.GetControllerOf(m)
-	if orphan, err := f.releaseOrphan(ctx, m, owner); err != nil || orphan {
+	if orphan, err := f.machines.releaseOrphan(ctx, m, owner); err != nil || orphan {
 		return nil, err
 	}
 	if plan.NeedsConfig(m) {
@@ -181,7 +181,7 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 // exists.
 func (f *function) readForConfig(ctx context.Context, c *cluster) (bool, error) {
 	var err error
-	if err := f.readMachines(ctx, c); err != nil {
+	if err := f.machines.read(ctx, c); err != nil {
 		return false, err
 	}
 	if err := runAll(ctx, c, f.planner.acceptSpec, f.planner.makePlan); err != nil {

@@ -121,7 +121,7 @@ func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Ma
 	case plan.RemovalWaitsForMembers:
 		return removing("waits for all members of etcd to have the same member list", true)
 	case plan.RemovalDeleteMachine:
-		if err = f.releaseMachine(ctx, m); err != nil {
+		if err = f.machines.release(ctx, m); err != nil {
 			return err
 		}
 		if err := refusedDeletion(f.kube.Delete(ctx, m)); err != nil {
@@ -129,7 +129,7 @@ func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Ma
 		}
 		return removing("waits for its machine to be deleted", false)
 	case plan.RemovalReleaseMachine:
-		if err = f.releaseMachine(ctx, m); err != nil {
+		if err = f.machines.release(ctx, m); err != nil {
 			return err
 		}
 		return removing("waits for its machine to be deleted"+plan.WhyNotReady(m), false)

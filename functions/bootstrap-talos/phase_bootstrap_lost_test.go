@@ -140,7 +140,7 @@ func TestReplacementHasOneName(t *testing.T) {
 	look := func(see func(map[string]*v1alpha1.Machine)) *cluster {
 		kc := s.get("shop")
 		c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy()}
-		if err := s.function.readMachines(t.Context(), c); err != nil {
+		if err := s.function.machines.read(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 		see(c.observed.machines)
@@ -160,14 +160,14 @@ func TestReplacementHasOneName(t *testing.T) {
 		s.create(manifests.NewMachine(begun.KubernetesCluster, begun.plan, m, ""))
 	}
 	sees, saw := look(leaving), look(func(map[string]*v1alpha1.Machine) {})
-	if err := s.function.ensureMachines(t.Context(), sees); err != nil {
+	if err := s.function.machines.ensure(t.Context(), sees); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.function.ensureMachines(t.Context(), saw); !kube.Conflict(err) {
+	if err := s.function.machines.ensure(t.Context(), saw); !kube.Conflict(err) {
 		t.Errorf("the later delivery has to retry, got %v", err)
 	}
 	notYet := look(func(machines map[string]*v1alpha1.Machine) { delete(machines, "shop-cp-3") })
-	if err := s.function.ensureMachines(t.Context(), notYet); err != nil {
+	if err := s.function.machines.ensure(t.Context(), notYet); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := s.machines("shop"), []string{"cp-1", "cp-2", "cp-3"}; !slices.Equal(got, want) {

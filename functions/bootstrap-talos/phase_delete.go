@@ -27,11 +27,11 @@ const conditionForced = "Forced"
 // stops the wait for its machines. While a Machine is protected it deletes nothing and returns a
 // UserError, because a part of a cluster is of no use, and the node needs its keys.
 func (f *function) deleteCluster(ctx context.Context, c *cluster) error {
-	if err := f.readMachines(ctx, c); err != nil {
+	if err := f.machines.read(ctx, c); err != nil {
 		return err
 	}
 	left := slices.Sorted(maps.Keys(c.observed.machines))
-	if err := f.deleteMachines(ctx, c, left); err != nil {
+	if err := f.machines.deleteAll(ctx, c, left); err != nil {
 		return err
 	}
 	forced := c.Annotations[v1alpha1.AnnotationForce] == "true"
@@ -63,28 +63,6 @@ func (f *function) deleteCluster(ctx context.Context, c *cluster) error {
 		return err
 	}
 	events.Report(ctx, string(v1alpha1.ClusterDeleting), "Removed cluster")
-	return nil
-}
-
-// deleteMachines deletes the Machines of a cluster, unless one of them is protected.
-func (f *function) deleteMachines(ctx context.Context, c *cluster, names []string) error {
-	for _, name := range names {
-		if m := c.observed.machines[name]; m.Spec.Protected {
-			return protectedError(m)
-		}
-	}
-	for _, name := range names {
-		m := c.observed.machines[name]
-		if err := f.releaseMachine(ctx, m); err != nil {
-			return err
-		}
-		if m.DeletionTimestamp != nil {
-			continue
-		}
-		if err := refusedDeletion(f.kube.Delete(ctx, m)); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

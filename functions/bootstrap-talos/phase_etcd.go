@@ -93,7 +93,7 @@ func (f *function) checkEtcd(ctx context.Context, c *cluster) error {
 // expelOrphanedMember removes a member of etcd whose Machine does not exist.
 func (f *function) expelOrphanedMember(ctx context.Context, c *cluster, view plan.EtcdView, m plan.EtcdMember) error {
 	message := fmt.Sprintf("removes member %s, whose Machine does not exist, from etcd", m.Name)
-	gone, err := f.isMachineGone(ctx, c, m.Name)
+	gone, err := f.machines.isGone(ctx, c, m.Name)
 	switch {
 	case err != nil:
 		return err

@@ -41,7 +41,7 @@ func (f *function) ensureKeys(ctx context.Context, c *cluster) error {
 		if c.observed.keys, err = f.secrets.createKeys(ctx, c.KubernetesCluster, c.plan.Contract); err != nil {
 			return err
 		}
-		if err := f.readMachines(ctx, c); err != nil {
+		if err := f.machines.read(ctx, c); err != nil {
 			return err
 		}
 	}

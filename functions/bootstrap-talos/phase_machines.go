@@ -17,9 +17,33 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// machineStore reads, creates and deletes the Machines of clusters.
+type machineStore struct {
+	kube      *kube.Client
+	manifests *manifests.Store
+	images    talos.Images
+	status    *statusWriter
+}
+
+// read reads the Machines of a cluster.
+func (s *machineStore) read(ctx context.Context, c *cluster) error {
+	list := &v1alpha1.MachineList{}
+	if err := s.kube.List(ctx, c.Namespace, v1alpha1.LabelClusterName+"="+c.Name, list); err != nil {
+		return err
+	}
+	c.observed.machines = map[string]*v1alpha1.Machine{}
+	for i := range list.Items {
+		m := &list.Items[i]
+		if metav1.IsControlledBy(m, c.KubernetesCluster) {
+			c.observed.machines[m.Name] = m
+		}
+	}
+	return nil
+}
+
 // checkProviders returns a UserError for a MachineProvider that does not exist. A cluster with
 // nodes only does without its machines.
-func (f *function) checkProviders(ctx context.Context, c *cluster) error {
+func (s *machineStore) checkProviders(ctx context.Context, c *cluster) error {
 	known := map[string]error{}
 	c.observed.withoutProvider = map[string]bool{}
 	for _, m := range c.plan.Members {
@@ -29,7 +53,7 @@ func (f *function) checkProviders(ctx context.Context, c *cluster) error {
 		}
 		err, asked := known[ref.Name]
 		if !asked {
-			err = f.kube.Get(ctx, "", ref.Name, &v1alpha1.MachineProvider{})
+			err = s.kube.Get(ctx, "", ref.Name, &v1alpha1.MachineProvider{})
 			if kube.NotFound(err) {
 				err = reconcile.UserError{Reason: "ProviderNotFound", Message: fmt.Sprintf("pool %s: MachineProvider %s does not exist: create it, or change providerRef", m.Pool, ref.Name)}
 			}
@@ -44,15 +68,15 @@ func (f *function) checkProviders(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// ensureMachines saves the manifests of missing machines, and creates them.
-func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
+// ensure saves the manifests of missing machines, and creates them.
+func (s *machineStore) ensure(ctx context.Context, c *cluster) error {
 	var missing []*v1alpha1.Machine
 	files := map[string][]byte{}
 	for _, m := range c.plan.Members {
 		if c.observed.machines[m.Name] != nil || c.observed.withoutProvider[m.Name] {
 			continue
 		}
-		machine := manifests.NewMachine(c.KubernetesCluster, c.plan, m, f.images.Disk(c.KubernetesCluster, c.plan.Talos))
+		machine := manifests.NewMachine(c.KubernetesCluster, c.plan, m, s.images.Disk(c.KubernetesCluster, c.plan.Talos))
 		content, err := manifests.EncodeMachine(machine)
 		if err != nil {
 			return err
@@ -60,15 +84,15 @@ func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
 		missing, files[m.Name+".yaml"] = append(missing, machine), content
 	}
 	if len(missing) > 0 {
-		if err := f.recordNewMachines(ctx, c, missing); err != nil {
+		if err := s.recordNew(ctx, c, missing); err != nil {
 			return err
 		}
-		if err := f.manifests.Save(ctx, c.KubernetesCluster, files); err != nil {
+		if err := s.manifests.Save(ctx, c.KubernetesCluster, files); err != nil {
 			return err
 		}
 	}
 	for _, m := range missing {
-		if err := c.tolerateUserError(v1alpha1.ConditionMachinesCreated, f.createMachine(ctx, c, m)); err != nil {
+		if err := c.tolerateUserError(v1alpha1.ConditionMachinesCreated, s.create(ctx, c, m)); err != nil {
 			return err
 		}
 	}
@@ -76,10 +100,10 @@ func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// recordNewMachines writes the names of new machines into the status of a cluster that was
+// recordNew writes the names of new machines into the status of a cluster that was
 // complete before. Otherwise a delivery that still sees a deleted Machine would choose another
 // name for its replacement. It gets a conflict instead, and creates the same one.
-func (f *function) recordNewMachines(ctx context.Context, c *cluster, missing []*v1alpha1.Machine) error {
+func (s *machineStore) recordNew(ctx context.Context, c *cluster, missing []*v1alpha1.Machine) error {
 	if !isTrue(c.KubernetesCluster, v1alpha1.ConditionMachinesCreated) {
 		return nil
 	}
@@ -88,17 +112,17 @@ func (f *function) recordNewMachines(ctx context.Context, c *cluster, missing []
 		c.Status.Adding = append(c.Status.Adding, m.Name)
 	}
 	adding := reconcile.WaitError{Reason: reasonWaitingForMachines, Message: "adds " + plan.Quantity(len(missing), "machine") + ", first of all " + missing[0].Name}
-	if err := f.status.reportWaiting(ctx, c, adding); !errors.As(err, new(reconcile.WaitError)) {
+	if err := s.status.reportWaiting(ctx, c, adding); !errors.As(err, new(reconcile.WaitError)) {
 		return err
 	}
-	return f.status.patch(ctx, c)
+	return s.status.patch(ctx, c)
 }
 
-// createMachine creates a Machine. A Machine of that name that exists has to belong to the cluster.
-func (f *function) createMachine(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
-	err := f.kube.Create(ctx, m)
+// create creates a Machine. A Machine of that name that exists has to belong to the cluster.
+func (s *machineStore) create(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
+	err := s.kube.Create(ctx, m)
 	if kube.AlreadyExists(err) {
-		if err = f.kube.Get(ctx, m.Namespace, m.Name, m); err == nil {
+		if err = s.kube.Get(ctx, m.Namespace, m.Name, m); err == nil {
 			err = manifests.CheckOwner(m, c.KubernetesCluster)
 		}
 	}
@@ -109,6 +133,38 @@ func (f *function) createMachine(ctx context.Context, c *cluster, m *v1alpha1.Ma
 		return err
 	}
 	c.observed.machines[m.Name] = m
+	return nil
+}
+
+// isGone reports whether a Machine does not exist now: it may have been created after the
+// delivery has listed them.
+func (s *machineStore) isGone(ctx context.Context, c *cluster, name string) (bool, error) {
+	err := s.kube.Get(ctx, c.Namespace, name, &v1alpha1.Machine{})
+	if kube.NotFound(err) {
+		return true, nil
+	}
+	return false, err
+}
+
+// deleteAll deletes the Machines of a cluster, unless one of them is protected.
+func (s *machineStore) deleteAll(ctx context.Context, c *cluster, names []string) error {
+	for _, name := range names {
+		if m := c.observed.machines[name]; m.Spec.Protected {
+			return protectedError(m)
+		}
+	}
+	for _, name := range names {
+		m := c.observed.machines[name]
+		if err := s.release(ctx, m); err != nil {
+			return err
+		}
+		if m.DeletionTimestamp != nil {
+			continue
+		}
+		if err := refusedDeletion(s.kube.Delete(ctx, m)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -166,30 +222,4 @@ func checkNodesReady(_ context.Context, c *cluster) error {
 		return waitForMachines(c)
 	}
 	return reconcile.WaitError{Reason: "WaitingForNodes", Message: fmt.Sprintf("waits for %s to be Ready, first of all %s", plan.Quantity(len(unready), "node"), unready[0]), Requeue: true}
-}
-
-// isMachineGone reports whether a Machine does not exist now: it may have been created after the
-// delivery has listed them.
-func (f *function) isMachineGone(ctx context.Context, c *cluster, name string) (bool, error) {
-	err := f.kube.Get(ctx, c.Namespace, name, &v1alpha1.Machine{})
-	if kube.NotFound(err) {
-		return true, nil
-	}
-	return false, err
-}
-
-// readMachines reads the Machines of the cluster.
-func (f *function) readMachines(ctx context.Context, c *cluster) error {
-	list := &v1alpha1.MachineList{}
-	if err := f.kube.List(ctx, c.Namespace, v1alpha1.LabelClusterName+"="+c.Name, list); err != nil {
-		return err
-	}
-	c.observed.machines = map[string]*v1alpha1.Machine{}
-	for i := range list.Items {
-		m := &list.Items[i]
-		if metav1.IsControlledBy(m, c.KubernetesCluster) {
-			c.observed.machines[m.Name] = m
-		}
-	}
-	return nil
 }

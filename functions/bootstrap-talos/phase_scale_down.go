@@ -29,7 +29,7 @@ func (f *function) scaleDown(ctx context.Context, c *cluster) error {
 		if !plan.IsLeaving(m) {
 			continue
 		}
-		err := f.checkProtection(ctx, m)
+		err := f.machines.checkProtection(ctx, m)
 		if err == nil {
 			err = f.removeNode(ctx, c, m)
 		}
@@ -107,7 +107,7 @@ func (f *function) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
 		}
 	}
 	for _, name := range plan.OrphanedNodes(c.Name, c.observed.nodes, c.hasMachine) {
-		if gone, err := f.isMachineGone(ctx, c, name); err != nil || !gone {
+		if gone, err := f.machines.isGone(ctx, c, name); err != nil || !gone {
 			return err
 		}
 		if err := f.manifests.Forget(ctx, c.KubernetesCluster, name); err != nil {

@@ -24,9 +24,9 @@ func protectedError(m *v1alpha1.Machine) error {
 
 // checkProtection returns a UserError for a Machine that is protected now. A delivery that polls
 // has read its Machines some time ago, and a drain cannot be undone.
-func (f *function) checkProtection(ctx context.Context, m *v1alpha1.Machine) error {
+func (s *machineStore) checkProtection(ctx context.Context, m *v1alpha1.Machine) error {
 	current := &v1alpha1.Machine{}
-	if err := f.kube.Get(ctx, m.Namespace, m.Name, current); err != nil {
+	if err := s.kube.Get(ctx, m.Namespace, m.Name, current); err != nil {
 		if kube.NotFound(err) {
 			return nil
 		}

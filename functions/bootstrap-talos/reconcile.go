@@ -48,7 +48,7 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 	case kc.DeletionTimestamp != nil:
 		return nil, f.reconcileDeletion(ctx, c)
 	case kc.Spec.Paused:
-		return nil, runAll(ctx, c, f.addFinalizer, f.readMachines, f.releaseDeleted, f.status.reportPaused)
+		return nil, runAll(ctx, c, f.addFinalizer, f.machines.read, f.machines.releaseDeleted, f.status.reportPaused)
 	}
 	if err := f.addFinalizer(ctx, c); err != nil {
 		return nil, err
@@ -64,16 +64,16 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 // that is under way, or other changes to the nodes.
 func (f *function) runPhases(ctx context.Context, c *cluster) error {
 	err := runAll(ctx, c,
-		f.readMachines,
+		f.machines.read,
 		f.forgetRemoved,
-		f.releaseDeleted,
+		f.machines.releaseDeleted,
 		f.planner.makePlan,
 		f.keepCurrentAgain,
 		f.findNetwork,
 		f.reserveEndpoint,
-		f.checkProviders,
-		f.ensureMachines,
-		f.addEtcdFinalizers,
+		f.machines.checkProviders,
+		f.machines.ensure,
+		f.machines.addEtcdFinalizers,
 		f.ensureKeys,
 		f.readRotation,
 		f.ensureEndpoint,
