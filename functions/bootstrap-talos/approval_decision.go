@@ -17,14 +17,14 @@ import (
 
 // recordDecision writes the decision of a ticketing system into the status of its cluster. A
 // decision about another generation is dropped.
-func (f *function) recordDecision(ctx context.Context, in event.Event) error {
+func (ap *approvals) recordDecision(ctx context.Context, in event.Event) error {
 	d := plan.Decision{Approved: in.Type() == events.TypeWorkorderApproved}
 	if err := json.Unmarshal(in.Data(), &d); err != nil || d.UID == "" || d.Generation == 0 || d.By == "" {
 		return events.Permanent(fmt.Errorf("read event %s: its data has to be that of %s, with uid, generation and by", in.ID(), in.Type()))
 	}
 	d.By, d.Comment, d.Reason = kube.Text(d.By, maxBy), kube.Text(d.Comment, maxComment), kube.Text(d.Reason, maxComment)
 	list := &v1alpha1.KubernetesClusterList{}
-	if err := f.kube.List(ctx, "", "", list); err != nil {
+	if err := ap.kube.List(ctx, "", "", list); err != nil {
 		return err
 	}
 	i := slices.IndexFunc(list.Items, func(kc v1alpha1.KubernetesCluster) bool { return string(kc.UID) == d.UID })
@@ -34,13 +34,13 @@ func (f *function) recordDecision(ctx context.Context, in event.Event) error {
 	}
 	kc := &list.Items[i]
 	before := kc.DeepCopy()
-	if !plan.ApplyDecision(kc.Status.Approval, d, metav1.NewTime(f.now())) {
+	if !plan.ApplyDecision(kc.Status.Approval, d, metav1.NewTime(ap.now())) {
 		events.Report(ctx, string(kc.Status.Phase), "Dropped a decision that is not requested any more")
 		return nil
 	}
-	if _, err := f.kube.PatchStatus(ctx, before, kc); err != nil {
+	if _, err := ap.kube.PatchStatus(ctx, before, kc); err != nil {
 		return err
 	}
-	f.kube.RecordEvent(ctx, kc, !d.Approved, string(kc.Status.Approval.State), fmt.Sprintf("%s has decided about generation %d: %s", kc.Status.Approval.By, d.Generation, kc.Status.Approval.Comment))
+	ap.kube.RecordEvent(ctx, kc, !d.Approved, string(kc.Status.Approval.State), fmt.Sprintf("%s has decided about generation %d: %s", kc.Status.Approval.By, d.Generation, kc.Status.Approval.Comment))
 	return nil
 }

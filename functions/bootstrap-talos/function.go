@@ -18,6 +18,7 @@ type function struct {
 	// addonHosts reads the manifests of add-ons by their URLs.
 	addonHosts *addonHosts
 	planner    *planner
+	approvals  *approvals
 	status     *statusWriter
 	machines   *machineStore
 	now        func() time.Time
@@ -46,6 +47,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		manifests:  store,
 		secrets:    &secretStore{kube: client, now: o.now},
 		planner:    &planner{kube: client, talosVersion: o.talosVersion},
+		approvals:  &approvals{kube: client, now: o.now},
 		images:     o.images,
 		addonHosts: o.addonHosts,
 		status:     status,

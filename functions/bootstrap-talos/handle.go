@@ -34,7 +34,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		if err := signature.Verify(ctx, f.kube, in); err != nil {
 			return nil, err
 		}
-		return nil, kube.OnConflict(func() error { return f.recordDecision(ctx, in) })
+		return nil, kube.OnConflict(func() error { return f.approvals.recordDecision(ctx, in) })
 	}
 	ref, err := events.RefOf(in)
 	if err != nil {

@@ -13,13 +13,20 @@ import (
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// checkApproval returns a WaitError or a UserError unless the spec is approved. What was
+// approvals decides what of a cluster is approved, and records the decisions of ticketing systems.
+type approvals struct {
+	kube *kube.Client
+	now  func() time.Time
+}
+
+// check returns a WaitError or a UserError unless the spec is approved. What was
 // approved before stays approved.
-func (f *function) checkApproval(ctx context.Context, c *cluster) error {
-	policy, err := f.approvalPolicy(ctx, c)
+func (ap *approvals) check(ctx context.Context, c *cluster) error {
+	policy, err := ap.policy(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -46,9 +53,9 @@ func hasNewDecision(kc *v1alpha1.KubernetesCluster) bool {
 	return pending && kc.Status.Approval != nil && kc.Status.Approval.State != v1alpha1.ApprovalRequested
 }
 
-// approvalPolicy returns the stricter of the policies of the cluster and of its namespace. A
+// policy returns the stricter of the policies of the cluster and of its namespace. A
 // cluster that is older than the policy is approved as it is.
-func (f *function) approvalPolicy(ctx context.Context, c *cluster) (v1alpha1.ApprovalPolicy, error) {
+func (ap *approvals) policy(ctx context.Context, c *cluster) (v1alpha1.ApprovalPolicy, error) {
 	policy := v1alpha1.ApprovalPolicy("")
 	if c.Spec.Approval != nil {
 		policy = c.Spec.Approval.Policy
@@ -57,7 +64,7 @@ func (f *function) approvalPolicy(ctx context.Context, c *cluster) (v1alpha1.App
 		return "", nil
 	}
 	ns := &corev1.Namespace{}
-	if err := f.kube.Get(ctx, "", c.Namespace, ns); err != nil {
+	if err := ap.kube.Get(ctx, "", c.Namespace, ns); err != nil {
 		return "", err
 	}
 	of := v1alpha1.ApprovalPolicy(ns.Annotations[v1alpha1.AnnotationApproval])
@@ -104,23 +111,23 @@ const (
 	maxComment = 1024
 )
 
-// needsApprovalRequest reports whether a delivery sends the request: the one that has recorded
+// needsRequest reports whether a delivery sends the request: the one that has recorded
 // it, and, because the event may be lost, a full reconcile in the first minutes and then every
 // hour. requested is the generation that was requested before this delivery.
-func (f *function) needsApprovalRequest(c *cluster, requested int64, full bool) bool {
+func (ap *approvals) needsRequest(c *cluster, requested int64, full bool) bool {
 	now := plan.RequestedGeneration(c.Status.Approval)
 	if now == 0 || now != requested {
 		return now != 0
 	}
 	since, _ := conditionSince(c.KubernetesCluster, v1alpha1.ConditionApproved, "PendingApproval")
-	age := f.now().Sub(since)
+	age := ap.now().Sub(since)
 	return full && (age < 5*time.Minute || age%time.Hour < time.Minute)
 }
 
 // limitToApproved limits the spec that the cluster follows to what has been approved. An invalid
 // spec requests no approval: the last valid one is limited. It returns an error while nothing has
 // been approved, and otherwise keeps it for the status.
-func (f *function) limitToApproved(ctx context.Context, c *cluster) error {
+func (ap *approvals) limitToApproved(ctx context.Context, c *cluster) error {
 	if _, invalid := c.userErrorOf(v1alpha1.ConditionTopologyValid); invalid {
 		switch a := c.Status.Approval; {
 		case a != nil && len(a.Approved) == 0:
@@ -130,7 +137,7 @@ func (f *function) limitToApproved(ctx context.Context, c *cluster) error {
 		}
 		return nil
 	}
-	c.report.approval = f.checkApproval(ctx, c)
+	c.report.approval = ap.check(ctx, c)
 	if c.report.approval == nil {
 		return nil
 	}

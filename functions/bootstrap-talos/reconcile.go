@@ -54,7 +54,7 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 		return nil, err
 	}
 	requested := plan.RequestedGeneration(c.Status.Approval)
-	err := runAll(ctx, c, f.planner.acceptSpec, f.limitToApproved, f.runPhases)
+	err := runAll(ctx, c, f.planner.acceptSpec, f.approvals.limitToApproved, f.runPhases)
 	err = reconcile.SecretsError(cmp.Or(err, c.report.approval), plan.FunctionName)
 	return f.finish(ctx, c, err, requested, options)
 }
@@ -161,7 +161,7 @@ func (f *function) finish(ctx context.Context, c *cluster, err error, requested 
 	if err == nil && plan.IsRotating(c.KubernetesCluster) {
 		err = reconcile.WaitError{Reason: "Rotating", Message: c.report.authorities.message, Requeue: true}
 	}
-	if !f.needsApprovalRequest(c, requested, options.full) {
+	if !f.approvals.needsRequest(c, requested, options.full) {
 		return nil, err
 	}
 	request, failed := approvalRequest(c.KubernetesCluster)
