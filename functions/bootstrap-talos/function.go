@@ -19,6 +19,7 @@ type function struct {
 	addonHosts *addonHosts
 	planner    *planner
 	approvals  *approvals
+	endpoints  *endpoints
 	status     *statusWriter
 	machines   *machineStore
 	now        func() time.Time
@@ -48,6 +49,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		secrets:    &secretStore{kube: client, now: o.now},
 		planner:    &planner{kube: client, talosVersion: o.talosVersion},
 		approvals:  &approvals{kube: client, now: o.now},
+		endpoints:  &endpoints{kube: client},
 		images:     o.images,
 		addonHosts: o.addonHosts,
 		status:     status,

@@ -194,7 +194,7 @@ func (f *function) readForConfig(ctx context.Context, c *cluster) (bool, error) 
 	if c.connections.credentials, err = c.observed.keys.Credentials(); err != nil {
 		return false, err
 	}
-	err = f.ensureEndpoint(ctx, c)
+	err = f.endpoints.ensure(ctx, c)
 	if errors.As(err, new(reconcile.WaitError)) || errors.As(err, new(reconcile.UserError)) {
 		return false, nil
 	}

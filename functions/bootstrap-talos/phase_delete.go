@@ -45,14 +45,14 @@ func (f *function) deleteCluster(ctx context.Context, c *cluster) error {
 			return err
 		}
 	}
-	if err := f.deleteOwned(ctx, c, vipName(c.KubernetesCluster), &v1alpha2.IPAllocation{}); err != nil {
+	if err := deleteOwned(ctx, f.kube, c.KubernetesCluster, vipName(c.KubernetesCluster), &v1alpha2.IPAllocation{}); err != nil {
 		return err
 	}
 	if err := f.manifests.DeleteAll(ctx, c.KubernetesCluster); err != nil {
 		return err
 	}
 	for _, name := range []string{kubeconfigSecret, talosconfigSecret, nextPKISecret, pkiSecret} {
-		if err := f.deleteOwned(ctx, c, secretName(c.KubernetesCluster, name), &corev1.Secret{}); err != nil {
+		if err := deleteOwned(ctx, f.kube, c.KubernetesCluster, secretName(c.KubernetesCluster, name), &corev1.Secret{}); err != nil {
 			return err
 		}
 	}

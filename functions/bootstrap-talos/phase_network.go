@@ -25,19 +25,24 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// endpoints finds the networks of clusters, and reserves and chooses their endpoints in them.
+type endpoints struct {
+	kube *kube.Client
+}
+
 // findNetwork finds the network of the machines. Its UserError leaves the nodes of a cluster as
 // they are.
-func (f *function) findNetwork(ctx context.Context, c *cluster) error {
-	return c.tolerateUserError(v1alpha1.ConditionNetworkAvailable, f.checkNetwork(ctx, c))
+func (e *endpoints) findNetwork(ctx context.Context, c *cluster) error {
+	return c.tolerateUserError(v1alpha1.ConditionNetworkAvailable, e.checkNetwork(ctx, c))
 }
 
 // checkNetwork returns a UserError if the machines have no network, or a new cluster does not
 // fit into it.
-func (f *function) checkNetwork(ctx context.Context, c *cluster) error {
+func (e *endpoints) checkNetwork(ctx context.Context, c *cluster) error {
 	if c.observed.network = c.Spec.NetworkNamespaceName; isTrue(c.KubernetesCluster, v1alpha1.ConditionNetworkAvailable) && c.observed.network != "" && c.Status.Endpoint != "" {
 		return nil
 	}
-	nn, err := network.Find(ctx, f.kube, c.Namespace, c.Spec.NetworkNamespaceName)
+	nn, err := network.Find(ctx, e.kube, c.Namespace, c.Spec.NetworkNamespaceName)
 	var unresolved network.Unresolved
 	if errors.As(err, &unresolved) {
 		return reconcile.UserError{Reason: unresolved.Reason, Message: unresolved.Message}
@@ -52,10 +57,10 @@ func (f *function) checkNetwork(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// ensureEndpoint finds the wanted endpoint. A running cluster keeps the one that its nodes know
+// ensure finds the wanted endpoint. A running cluster keeps the one that its nodes know
 // until moveEndpoint changes it. If no control plane has that address, it changes at once.
-func (f *function) ensureEndpoint(ctx context.Context, c *cluster) error {
-	host, held, err := f.endpointHost(ctx, c)
+func (e *endpoints) ensure(ctx context.Context, c *cluster) error {
+	host, held, err := e.endpointHost(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -68,12 +73,12 @@ func (f *function) ensureEndpoint(ctx context.Context, c *cluster) error {
 
 // endpointHost returns the address or name of the wanted endpoint, and whether the endpoint in
 // the status works until it is served.
-func (f *function) endpointHost(ctx context.Context, c *cluster) (host string, held bool, err error) {
+func (e *endpoints) endpointHost(ctx context.Context, c *cluster) (host string, held bool, err error) {
 	switch c.plan.Endpoint.Mode {
 	case v1alpha1.EndpointCustom:
 		return c.plan.Endpoint.Host, true, nil
 	case v1alpha1.EndpointVIP:
-		c.observed.vip, err = f.ensureVIP(ctx, c)
+		c.observed.vip, err = e.ensureVIP(ctx, c)
 		return c.observed.vip.String(), true, err
 	}
 	now := ""
@@ -82,7 +87,7 @@ func (f *function) endpointHost(ctx context.Context, c *cluster) (host string, h
 	}
 	planes := c.endpointNodes()
 	if now != "" && c.Spec.ControlPlaneEndpoint == nil && !slices.ContainsFunc(planes, func(p plan.EndpointNode) bool { return p.Address == now }) {
-		if c.observed.vip, err = f.keptVIP(ctx, c, now); err != nil || c.observed.vip.IsValid() {
+		if c.observed.vip, err = e.keptVIP(ctx, c, now); err != nil || c.observed.vip.IsValid() {
 			return now, true, err
 		}
 	}
@@ -112,9 +117,9 @@ func (c *cluster) endpointNodes() []plan.EndpointNode {
 
 // keptVIP returns the virtual address of a cluster that was scaled down to one control plane, if
 // the endpoint is that.
-func (f *function) keptVIP(ctx context.Context, c *cluster, now string) (netip.Addr, error) {
+func (e *endpoints) keptVIP(ctx context.Context, c *cluster, now string) (netip.Addr, error) {
 	a := &v1alpha2.IPAllocation{}
-	err := f.kube.Get(ctx, c.Namespace, vipName(c.KubernetesCluster), a)
+	err := e.kube.Get(ctx, c.Namespace, vipName(c.KubernetesCluster), a)
 	if kube.NotFound(err) || (err == nil && (manifests.CheckOwner(a, c.KubernetesCluster) != nil || a.Status.Address != now)) {
 		return netip.Addr{}, nil
 	}
@@ -127,7 +132,7 @@ func (f *function) keptVIP(ctx context.Context, c *cluster, now string) (netip.A
 func vipName(kc *v1alpha1.KubernetesCluster) string { return kube.Name(kc.Name, "vip") }
 
 // ensureVIP allocates the virtual address of the control planes by an IPAllocation.
-func (f *function) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error) {
+func (e *endpoints) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error) {
 	a := &v1alpha2.IPAllocation{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.Namespace, Name: vipName(c.KubernetesCluster), Labels: manifests.Labels(c.KubernetesCluster),
@@ -135,9 +140,9 @@ func (f *function) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error
 		},
 		Spec: v1alpha2.IPAllocationSpec{NetworkNamespaceName: c.observed.network, RequestedAddress: c.plan.Endpoint.Address},
 	}
-	err := f.kube.Get(ctx, a.Namespace, a.Name, a)
+	err := e.kube.Get(ctx, a.Namespace, a.Name, a)
 	if kube.NotFound(err) {
-		err = f.kube.Create(ctx, a)
+		err = e.kube.Create(ctx, a)
 	}
 	if err == nil {
 		err = manifests.CheckOwner(a, c.KubernetesCluster)
@@ -146,7 +151,7 @@ func (f *function) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error
 		return netip.Addr{}, err
 	}
 	if c.Status.Endpoint == "" && a.Spec.RequestedAddress != c.plan.Endpoint.Address {
-		if err := f.kube.Delete(ctx, a); err != nil {
+		if err := e.kube.Delete(ctx, a); err != nil {
 			return netip.Addr{}, err
 		}
 		return netip.Addr{}, reconcile.WaitError{Reason: "WaitingForVirtualAddress", Message: fmt.Sprintf("waits for IPAllocation %q, which asks for the address that the spec named before, to be deleted", a.Name), Requeue: true}
@@ -186,9 +191,9 @@ func checkPlacement(c *cluster, nn *v1alpha2.NetworkNamespace) error {
 	return nil
 }
 
-// reserveEndpoint allocates the virtual address of a new cluster before its machines are
+// reserve allocates the virtual address of a new cluster before its machines are
 // created, if its network is Ready.
-func (f *function) reserveEndpoint(ctx context.Context, c *cluster) error {
+func (e *endpoints) reserve(ctx context.Context, c *cluster) error {
 	if c.Status.Endpoint != "" {
 		return nil
 	}
@@ -196,14 +201,14 @@ func (f *function) reserveEndpoint(ctx context.Context, c *cluster) error {
 		if c.Generation == 1 {
 			return nil
 		}
-		return f.deleteOwned(ctx, c, vipName(c.KubernetesCluster), &v1alpha2.IPAllocation{}) // of an endpoint that the spec named before
+		return deleteOwned(ctx, e.kube, c.KubernetesCluster, vipName(c.KubernetesCluster), &v1alpha2.IPAllocation{}) // of an endpoint that the spec named before
 	}
 	until := time.Time{}
 	if c.observed.networkReady {
 		until = c.deadline
 	}
 	err := reconcile.Poll(ctx, until, func(ctx context.Context) error {
-		_, err := f.ensureVIP(ctx, c)
+		_, err := e.ensureVIP(ctx, c)
 		return err
 	})
 	if errors.As(err, new(reconcile.WaitError)) && !c.observed.networkReady {

@@ -69,14 +69,14 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		f.machines.releaseDeleted,
 		f.planner.makePlan,
 		f.keepCurrentAgain,
-		f.findNetwork,
-		f.reserveEndpoint,
+		f.endpoints.findNetwork,
+		f.endpoints.reserve,
 		f.machines.checkProviders,
 		f.machines.ensure,
 		f.machines.addEtcdFinalizers,
 		f.ensureKeys,
 		f.readRotation,
-		f.ensureEndpoint,
+		f.endpoints.ensure,
 		f.renderMissing,
 	)
 	if err != nil {

@@ -76,14 +76,14 @@ func (s *secretStore) ensureSecret(ctx context.Context, kc *v1alpha1.KubernetesC
 	return content, nil
 }
 
-// deleteOwned deletes an object that belongs to the cluster, if it exists.
-func (f *function) deleteOwned(ctx context.Context, c *cluster, name string, obj kube.Object) error {
-	err := f.kube.Get(ctx, c.Namespace, name, obj)
-	if kube.NotFound(err) || (err == nil && manifests.CheckOwner(obj, c.KubernetesCluster) != nil) {
+// deleteOwned deletes an object that belongs to a cluster, if it exists.
+func deleteOwned(ctx context.Context, client *kube.Client, kc *v1alpha1.KubernetesCluster, name string, obj kube.Object) error {
+	err := client.Get(ctx, kc.Namespace, name, obj)
+	if kube.NotFound(err) || (err == nil && manifests.CheckOwner(obj, kc) != nil) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return f.kube.Delete(ctx, obj)
+	return client.Delete(ctx, obj)
 }
