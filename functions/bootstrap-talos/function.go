@@ -22,6 +22,7 @@ type function struct {
 	endpoints  *endpoints
 	status     *statusWriter
 	machines   *machineStore
+	keys       *keyGenerator
 	now        func() time.Time
 	// turns has the reconciles of clusters that run and that wait.
 	turns turns
@@ -42,18 +43,21 @@ type functionOptions struct {
 // newFunction returns a function that reads and writes objects through client.
 func newFunction(client *kube.Client, o functionOptions) *function {
 	store := &manifests.Store{Kube: client, Dir: o.manifestsDir}
+	secrets := &secretStore{kube: client, now: o.now}
 	status := &statusWriter{kube: client}
+	machines := &machineStore{kube: client, manifests: store, images: o.images, status: status}
 	return &function{
 		kube:       client,
 		manifests:  store,
-		secrets:    &secretStore{kube: client, now: o.now},
+		secrets:    secrets,
 		planner:    &planner{kube: client, talosVersion: o.talosVersion},
 		approvals:  &approvals{kube: client, now: o.now},
 		endpoints:  &endpoints{kube: client},
 		images:     o.images,
 		addonHosts: o.addonHosts,
 		status:     status,
-		machines:   &machineStore{kube: client, manifests: store, images: o.images, status: status},
+		machines:   machines,
+		keys:       &keyGenerator{secrets: secrets, machines: machines, status: status, now: o.now},
 		now:        o.now,
 	}
 }

@@ -13,17 +13,17 @@ import (
 
 // ensureClientConfigs keeps the talosconfig and the kubeconfig in their Secrets. It renews them
 // when half of their lifetime is over, and when the control planes or the endpoint have changed.
-func (f *function) ensureClientConfigs(ctx context.Context, c *cluster) error {
+func (s *secretStore) ensureClientConfigs(ctx context.Context, c *cluster) error {
 	endpoints := slices.Sorted(maps.Values(c.controlPlanes()))
-	_, err := f.secrets.ensureSecret(ctx, c.KubernetesCluster, talosconfigSecret, talosconfigKey,
-		func(data []byte) bool { return talos.IsTalosconfigCurrent(data, endpoints, c.observed.keys, f.now()) },
+	_, err := s.ensureSecret(ctx, c.KubernetesCluster, talosconfigSecret, talosconfigKey,
+		func(data []byte) bool { return talos.IsTalosconfigCurrent(data, endpoints, c.observed.keys, s.now()) },
 		func() ([]byte, error) { return talos.RenderTalosconfig(c.Name, c.observed.keys, endpoints) })
 	if err != nil {
 		return err
 	}
-	c.observed.kubeconfig, err = f.secrets.ensureSecret(ctx, c.KubernetesCluster, kubeconfigSecret, kubeconfigKey,
+	c.observed.kubeconfig, err = s.ensureSecret(ctx, c.KubernetesCluster, kubeconfigSecret, kubeconfigKey,
 		func(data []byte) bool {
-			return talos.IsKubeconfigCurrent(data, c.Status.Endpoint, c.observed.keys, f.now())
+			return talos.IsKubeconfigCurrent(data, c.Status.Endpoint, c.observed.keys, s.now())
 		},
 		func() ([]byte, error) { return fetchKubeconfig(ctx, c) })
 	return err

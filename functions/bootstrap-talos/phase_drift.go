@@ -124,7 +124,7 @@ func (f *function) moveEndpoint(ctx context.Context, c *cluster) error {
 			return err
 		}
 	}
-	return f.ensureClientConfigs(ctx, c)
+	return f.secrets.ensureClientConfigs(ctx, c)
 }
 
 // checkEndpointServed returns an error unless the API answers at the wanted endpoint.

@@ -15,13 +15,21 @@ import (
 // keyGenerationTimeout is how long another delivery may take to generate the keys.
 const keyGenerationTimeout = 30 * time.Second
 
-// ensureKeys reads the keys of the cluster, or generates them once: nodes that have their
+// keyGenerator generates the keys of clusters.
+type keyGenerator struct {
+	secrets  *secretStore
+	machines *machineStore
+	status   *statusWriter
+	now      func() time.Time
+}
+
+// ensure reads the keys of the cluster, or generates them once: nodes that have their
 // configuration know no other keys. Because an RSA key takes a second of CPU, a delivery records it
 // in the status first, and other deliveries leave it to this one. If it fails, its event is
 // redelivered and generates them. Of deliveries that generate other keys, the first one stores them.
-func (f *function) ensureKeys(ctx context.Context, c *cluster) error {
+func (g *keyGenerator) ensure(ctx context.Context, c *cluster) error {
 	var err error
-	if c.observed.keys, err = f.secrets.readKeys(ctx, c.KubernetesCluster); err != nil {
+	if c.observed.keys, err = g.secrets.readKeys(ctx, c.KubernetesCluster); err != nil {
 		return err
 	}
 	if c.observed.keys == nil {
@@ -31,17 +39,17 @@ func (f *function) ensureKeys(ctx context.Context, c *cluster) error {
 				"Secret %s is gone, and nodes know no other keys than those: restore it from a backup, or delete the cluster and create it again", secretName(c.KubernetesCluster, pkiSecret))}
 		}
 		if plan.ServiceAccountKey(c.KubernetesCluster) == v1alpha1.ServiceAccountKeyRSA {
-			if c.isGeneratedByAnother(f.now()) {
+			if c.isGeneratedByAnother(g.now()) {
 				return reconcile.WaitError{Reason: reasonGenerating, Message: "waits for the cluster's keys to be made"}
 			}
-			if err := f.recordKeyGeneration(ctx, c); err != nil {
+			if err := g.recordGeneration(ctx, c); err != nil {
 				return err
 			}
 		}
-		if c.observed.keys, err = f.secrets.createKeys(ctx, c.KubernetesCluster, c.plan.Contract); err != nil {
+		if c.observed.keys, err = g.secrets.createKeys(ctx, c.KubernetesCluster, c.plan.Contract); err != nil {
 			return err
 		}
-		if err := f.machines.read(ctx, c); err != nil {
+		if err := g.machines.read(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -63,12 +71,12 @@ func (c *cluster) hasKeysInUse() bool {
 	return false
 }
 
-// recordKeyGeneration writes into the status that this delivery generates the keys. Of two
+// recordGeneration writes into the status that this delivery generates the keys. Of two
 // deliveries, one gets a conflict.
-func (f *function) recordKeyGeneration(ctx context.Context, c *cluster) error {
+func (g *keyGenerator) recordGeneration(ctx context.Context, c *cluster) error {
 	meta.RemoveStatusCondition(&c.Status.Conditions, conditionCredentials)
 	setStatus(c, reconcile.WaitError{Reason: reasonGenerating, Message: "makes the cluster's keys"})
-	return f.status.patch(ctx, c)
+	return g.status.patch(ctx, c)
 }
 
 // isGeneratedByAnother reports whether the delivery of another event has recently begun to

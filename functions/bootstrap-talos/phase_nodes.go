@@ -25,7 +25,7 @@ func (f *function) readNodes(ctx context.Context, c *cluster) error {
 // listNodes connects to the workload API and lists its Nodes.
 func (f *function) listNodes(ctx context.Context, c *cluster) error {
 	if c.observed.kubeconfig == nil {
-		if err := f.ensureClientConfigs(ctx, c); err != nil {
+		if err := f.secrets.ensureClientConfigs(ctx, c); err != nil {
 			return err
 		}
 	}

@@ -154,7 +154,7 @@ func (f *function) rotateOneStep(ctx context.Context, c *cluster, r *talos.Rotat
 	step := plan.DecideRotation(c.observed.keys.Phase, shown, serve)
 	r.Renew = step.Renew
 	if !serve && step.Done == len(shown) {
-		if err := f.ensureClientConfigs(ctx, c); err != nil { // a node can sign a kubeconfig by now
+		if err := f.secrets.ensureClientConfigs(ctx, c); err != nil { // a node can sign a kubeconfig by now
 			return err
 		}
 	}

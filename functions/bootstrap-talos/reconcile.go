@@ -74,7 +74,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		f.machines.checkProviders,
 		f.machines.ensure,
 		f.machines.addEtcdFinalizers,
-		f.ensureKeys,
+		f.keys.ensure,
 		f.readRotation,
 		f.endpoints.ensure,
 		f.renderMissing,
