@@ -23,6 +23,7 @@ type function struct {
 	status     *statusWriter
 	machines   *machineStore
 	keys       *keyGenerator
+	rotation   *rotation
 	now        func() time.Time
 	// turns has the reconciles of clusters that run and that wait.
 	turns turns
@@ -58,6 +59,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		status:     status,
 		machines:   machines,
 		keys:       &keyGenerator{secrets: secrets, machines: machines, status: status, now: o.now},
+		rotation:   &rotation{kube: client, secrets: secrets, status: status, now: o.now},
 		now:        o.now,
 	}
 }

@@ -19,16 +19,25 @@ import (
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // reasonTalosTooOld is the reason of AuthoritiesRotated if Talos cannot accept two authorities.
 const reasonTalosTooOld = "TalosTooOld"
 
-// readRotation records how far a rotation is, and makes the client certificate that every node
+// rotation rotates the authorities of clusters.
+type rotation struct {
+	kube    *kube.Client
+	secrets *secretStore
+	status  *statusWriter
+	now     func() time.Time
+}
+
+// read records how far a rotation is, and makes the client certificate that every node
 // accepts in its phase.
-func (f *function) readRotation(_ context.Context, c *cluster) error {
-	if err := c.recordRotation(metav1.NewTime(f.now())); err != nil {
+func (r *rotation) read(_ context.Context, c *cluster) error {
+	if err := c.recordRotation(metav1.NewTime(r.now())); err != nil {
 		return err
 	}
 	var err error
@@ -81,9 +90,9 @@ func (c *cluster) reportRotation(waits string) {
 	c.report.authorities = conditionReport{false, string(s.Phase), message}
 }
 
-// startRotation generates the next keys of a cluster that is up to date, if its spec requests a
+// start generates the next keys of a cluster that is up to date, if its spec requests a
 // rotation. It records that in the status first.
-func (f *function) startRotation(ctx context.Context, c *cluster) error {
+func (r *rotation) start(ctx context.Context, c *cluster) error {
 	rotation := plan.WantedRotation(c.KubernetesCluster)
 	if plan.IsRotating(c.KubernetesCluster) && c.Status.Authorities.Rotation != c.observed.keys.Rotated {
 		rotation = c.Status.Authorities.Rotation
@@ -92,42 +101,42 @@ func (f *function) startRotation(ctx context.Context, c *cluster) error {
 		return nil
 	}
 	if !plan.IsRotating(c.KubernetesCluster) {
-		now := metav1.NewTime(f.now())
+		now := metav1.NewTime(r.now())
 		c.Status.Authorities = &v1alpha1.AuthoritiesStatus{Rotation: rotation, Phase: v1alpha1.RotationAccepting, Since: &now, Completed: c.observed.keys.Rotated}
-		if err := f.status.patch(ctx, c); err != nil {
+		if err := r.status.patch(ctx, c); err != nil {
 			return err
 		}
 	}
-	data, err := talos.WithNewAuthorities(c.observed.keys.Present, f.now(), c.plan.Contract)
+	data, err := talos.WithNewAuthorities(c.observed.keys.Present, r.now(), c.plan.Contract)
 	if err != nil {
 		return err
 	}
 	secret := keysSecret(c.KubernetesCluster, nextPKISecret, rotation, data)
 	secret.Annotations[v1alpha1.AnnotationRotationPhase] = string(v1alpha1.RotationAccepting)
-	if err := f.kube.Create(ctx, secret); err != nil {
+	if err := r.kube.Create(ctx, secret); err != nil {
 		return err
 	}
 	c.reportRotation("begins")
-	f.kube.RecordEvent(ctx, c.KubernetesCluster, false, "RotationStarted", fmt.Sprintf("rotation %s of the certificate authorities of the Talos API and of Kubernetes has started", rotation))
+	r.kube.RecordEvent(ctx, c.KubernetesCluster, false, "RotationStarted", fmt.Sprintf("rotation %s of the certificate authorities of the Talos API and of Kubernetes has started", rotation))
 	return nil
 }
 
-// reconcileRotation continues a rotation until its phase ends or the deadline is over. waiting
+// reconcile continues a rotation until its phase ends or the deadline is over. waiting
 // is what the cluster waits for otherwise: nodes that are not Ready may need the next step of
 // the rotation.
-func (f *function) reconcileRotation(ctx context.Context, c *cluster, waiting error) error {
+func (r *rotation) reconcile(ctx context.Context, c *cluster, waiting error) error {
 	if errors.As(waiting, new(reconcile.UserError)) {
 		return waiting
 	}
-	r, err := talos.NewRotationClients(c.observed.keys)
+	clients, err := talos.NewRotationClients(c.observed.keys)
 	if err != nil {
 		return err
 	}
-	err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error { return f.rotateOneStep(ctx, c, r) })
+	err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error { return r.doStep(ctx, c, clients) })
 	if errors.As(err, new(reconcile.WaitError)) {
 		err = nil // the condition reports it
-		if c.hasPolled(ctx) && len(r.Renew) > 0 {
-			err = f.revertWorkers(ctx, c, r)
+		if c.hasPolled(ctx) && len(clients.Renew) > 0 {
+			err = r.revertWorkers(ctx, c, clients)
 		}
 	}
 	if err == nil {
@@ -139,22 +148,22 @@ func (f *function) reconcileRotation(ctx context.Context, c *cluster, waiting er
 	return err
 }
 
-// rotateOneStep observes every node and does the next step. It returns a WaitError while the
+// doStep observes every node and does the next step. It returns a WaitError while the
 // phase lasts.
-func (f *function) rotateOneStep(ctx context.Context, c *cluster, r *talos.RotationClients) error {
+func (r *rotation) doStep(ctx context.Context, c *cluster, clients *talos.RotationClients) error {
 	if c.observed.keys.Phase == v1alpha1.RotationFinishing {
-		return f.finishRotation(ctx, c)
+		return r.finish(ctx, c)
 	}
 	nodes, err := c.connections.workload.Nodes(ctx)
 	if err == nil {
 		c.observeNodes(nodes)
 	}
-	shown := c.observeRotation(ctx, r)
-	serve := c.isKubeconfigCurrent(f.now())
+	shown := c.observeRotation(ctx, clients)
+	serve := c.isKubeconfigCurrent(r.now())
 	step := plan.DecideRotation(c.observed.keys.Phase, shown, serve)
-	r.Renew = step.Renew
+	clients.Renew = step.Renew
 	if !serve && step.Done == len(shown) {
-		if err := f.secrets.ensureClientConfigs(ctx, c); err != nil { // a node can sign a kubeconfig by now
+		if err := r.secrets.ensureClientConfigs(ctx, c); err != nil { // a node can sign a kubeconfig by now
 			return err
 		}
 	}
@@ -171,13 +180,13 @@ func (f *function) rotateOneStep(ctx context.Context, c *cluster, r *talos.Rotat
 		}
 	}
 	if step.Next != "" {
-		return f.enterPhase(ctx, c, step.Next)
+		return r.enterPhase(ctx, c, step.Next)
 	}
 	if len(step.Change) > 0 {
-		if err := f.secrets.checkKeys(ctx, c); err != nil {
+		if err := r.secrets.checkKeys(ctx, c); err != nil {
 			return err
 		}
-		if err := r.ChangeAuthorities(ctx, c.observed.keys, c.addressesOf(step.Change)); err != nil {
+		if err := clients.ChangeAuthorities(ctx, c.observed.keys, c.addressesOf(step.Change)); err != nil {
 			return err
 		}
 	}
@@ -187,58 +196,58 @@ func (f *function) rotateOneStep(ctx context.Context, c *cluster, r *talos.Rotat
 // revertWorkers gives workers that wait in vain for a certificate the authorities of the phase
 // before. The next step gives them those of this phase again, which makes them request a
 // certificate.
-func (f *function) revertWorkers(ctx context.Context, c *cluster, r *talos.RotationClients) error {
-	if err := f.secrets.checkKeys(ctx, c); err != nil {
+func (r *rotation) revertWorkers(ctx context.Context, c *cluster, clients *talos.RotationClients) error {
+	if err := r.secrets.checkKeys(ctx, c); err != nil {
 		return err
 	}
-	return r.ChangeAuthorities(ctx, c.observed.keys.InPhaseBefore(), c.addressesOf(r.Renew))
+	return clients.ChangeAuthorities(ctx, c.observed.keys.InPhaseBefore(), c.addressesOf(clients.Renew))
 }
 
 // enterPhase writes the next phase into the Secret of the next keys. The status change causes
 // the delivery that continues.
-func (f *function) enterPhase(ctx context.Context, c *cluster, next v1alpha1.RotationPhase) error {
+func (r *rotation) enterPhase(ctx context.Context, c *cluster, next v1alpha1.RotationPhase) error {
 	before := c.observed.keys.NextSecret
 	after := before.DeepCopy()
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, v1alpha1.AnnotationRotationPhase, string(next))
-	if _, err := f.kube.Patch(ctx, before, after); err != nil {
+	if _, err := r.kube.Patch(ctx, before, after); err != nil {
 		return err
 	}
-	now := metav1.NewTime(f.now())
+	now := metav1.NewTime(r.now())
 	s := c.Status.Authorities
 	s.Phase, s.Since, s.Progress = next, &now, ""
 	c.reportRotation("")
 	return nil
 }
 
-// finishRotation replaces the keys of the cluster by the next ones, which all nodes have. At
+// finish replaces the keys of the cluster by the next ones, which all nodes have. At
 // each moment one Secret has them.
-func (f *function) finishRotation(ctx context.Context, c *cluster) error {
+func (r *rotation) finish(ctx context.Context, c *cluster) error {
 	k := c.observed.keys
 	data := k.NextSecret.Data[pkiKey]
 	if k.PresentSecret != nil && k.Rotated != k.Rotation {
-		if err := f.kube.DeleteExactly(ctx, k.PresentSecret); err != nil {
+		if err := r.kube.DeleteExactly(ctx, k.PresentSecret); err != nil {
 			return err
 		}
 		k.PresentSecret = nil
 	}
 	if k.PresentSecret == nil {
-		if err := f.kube.Create(ctx, keysSecret(c.KubernetesCluster, pkiSecret, k.Rotation, data)); err != nil {
+		if err := r.kube.Create(ctx, keysSecret(c.KubernetesCluster, pkiSecret, k.Rotation, data)); err != nil {
 			return err
 		}
 	}
-	if err := f.kube.DeleteExactly(ctx, k.NextSecret); err != nil {
+	if err := r.kube.DeleteExactly(ctx, k.NextSecret); err != nil {
 		return err
 	}
 	c.Status.Authorities = &v1alpha1.AuthoritiesStatus{Completed: k.Rotation}
 	c.report.authorities = conditionReport{true, v1alpha1.ConditionAuthoritiesRotated, "the authorities are those of rotation " + k.Rotation}
-	f.kube.RecordEvent(ctx, c.KubernetesCluster, false, "RotationFinished", fmt.Sprintf(
+	r.kube.RecordEvent(ctx, c.KubernetesCluster, false, "RotationFinished", fmt.Sprintf(
 		"rotation %s is done: every talosconfig and kubeconfig that was handed out before it has ceased to work", k.Rotation))
 	return nil
 }
 
 // observeRotation observes every node that has or may have a configuration. Other nodes get the
 // configuration of the phase in which they join.
-func (c *cluster) observeRotation(ctx context.Context, r *talos.RotationClients) []plan.RotatingNode {
+func (c *cluster) observeRotation(ctx context.Context, clients *talos.RotationClients) []plan.RotatingNode {
 	var shown []plan.RotatingNode
 	for name, m := range c.observed.machines {
 		if plan.IsInstalled(m) || plan.HasMachineConfig(m) {
@@ -256,7 +265,7 @@ func (c *cluster) observeRotation(ctx context.Context, r *talos.RotationClients)
 		}
 		group.Go(func() error {
 			node, _ := c.node(n.Name)
-			r.Observe(ctx, c.observed.keys, plan.Address(c.observed.machines[n.Name]), c.plan.LocalPort(), node.Ready, n)
+			clients.Observe(ctx, c.observed.keys, plan.Address(c.observed.machines[n.Name]), c.plan.LocalPort(), node.Ready, n)
 			return nil
 		})
 	}

@@ -75,7 +75,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		f.machines.ensure,
 		f.machines.addEtcdFinalizers,
 		f.keys.ensure,
-		f.readRotation,
+		f.rotation.read,
 		f.endpoints.ensure,
 		f.renderMissing,
 	)
@@ -88,7 +88,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 	err = reconcile.MostUrgent(f.reconfigureResetNodes(ctx, c), err)
 	err = f.checkWaitingCluster(ctx, c, err)
 	if c.observed.keys.Next != nil && c.observed.apiAnswers {
-		return f.reconcileRotation(ctx, c, err)
+		return f.rotation.reconcile(ctx, c, err)
 	}
 	return f.runChangePhases(ctx, c, err)
 }
@@ -136,7 +136,7 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 	if err != nil || c.Status.Upgrade != nil {
 		return err
 	}
-	return runAll(ctx, c, labelNodes, f.fillScale, f.moveEndpoint, f.replaceOutdated, f.startRotation, checkAddonsApplied)
+	return runAll(ctx, c, labelNodes, f.fillScale, f.moveEndpoint, f.replaceOutdated, f.rotation.start, checkAddonsApplied)
 }
 
 // finish writes the status, and returns the request for an approval unless the generation requested
