@@ -430,8 +430,8 @@ func TestAddonByURL(t *testing.T) {
 	s := newEnv(t, envOptions{handle: g.wrap})
 	trusted := x509.NewCertPool()
 	trusted.AddCert(server.Certificate())
-	s.function.addonHosts = newAddonHosts("127.0.0.1")
-	s.function.addonHosts.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: trusted}
+	s.function.addons.hosts = newAddonHosts("127.0.0.1")
+	s.function.addons.hosts.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: trusted}
 	kc := s.cluster("shop", 1, 0)
 	kc.Spec.Addons = []v1alpha1.ClusterAddon{{Name: "tools", URL: server.URL + "/red"}}
 	s.create(kc)

@@ -15,16 +15,15 @@ type function struct {
 	manifests *manifests.Store
 	secrets   *secretStore
 	images    talos.Images
-	// addonHosts reads the manifests of add-ons by their URLs.
-	addonHosts *addonHosts
-	planner    *planner
-	approvals  *approvals
-	endpoints  *endpoints
-	status     *statusWriter
-	machines   *machineStore
-	keys       *keyGenerator
-	rotation   *rotation
-	now        func() time.Time
+	addons    *addonApplier
+	planner   *planner
+	approvals *approvals
+	endpoints *endpoints
+	status    *statusWriter
+	machines  *machineStore
+	keys      *keyGenerator
+	rotation  *rotation
+	now       func() time.Time
 	// turns has the reconciles of clusters that run and that wait.
 	turns turns
 }
@@ -48,19 +47,19 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 	status := &statusWriter{kube: client}
 	machines := &machineStore{kube: client, manifests: store, images: o.images, status: status}
 	return &function{
-		kube:       client,
-		manifests:  store,
-		secrets:    secrets,
-		planner:    &planner{kube: client, talosVersion: o.talosVersion},
-		approvals:  &approvals{kube: client, now: o.now},
-		endpoints:  &endpoints{kube: client},
-		images:     o.images,
-		addonHosts: o.addonHosts,
-		status:     status,
-		machines:   machines,
-		keys:       &keyGenerator{secrets: secrets, machines: machines, status: status, now: o.now},
-		rotation:   &rotation{kube: client, secrets: secrets, status: status, now: o.now},
-		now:        o.now,
+		kube:      client,
+		manifests: store,
+		secrets:   secrets,
+		planner:   &planner{kube: client, talosVersion: o.talosVersion},
+		approvals: &approvals{kube: client, now: o.now},
+		endpoints: &endpoints{kube: client},
+		images:    o.images,
+		addons:    &addonApplier{kube: client, hosts: o.addonHosts},
+		status:    status,
+		machines:  machines,
+		keys:      &keyGenerator{secrets: secrets, machines: machines, status: status, now: o.now},
+		rotation:  &rotation{kube: client, secrets: secrets, status: status, now: o.now},
+		now:       o.now,
 	}
 }
 

@@ -20,11 +20,18 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// applyAddons applies the add-ons of the spec whose manifests are new or have changed, before the nodes have to be
+// addonApplier reads and applies the add-ons of clusters.
+type addonApplier struct {
+	kube *kube.Client
+	// hosts reads the manifests of add-ons by their URLs.
+	hosts *addonHosts
+}
+
+// applyAll applies the add-ons of the spec whose manifests are new or have changed, before the nodes have to be
 // Ready, because a network plug-in may be one of them. An add-on that is refused or waits stops neither the others nor
 // the delivery: the status says why, and checkAddonsApplied has the event redelivered. A delivery tries a refused
 // add-on once, and a cluster without add-ons costs nothing.
-func (f *function) applyAddons(ctx context.Context, c *cluster) error {
+func (ap *addonApplier) applyAll(ctx context.Context, c *cluster) error {
 	if len(c.Spec.Addons) == 0 {
 		c.Status.Addons = nil
 		meta.RemoveStatusCondition(&c.Status.Conditions, v1alpha1.ConditionAddonsApplied)
@@ -40,7 +47,7 @@ func (f *function) applyAddons(ctx context.Context, c *cluster) error {
 			continue
 		}
 		status := &c.Status.Addons[i]
-		err := f.applyAddon(ctx, c, a, status)
+		err := ap.apply(ctx, c, a, status)
 		wait := reconcile.WaitError{}
 		switch {
 		case errors.As(err, &wait):
@@ -84,14 +91,14 @@ func (c *cluster) addonsReport() conditionReport {
 	return conditionReport{current: true, reason: v1alpha1.ConditionAddonsApplied, message: plan.Quantity(len(c.Spec.Addons), "add-on")}
 }
 
-// applyAddon applies one add-on, and writes its status. Without a change of the manifests it only does so if a user has
+// apply applies one add-on, and writes its status. Without a change of the manifests it only does so if a user has
 // requested a reconcile.
-func (f *function) applyAddon(ctx context.Context, c *cluster, a v1alpha1.ClusterAddon, status *v1alpha1.AddonStatus) error {
+func (ap *addonApplier) apply(ctx context.Context, c *cluster, a v1alpha1.ClusterAddon, status *v1alpha1.AddonStatus) error {
 	requested := kube.ReconcileRequested(c.KubernetesCluster)
 	if !addons.NeedsRead(a, *status, c.full, requested) {
 		return nil
 	}
-	m, err := f.readAddon(ctx, c, a)
+	m, err := ap.read(ctx, c, a)
 	if err != nil {
 		return err
 	}
@@ -109,21 +116,21 @@ func (f *function) applyAddon(ctx context.Context, c *cluster, a v1alpha1.Cluste
 	return nil
 }
 
-// readAddon returns the manifests of an add-on. A delivery reads them once.
-func (f *function) readAddon(ctx context.Context, c *cluster, a v1alpha1.ClusterAddon) (addons.Manifests, error) {
+// read returns the manifests of an add-on. A delivery reads them once.
+func (ap *addonApplier) read(ctx context.Context, c *cluster, a v1alpha1.ClusterAddon) (addons.Manifests, error) {
 	if m, read := c.observed.addons[a.Name]; read {
 		return m, nil
 	}
 	var files map[string]string
 	if a.URL != "" {
-		text, err := f.addonHosts.read(ctx, a)
+		text, err := ap.hosts.read(ctx, a)
 		if err != nil {
 			return addons.Manifests{}, err
 		}
 		files = map[string]string{path.Base(a.URL): text}
 	} else {
 		cm := &corev1.ConfigMap{}
-		err := f.kube.Get(ctx, c.Namespace, string(a.ConfigMap), cm)
+		err := ap.kube.Get(ctx, c.Namespace, string(a.ConfigMap), cm)
 		if err != nil && !kube.NotFound(err) {
 			return addons.Manifests{}, err
 		}
