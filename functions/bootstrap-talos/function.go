@@ -22,6 +22,7 @@ type function struct {
 	status    *statusWriter
 	machines  *machineStore
 	keys      *keyGenerator
+	renderer  *configRenderer
 	rotation  *rotation
 	now       func() time.Time
 	// turns has the reconciles of clusters that run and that wait.
@@ -59,6 +60,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		machines:  machines,
 		keys:      &keyGenerator{secrets: secrets, machines: machines, status: status, now: o.now},
 		rotation:  &rotation{kube: client, secrets: secrets, status: status, now: o.now},
+		renderer:  &configRenderer{kube: client, manifests: store, images: o.images},
 		now:       o.now,
 	}
 }

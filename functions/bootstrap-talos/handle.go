@@ -165,7 +165,7 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 		return full()
 	}
 	c.observed.unconfigured = members
-	if c.observed.configs, err = f.renderAndSave(ctx, c, c.membersWithoutConfig(members)); err == nil {
+	if c.observed.configs, err = f.renderer.renderAndSave(ctx, c, c.membersWithoutConfig(members)); err == nil {
 		err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error { return f.configureNodes(ctx, c) })
 	}
 	if errors.As(reconcile.SecretsError(err, plan.FunctionName), new(reconcile.UserError)) {

@@ -12,17 +12,25 @@ import (
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// configRenderer renders the machine configurations of clusters, and saves them without secrets.
+type configRenderer struct {
+	kube      *kube.Client
+	manifests *manifests.Store
+	images    talos.Images
+}
+
 // renderMissing finds the members whose nodes have not been seen with their configurations, and
 // renders the configurations that have not been provided. A UserError about a configuration leaves the nodes of
 // a cluster as they are.
-func (f *function) renderMissing(ctx context.Context, c *cluster) error {
+func (r *configRenderer) renderMissing(ctx context.Context, c *cluster) error {
 	members := c.unconfiguredMembers()
-	configs, err := f.renderAndSave(ctx, c, c.membersWithoutConfig(members))
+	configs, err := r.renderAndSave(ctx, c, c.membersWithoutConfig(members))
 	if err != nil {
 		return c.tolerateUserError(v1alpha1.ConditionConfigApplied, err)
 	}
@@ -31,27 +39,27 @@ func (f *function) renderMissing(ctx context.Context, c *cluster) error {
 }
 
 // renderAndSave renders the configurations of members, and saves them without secrets.
-func (f *function) renderAndSave(ctx context.Context, c *cluster, members []plan.Member) (map[string][]byte, error) {
-	configs, files, err := f.renderConfigs(ctx, c, members)
+func (r *configRenderer) renderAndSave(ctx context.Context, c *cluster, members []plan.Member) (map[string][]byte, error) {
+	configs, files, err := r.renderConfigs(ctx, c, members)
 	if err != nil || len(files) == 0 {
 		return nil, err
 	}
-	return configs, f.manifests.Save(ctx, c.KubernetesCluster, files)
+	return configs, r.manifests.Save(ctx, c.KubernetesCluster, files)
 }
 
 // renderConfigs renders the configurations of members. files are the same without secrets, to be
 // saved.
-func (f *function) renderConfigs(ctx context.Context, c *cluster, members []plan.Member) (configs, files map[string][]byte, err error) {
+func (r *configRenderer) renderConfigs(ctx context.Context, c *cluster, members []plan.Member) (configs, files map[string][]byte, err error) {
 	configs, files = map[string][]byte{}, map[string][]byte{}
 	c.observed.macs = map[string][]string{}
-	common := f.clusterConfig(c)
+	common := r.clusterConfig(c)
 	for _, m := range members {
 		nc := &v1alpha1.NetworkConfiguration{}
-		if err := f.kube.Get(ctx, c.Namespace, m.Name, nc); err != nil && !kube.NotFound(err) {
+		if err := r.kube.Get(ctx, c.Namespace, m.Name, nc); err != nil && !kube.NotFound(err) {
 			return nil, nil, err
 		}
 		c.observed.macs[m.Name] = talos.MACsOf(nc)
-		patches, err := f.loadPatches(ctx, c, m)
+		patches, err := r.loadPatches(ctx, c, m)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -76,10 +84,10 @@ func (f *function) renderConfigs(ctx context.Context, c *cluster, members []plan
 }
 
 // clusterConfig returns what the configurations of all nodes have in common.
-func (f *function) clusterConfig(c *cluster) talos.ClusterConfig {
+func (r *configRenderer) clusterConfig(c *cluster) talos.ClusterConfig {
 	common := talos.ClusterConfig{
 		Name: c.Name, Endpoint: c.Status.Endpoint, Talos: c.plan.Talos, Contract: c.plan.Contract,
-		Disk: "/dev/vda", Installer: f.images.Installer(c.KubernetesCluster, c.plan.Talos), Keys: c.observed.keys, VIP: c.observed.vip, Port: c.plan.LocalPort(),
+		Disk: "/dev/vda", Installer: r.images.Installer(c.KubernetesCluster, c.plan.Talos), Keys: c.observed.keys, VIP: c.observed.vip, Port: c.plan.LocalPort(),
 	}
 	if c.Spec.Networking != nil {
 		common.Networking = *c.Spec.Networking
@@ -109,7 +117,7 @@ func patchesOf(kc *v1alpha1.KubernetesCluster, m plan.Member) []v1alpha1.ObjectN
 }
 
 // loadPatches returns the patches of a member. A delivery reads each ConfigMap once.
-func (f *function) loadPatches(ctx context.Context, c *cluster, m plan.Member) ([]talos.Patch, error) {
+func (r *configRenderer) loadPatches(ctx context.Context, c *cluster, m plan.Member) ([]talos.Patch, error) {
 	if c.observed.patches == nil {
 		c.observed.patches = map[v1alpha1.ObjectName][]talos.Patch{}
 	}
@@ -118,7 +126,7 @@ func (f *function) loadPatches(ctx context.Context, c *cluster, m plan.Member) (
 		found, read := c.observed.patches[name]
 		if !read {
 			var err error
-			if found, err = f.readPatches(ctx, c.Namespace, string(name)); err != nil {
+			if found, err = r.readPatches(ctx, c.Namespace, string(name)); err != nil {
 				return nil, err
 			}
 			c.observed.patches[name] = found
@@ -128,9 +136,9 @@ func (f *function) loadPatches(ctx context.Context, c *cluster, m plan.Member) (
 	return all, nil
 }
 
-func (f *function) readPatches(ctx context.Context, namespace, name string) ([]talos.Patch, error) {
+func (r *configRenderer) readPatches(ctx context.Context, namespace, name string) ([]talos.Patch, error) {
 	cm := &corev1.ConfigMap{}
-	err := f.kube.Get(ctx, namespace, name, cm)
+	err := r.kube.Get(ctx, namespace, name, cm)
 	if kube.NotFound(err) {
 		return nil, reconcile.UserError{Reason: "PatchNotFound", Message: fmt.Sprintf("ConfigMap %s with patches does not exist: create it, or remove it from the spec. It is looked for every minute", name)}
 	}

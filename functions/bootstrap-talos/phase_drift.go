@@ -22,7 +22,7 @@ import (
 // Because it runs only while all nodes are Ready, they reboot one after the other. A control plane is
 // changed once the others run what Talos has rendered from their configurations.
 func (f *function) updateConfigs(ctx context.Context, c *cluster) error {
-	configs, files, err := f.renderConfigs(ctx, c, c.plan.Members)
+	configs, files, err := f.renderer.renderConfigs(ctx, c, c.plan.Members)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (f *function) updateConfigsEarly(ctx context.Context, c *cluster) error {
 	members := slices.DeleteFunc(slices.Clone(c.plan.Members), func(m plan.Member) bool {
 		return !plan.IsRunning(c.observed.machines[m.Name]) || !plan.IsInstalled(c.observed.machines[m.Name])
 	})
-	configs, files, err := f.renderConfigs(ctx, c, members)
+	configs, files, err := f.renderer.renderConfigs(ctx, c, members)
 	if err != nil {
 		return err
 	}

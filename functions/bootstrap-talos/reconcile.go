@@ -77,7 +77,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		f.keys.ensure,
 		f.rotation.read,
 		f.endpoints.ensure,
-		f.renderMissing,
+		f.renderer.renderMissing,
 	)
 	if err != nil {
 		return err
