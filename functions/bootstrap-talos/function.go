@@ -11,20 +11,21 @@ import (
 // function turns KubernetesClusters into machines and clusters. What it keeps between deliveries
 // only saves requests.
 type function struct {
-	kube      *kube.Client
-	manifests *manifests.Store
-	secrets   *secretStore
-	images    talos.Images
-	addons    *addonApplier
-	planner   *planner
-	approvals *approvals
-	endpoints *endpoints
-	status    *statusWriter
-	machines  *machineStore
-	keys      *keyGenerator
-	renderer  *configRenderer
-	rotation  *rotation
-	now       func() time.Time
+	kube         *kube.Client
+	manifests    *manifests.Store
+	secrets      *secretStore
+	images       talos.Images
+	addons       *addonApplier
+	planner      *planner
+	approvals    *approvals
+	endpoints    *endpoints
+	status       *statusWriter
+	machines     *machineStore
+	keys         *keyGenerator
+	renderer     *configRenderer
+	configurator *nodeConfigurator
+	rotation     *rotation
+	now          func() time.Time
 	// turns has the reconciles of clusters that run and that wait.
 	turns turns
 }
@@ -48,20 +49,21 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 	status := &statusWriter{kube: client}
 	machines := &machineStore{kube: client, manifests: store, images: o.images, status: status}
 	return &function{
-		kube:      client,
-		manifests: store,
-		secrets:   secrets,
-		planner:   &planner{kube: client, talosVersion: o.talosVersion},
-		approvals: &approvals{kube: client, now: o.now},
-		endpoints: &endpoints{kube: client},
-		images:    o.images,
-		addons:    &addonApplier{kube: client, hosts: o.addonHosts},
-		status:    status,
-		machines:  machines,
-		keys:      &keyGenerator{secrets: secrets, machines: machines, status: status, now: o.now},
-		rotation:  &rotation{kube: client, secrets: secrets, status: status, now: o.now},
-		renderer:  &configRenderer{kube: client, manifests: store, images: o.images},
-		now:       o.now,
+		kube:         client,
+		manifests:    store,
+		secrets:      secrets,
+		planner:      &planner{kube: client, talosVersion: o.talosVersion},
+		approvals:    &approvals{kube: client, now: o.now},
+		endpoints:    &endpoints{kube: client},
+		images:       o.images,
+		addons:       &addonApplier{kube: client, hosts: o.addonHosts},
+		status:       status,
+		machines:     machines,
+		keys:         &keyGenerator{secrets: secrets, machines: machines, status: status, now: o.now},
+		rotation:     &rotation{kube: client, secrets: secrets, status: status, now: o.now},
+		renderer:     &configRenderer{kube: client, manifests: store, images: o.images},
+		configurator: &nodeConfigurator{kube: client, secrets: secrets},
+		now:          o.now,
 	}
 }
 

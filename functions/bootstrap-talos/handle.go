@@ -166,7 +166,7 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 	}
 	c.observed.unconfigured = members
 	if c.observed.configs, err = f.renderer.renderAndSave(ctx, c, c.membersWithoutConfig(members)); err == nil {
-		err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error { return f.configureNodes(ctx, c) })
+		err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error { return f.configurator.configureNodes(ctx, c) })
 	}
 	if errors.As(reconcile.SecretsError(err, plan.FunctionName), new(reconcile.UserError)) {
 		return full()

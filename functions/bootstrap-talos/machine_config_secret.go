@@ -24,22 +24,22 @@ import (
 
 // provideConfig writes the configuration of a node into the Secret that its Machine names, and
 // then annotates the Machine for create-vm.
-func (f *function) provideConfig(ctx context.Context, c *cluster, m *v1alpha1.Machine, config []byte) error {
-	if err := f.secrets.checkKeys(ctx, c); err != nil {
+func (n *nodeConfigurator) provideConfig(ctx context.Context, c *cluster, m *v1alpha1.Machine, config []byte) error {
+	if err := n.secrets.checkKeys(ctx, c); err != nil {
 		return err
 	}
-	if err := f.writeConfigSecret(ctx, m, config); err != nil {
+	if err := n.writeConfigSecret(ctx, m, config); err != nil {
 		return err
 	}
 	before := m.DeepCopy()
 	sum := sha256.Sum256(config)
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationMachineConfig, hex.EncodeToString(sum[:]))
-	wrote, err := f.kube.Patch(ctx, before, m)
+	wrote, err := n.kube.Patch(ctx, before, m)
 	switch {
 	case kube.NotFound(err):
 		return nil
 	case kube.Conflict(err), err == nil && !wrote:
-		return cmp.Or(f.withdrawConfig(ctx, before), err)
+		return cmp.Or(n.withdrawConfig(ctx, before), err)
 	default:
 		return err
 	}
@@ -47,16 +47,16 @@ func (f *function) provideConfig(ctx context.Context, c *cluster, m *v1alpha1.Ma
 
 // withdrawConfig deletes the Secret of a node that another delivery has seen with its
 // configuration meanwhile.
-func (f *function) withdrawConfig(ctx context.Context, m *v1alpha1.Machine) error {
+func (n *nodeConfigurator) withdrawConfig(ctx context.Context, m *v1alpha1.Machine) error {
 	now := &v1alpha1.Machine{}
-	err := f.kube.Get(ctx, m.Namespace, m.Name, now)
+	err := n.kube.Get(ctx, m.Namespace, m.Name, now)
 	if kube.NotFound(err) || (err == nil && (now.UID != m.UID || !plan.IsInstalled(now))) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	err = f.kube.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.MachineConfigSecret()}})
+	err = n.kube.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.MachineConfigSecret()}})
 	if kube.NotFound(err) {
 		return nil
 	}
@@ -77,13 +77,13 @@ func machineConfigSecret(m *v1alpha1.Machine, config []byte) *corev1.Secret {
 
 // writeConfigSecret writes a configuration into the Secret that its Machine names. A Secret with
 // another owner is a UserError.
-func (f *function) writeConfigSecret(ctx context.Context, m *v1alpha1.Machine, config []byte) error {
-	err := f.kube.Create(ctx, machineConfigSecret(m, config))
+func (n *nodeConfigurator) writeConfigSecret(ctx context.Context, m *v1alpha1.Machine, config []byte) error {
+	err := n.kube.Create(ctx, machineConfigSecret(m, config))
 	if !kube.AlreadyExists(err) {
 		return err
 	}
 	secret := &corev1.Secret{}
-	if err := f.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret); err != nil {
+	if err := n.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret); err != nil {
 		return err
 	}
 	if !metav1.IsControlledBy(secret, m) {
@@ -94,6 +94,6 @@ func (f *function) writeConfigSecret(ctx context.Context, m *v1alpha1.Machine, c
 	}
 	before := secret.DeepCopy()
 	secret.Data = map[string][]byte{v1alpha1.MachineConfigKey: config}
-	_, err = f.kube.Patch(ctx, before, secret)
+	_, err = n.kube.Patch(ctx, before, secret)
 	return err
 }

@@ -20,6 +20,13 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// nodeConfigurator provides nodes with their machine configurations, and marks the Machines of nodes that
+// run them.
+type nodeConfigurator struct {
+	kube    *kube.Client
+	secrets *secretStore
+}
+
 // unconfiguredMembers returns the members whose Machines have addresses and whose nodes have not
 // been seen with their configurations. A running control plane grows by one member at a time,
 // and by none while another one leaves.
@@ -79,12 +86,12 @@ func (c *cluster) membersWithoutConfig(members []plan.Member) []plan.Member {
 // configureNode does the next step of a node without its configuration: it provides that, waits
 // until the machine has started with it, and marks the Machine when the node shows a certificate
 // of the cluster. It returns the state of the node, if it has probed it.
-func (f *function) configureNode(ctx context.Context, c *cluster, m *v1alpha1.Machine, config []byte) (talos.State, error) {
+func (n *nodeConfigurator) configureNode(ctx context.Context, c *cluster, m *v1alpha1.Machine, config []byte) (talos.State, error) {
 	if m.MachineConfigSecret() == "" {
 		return "", reconcile.UserError{Reason: "MachineOutdated", Message: fmt.Sprintf("Machine %s was made without a place for a machine configuration: delete it, and the cluster creates another one", m.Name)}
 	}
 	if config != nil {
-		if err := f.provideConfig(ctx, c, m, config); err != nil {
+		if err := n.provideConfig(ctx, c, m, config); err != nil {
 			return "", err
 		}
 	}
@@ -94,14 +101,14 @@ func (f *function) configureNode(ctx context.Context, c *cluster, m *v1alpha1.Ma
 	state, shown := talos.Probe(ctx, plan.Address(m), c.connections.credentials)
 	switch state {
 	case talos.Configured:
-		return state, f.markInstalled(ctx, m)
+		return state, n.markInstalled(ctx, m)
 	case talos.Foreign:
 		return state, reconcile.UserError{Reason: "ForeignNode", Message: fmt.Sprintf(
 			"the node at %s has a configuration of another cluster: reset it, or delete Machine %s", plan.Address(m), m.Name)}
 	case talos.Skewed:
 		return state, clockSkewError(m)
 	case talos.Maintenance:
-		return state, f.restartWithConfig(ctx, m, shown)
+		return state, n.restartWithConfig(ctx, m, shown)
 	default:
 		return state, reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s to answer", m.Name), Requeue: true}
 	}
@@ -109,11 +116,11 @@ func (f *function) configureNode(ctx context.Context, c *cluster, m *v1alpha1.Ma
 
 // markInstalled marks the Machine of a node that has its configuration. create-vm then removes
 // the configuration from the hypervisor and deletes its Secret.
-func (f *function) markInstalled(ctx context.Context, m *v1alpha1.Machine) error {
+func (n *nodeConfigurator) markInstalled(ctx context.Context, m *v1alpha1.Machine) error {
 	before := m.DeepCopy()
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationInstalled, "true")
 	delete(m.Annotations, v1alpha1.AnnotationMachineConfig)
-	if _, err := f.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) && !kube.Conflict(err) {
+	if _, err := n.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) && !kube.Conflict(err) {
 		return err
 	}
 	return nil
@@ -122,9 +129,9 @@ func (f *function) markInstalled(ctx context.Context, m *v1alpha1.Machine) error
 // restartWithConfig restarts a machine that has started without its configuration, once the
 // hypervisor has it: Talos reads its seed at each start. It restarts once for each Secret. A
 // node that is another machine is a UserError.
-func (f *function) restartWithConfig(ctx context.Context, m *v1alpha1.Machine, shown talos.Fingerprint) error {
+func (n *nodeConfigurator) restartWithConfig(ctx context.Context, m *v1alpha1.Machine, shown talos.Fingerprint) error {
 	nc := &v1alpha1.NetworkConfiguration{}
-	if err := f.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil && !kube.NotFound(err) {
+	if err := n.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil && !kube.NotFound(err) {
 		return err
 	}
 	if err := checkIdentity(ctx, m, talos.MACsOf(nc), shown); errors.As(err, new(reconcile.UserError)) {
@@ -136,7 +143,7 @@ func (f *function) restartWithConfig(ctx context.Context, m *v1alpha1.Machine, s
 		return reconcile.WaitError{Reason: reasonWaitingForMachines, Message: fmt.Sprintf("waits until the hypervisor of machine %s has its machine configuration", m.Name)}
 	}
 	secret := &corev1.Secret{}
-	if err := f.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret); err != nil {
+	if err := n.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret); err != nil {
 		return err
 	}
 	token := "machine-config-" + string(secret.UID)
@@ -144,7 +151,7 @@ func (f *function) restartWithConfig(ctx context.Context, m *v1alpha1.Machine, s
 	case m.Spec.RestartToken != token:
 		before := m.DeepCopy()
 		m.Spec.RestartToken = token
-		if _, err := f.kube.Patch(ctx, before, m); err != nil {
+		if _, err := n.kube.Patch(ctx, before, m); err != nil {
 			return err
 		}
 		fallthrough
@@ -172,7 +179,7 @@ func checkIdentity(ctx context.Context, m *v1alpha1.Machine, macs []string, pinn
 
 // configureNodes does the next step for each member whose node has not been seen with its
 // configuration, some at the same time.
-func (f *function) configureNodes(ctx context.Context, c *cluster) error {
+func (n *nodeConfigurator) configureNodes(ctx context.Context, c *cluster) error {
 	var mu sync.Mutex
 	var problems []error
 	var group errgroup.Group
@@ -182,7 +189,7 @@ func (f *function) configureNodes(ctx context.Context, c *cluster) error {
 	for _, m := range left {
 		group.Go(func() error {
 			machine := c.observed.machines[m.Name]
-			state, err := f.configureNode(ctx, c, machine, missing[m.Name])
+			state, err := n.configureNode(ctx, c, machine, missing[m.Name])
 			mu.Lock()
 			defer mu.Unlock()
 			if plan.HasMachineConfig(machine) {

@@ -21,14 +21,14 @@ import (
 // reconfigureResetNodes finds nodes that have lost their configuration by a new disk or a reset,
 // and marks their Machines so that they get it again. Only a delivery that polls probes nodes.
 // It returns a WaitError for a node that it has found, and a UserError if a user has to decide.
-func (f *function) reconfigureResetNodes(ctx context.Context, c *cluster) error {
+func (n *nodeConfigurator) reconfigureResetNodes(ctx context.Context, c *cluster) error {
 	if !c.hasPolled(ctx) {
 		return nil
 	}
 	var problems []error
 	found := c.nodesInMaintenance(ctx)
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		if err := f.reconfigureNode(ctx, c, c.observed.machines[name], found[name]); err != nil {
+		if err := n.reconfigureNode(ctx, c, c.observed.machines[name], found[name]); err != nil {
 			problems = append(problems, err)
 		}
 	}
@@ -76,9 +76,9 @@ func (c *cluster) nodesInMaintenance(ctx context.Context) map[string]talos.Finge
 
 // reconfigureNode marks the Machine of a reset node so that it gets its configuration again, if
 // the node is that machine. A control plane needs other members of etcd to join.
-func (f *function) reconfigureNode(ctx context.Context, c *cluster, m *v1alpha1.Machine, shown talos.Fingerprint) error {
+func (n *nodeConfigurator) reconfigureNode(ctx context.Context, c *cluster, m *v1alpha1.Machine, shown talos.Fingerprint) error {
 	nc := &v1alpha1.NetworkConfiguration{}
-	if err := f.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil && !kube.NotFound(err) {
+	if err := n.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil && !kube.NotFound(err) {
 		return err
 	}
 	if err := checkIdentity(ctx, m, talos.MACsOf(nc), shown); err != nil {
@@ -101,7 +101,7 @@ func (f *function) reconfigureNode(ctx context.Context, c *cluster, m *v1alpha1.
 	}
 	before := m.DeepCopy()
 	delete(m.Annotations, v1alpha1.AnnotationInstalled)
-	if _, err := f.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) && !kube.Conflict(err) {
+	if _, err := n.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) && !kube.Conflict(err) {
 		return err
 	}
 	return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("node %s has lost its configuration, by a new disk or a reset, and gets it again", m.Name), Requeue: true}

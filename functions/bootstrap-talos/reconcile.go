@@ -85,7 +85,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 	err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
 		return f.status.reportWaiting(ctx, c, f.runNodePhases(ctx, c))
 	})
-	err = reconcile.MostUrgent(f.reconfigureResetNodes(ctx, c), err)
+	err = reconcile.MostUrgent(f.configurator.reconfigureResetNodes(ctx, c), err)
 	err = f.checkWaitingCluster(ctx, c, err)
 	if c.observed.keys.Next != nil && c.observed.apiAnswers {
 		return f.rotation.reconcile(ctx, c, err)
@@ -96,7 +96,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 // runNodePhases brings the nodes as far as they can come now. Nodes are removed whatever the other
 // nodes wait for, unless a user has to change a configuration first.
 func (f *function) runNodePhases(ctx context.Context, c *cluster) error {
-	err := f.configureNodes(ctx, c)
+	err := f.configurator.configureNodes(ctx, c)
 	_, refused := reconcile.AsUserError(err)
 	if !refused {
 		err = runAll(ctx, c, f.ensureBootstrap, f.readNodes, f.cleanEarlierNodes, f.addons.applyAll)
