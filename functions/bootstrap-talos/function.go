@@ -24,6 +24,7 @@ type function struct {
 	keys         *keyGenerator
 	renderer     *configRenderer
 	configurator *nodeConfigurator
+	updater      *configUpdater
 	rotation     *rotation
 	now          func() time.Time
 	// turns has the reconciles of clusters that run and that wait.
@@ -46,6 +47,7 @@ type functionOptions struct {
 func newFunction(client *kube.Client, o functionOptions) *function {
 	store := &manifests.Store{Kube: client, Dir: o.manifestsDir}
 	secrets := &secretStore{kube: client, now: o.now}
+	renderer := &configRenderer{kube: client, manifests: store, images: o.images}
 	status := &statusWriter{kube: client}
 	machines := &machineStore{kube: client, manifests: store, images: o.images, status: status}
 	return &function{
@@ -61,8 +63,9 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		machines:     machines,
 		keys:         &keyGenerator{secrets: secrets, machines: machines, status: status, now: o.now},
 		rotation:     &rotation{kube: client, secrets: secrets, status: status, now: o.now},
-		renderer:     &configRenderer{kube: client, manifests: store, images: o.images},
+		renderer:     renderer,
 		configurator: &nodeConfigurator{kube: client, secrets: secrets},
+		updater:      &configUpdater{renderer: renderer, manifests: store, secrets: secrets, now: o.now},
 		now:          o.now,
 	}
 }

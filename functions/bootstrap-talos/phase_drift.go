@@ -9,24 +9,34 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// configUpdater has nodes run their rendered configurations after a change.
+type configUpdater struct {
+	renderer  *configRenderer
+	manifests *manifests.Store
+	secrets   *secretStore
+	now       func() time.Time
+}
+
 // updateConfigs has every node run its rendered configuration: without a reboot if Talos can,
 // and otherwise as spec.talos.configChanges says. It reports the condition ConfigCurrent.
 // Because it runs only while all nodes are Ready, they reboot one after the other. A control plane is
 // changed once the others run what Talos has rendered from their configurations.
-func (f *function) updateConfigs(ctx context.Context, c *cluster) error {
-	configs, files, err := f.renderer.renderConfigs(ctx, c, c.plan.Members)
+func (u *configUpdater) updateConfigs(ctx context.Context, c *cluster) error {
+	configs, files, err := u.renderer.renderConfigs(ctx, c, c.plan.Members)
 	if err != nil {
 		return err
 	}
-	save := sync.OnceValue(func() error { return f.manifests.Save(ctx, c.KubernetesCluster, files) })
+	save := sync.OnceValue(func() error { return u.manifests.Save(ctx, c.KubernetesCluster, files) })
 	policy := v1alpha1.ConfigNoReboot
 	if c.Spec.Talos != nil && c.Spec.Talos.ConfigChanges != "" {
 		policy = c.Spec.Talos.ConfigChanges
@@ -73,19 +83,19 @@ func (f *function) updateConfigs(ctx context.Context, c *cluster) error {
 // updateConfigsEarly gives the nodes of a cluster that has never been Running the changes that
 // need no reboot, such as the registry mirror that they may wait for, at each resync. Nodes that do
 // not answer in time are left to the next one. It returns only a UserError.
-func (f *function) updateConfigsEarly(ctx context.Context, c *cluster) error {
+func (u *configUpdater) updateConfigsEarly(ctx context.Context, c *cluster) error {
 	if !c.full || !c.hasPolled(ctx) || c.Status.Version != "" || c.connections.credentials == nil {
 		return nil
 	}
 	members := slices.DeleteFunc(slices.Clone(c.plan.Members), func(m plan.Member) bool {
 		return !plan.IsRunning(c.observed.machines[m.Name]) || !plan.IsInstalled(c.observed.machines[m.Name])
 	})
-	configs, files, err := f.renderer.renderConfigs(ctx, c, members)
+	configs, files, err := u.renderer.renderConfigs(ctx, c, members)
 	if err != nil {
 		return err
 	}
-	save := sync.OnceValue(func() error { return f.manifests.Save(ctx, c.KubernetesCluster, files) })
-	for end := f.now().Add(nodePollTime); len(members) > 0 && f.now().Before(end); members = members[1:] {
+	save := sync.OnceValue(func() error { return u.manifests.Save(ctx, c.KubernetesCluster, files) })
+	for end := u.now().Add(nodePollTime); len(members) > 0 && u.now().Before(end); members = members[1:] {
 		m := members[0]
 		address := plan.Address(c.observed.machines[m.Name])
 		if state, _ := talos.Probe(ctx, address, c.connections.credentials); state != talos.Configured {
@@ -103,13 +113,13 @@ func (f *function) updateConfigsEarly(ctx context.Context, c *cluster) error {
 // gives the nodes what they need to serve the new one, and then has the nodes and the kubeconfig
 // name it once the API answers there. A cluster is Running only while the API answers at its
 // endpoint, because the function itself falls back to the addresses of the control planes.
-func (f *function) moveEndpoint(ctx context.Context, c *cluster) error {
+func (u *configUpdater) moveEndpoint(ctx context.Context, c *cluster) error {
 	moves := c.observed.wantedEndpoint != c.Status.Endpoint
 	served := moves && c.checkEndpointServed(ctx) == nil
 	if served {
 		c.Status.Endpoint = c.observed.wantedEndpoint
 	}
-	if err := f.updateConfigs(ctx, c); err != nil {
+	if err := u.updateConfigs(ctx, c); err != nil {
 		return err
 	}
 	if !served {
@@ -120,11 +130,11 @@ func (f *function) moveEndpoint(ctx context.Context, c *cluster) error {
 			return nil
 		}
 		c.Status.Endpoint = c.observed.wantedEndpoint
-		if err := f.updateConfigs(ctx, c); err != nil {
+		if err := u.updateConfigs(ctx, c); err != nil {
 			return err
 		}
 	}
-	return f.secrets.ensureClientConfigs(ctx, c)
+	return u.secrets.ensureClientConfigs(ctx, c)
 }
 
 // checkEndpointServed returns an error unless the API answers at the wanted endpoint.

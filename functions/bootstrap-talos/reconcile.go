@@ -130,13 +130,13 @@ func (f *function) checkWaitingCluster(ctx context.Context, c *cluster, waiting 
 // spec. waiting is what the cluster waits for: only an upgrade that is under way continues then.
 func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting error) error {
 	if !c.observed.apiAnswers || (waiting != nil && c.Status.Upgrade == nil) {
-		return cmp.Or(f.updateConfigsEarly(ctx, c), c.checkReleases(ctx), c.withUnmetConditions(ctx, waiting))
+		return cmp.Or(f.updater.updateConfigsEarly(ctx, c), c.checkReleases(ctx), c.withUnmetConditions(ctx, waiting))
 	}
 	err := reconcile.MostUrgent(f.upgrade(ctx, c), waiting)
 	if err != nil || c.Status.Upgrade != nil {
 		return err
 	}
-	return runAll(ctx, c, labelNodes, f.fillScale, f.moveEndpoint, f.replaceOutdated, f.rotation.start, checkAddonsApplied)
+	return runAll(ctx, c, labelNodes, f.fillScale, f.updater.moveEndpoint, f.replaceOutdated, f.rotation.start, checkAddonsApplied)
 }
 
 // finish writes the status, and returns the request for an approval unless the generation requested
