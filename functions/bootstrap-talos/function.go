@@ -25,6 +25,7 @@ type function struct {
 	renderer     *configRenderer
 	configurator *nodeConfigurator
 	updater      *configUpdater
+	bootstrap    *bootstrapper
 	rotation     *rotation
 	now          func() time.Time
 	// turns has the reconciles of clusters that run and that wait.
@@ -66,6 +67,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		renderer:     renderer,
 		configurator: &nodeConfigurator{kube: client, secrets: secrets},
 		updater:      &configUpdater{renderer: renderer, manifests: store, secrets: secrets, now: o.now},
+		bootstrap:    &bootstrapper{status: status, now: o.now},
 		now:          o.now,
 	}
 }

@@ -16,27 +16,33 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// ensureBootstrap bootstraps etcd on one control plane, which is recorded with its UID before the
+// bootstrapper bootstraps the etcd of clusters.
+type bootstrapper struct {
+	status *statusWriter
+	now    func() time.Time
+}
+
+// ensure bootstraps etcd on one control plane, which is recorded with its UID before the
 // request: another Machine of its name would bootstrap a second etcd. The condition Bootstrapped stays
 // once a control plane has answered. Before that the machine is asked each time, because it may
 // have lost the request.
-func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
+func (b *bootstrapper) ensure(ctx context.Context, c *cluster) error {
 	begun := isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped)
-	b := c.bootstrapState()
-	if c.report.bootstrapped || (begun && (c.Status.Version != "" || b.Lost || !b.IsReady)) {
+	state := c.bootstrapState()
+	if c.report.bootstrapped || (begun && (c.Status.Version != "" || state.Lost || !state.IsReady)) {
 		c.report.bootstrapped = true
 		return nil
 	}
-	if b.Lost {
-		askOtherMembers(ctx, c, &b)
+	if state.Lost {
+		askOtherMembers(ctx, c, &state)
 	}
-	switch b.Next() {
+	switch state.Next() {
 	case plan.BootstrapDone:
 		c.report.bootstrapped = true
 		return nil
 	case plan.BootstrapWait:
-		if len(b.Unanswered) > 0 {
-			return waitForEtcdAnswers(b.Unanswered, "since Machine "+c.Status.BootstrapMachine+", which was to bootstrap etcd, does not exist")
+		if len(state.Unanswered) > 0 {
+			return waitForEtcdAnswers(state.Unanswered, "since Machine "+c.Status.BootstrapMachine+", which was to bootstrap etcd, does not exist")
 		}
 		return waitForMachines(c)
 	case plan.BootstrapChooseMachine:
@@ -44,7 +50,7 @@ func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
 		c.Status.BootstrapMachine, c.Status.BootstrapUID, c.Status.BootstrapRequest = m.Name, m.UID, nil // written with the request
 	case plan.BootstrapAskMachine:
 	}
-	return f.bootstrapMachine(ctx, c, c.observed.machines[c.Status.BootstrapMachine], begun)
+	return b.bootstrapMachine(ctx, c, c.observed.machines[c.Status.BootstrapMachine], begun)
 }
 
 // waitForEtcdAnswers returns a WaitError for control planes that may have data of etcd.
@@ -99,7 +105,7 @@ func askOtherMembers(ctx context.Context, c *cluster, b *plan.BootstrapState) {
 
 // bootstrapMachine has the chosen machine bootstrap etcd, and waits until it has. begun is
 // whether etcd has been seen on it before.
-func (f *function) bootstrapMachine(ctx context.Context, c *cluster, m *v1alpha1.Machine, begun bool) error {
+func (b *bootstrapper) bootstrapMachine(ctx context.Context, c *cluster, m *v1alpha1.Machine, begun bool) error {
 	state, _ := talos.Probe(ctx, plan.Address(m), c.connections.credentials)
 	var service plan.EtcdService
 	err := errNotOurs
@@ -111,10 +117,10 @@ func (f *function) bootstrapMachine(ctx context.Context, c *cluster, m *v1alpha1
 		c.report.bootstrapped = true
 		return nil
 	case err != nil:
-		return f.waitForNode(c, m, state)
+		return b.waitForNode(c, m, state)
 	}
 	last := c.Status.BootstrapRequest
-	step := plan.NextBootstrapRequest(service, last, f.now())
+	step := plan.NextBootstrapRequest(service, last, b.now())
 	if step == plan.RequestSend && (begun || last != nil) {
 		var others plan.BootstrapState
 		if askOtherMembers(ctx, c, &others); others.HasOtherMembers {
@@ -128,7 +134,7 @@ func (f *function) bootstrapMachine(ctx context.Context, c *cluster, m *v1alpha1
 		c.report.bootstrapped, c.Status.BootstrapRequest = true, nil
 		return nil
 	case step == plan.RequestSend && !c.report.bootstrapSent:
-		if err := f.sendBootstrap(ctx, c, m, service.BootID); err != nil {
+		if err := b.sendRequest(ctx, c, m, service.BootID); err != nil {
 			return err
 		}
 	case service.State != plan.EtcdPreparing:
@@ -139,12 +145,12 @@ func (f *function) bootstrapMachine(ctx context.Context, c *cluster, m *v1alpha1
 
 var errNotOurs = errors.New("the node does not show a certificate of the cluster")
 
-// sendBootstrap records a bootstrap request, and sends it once in a delivery. A request that was
+// sendRequest records a bootstrap request, and sends it once in a delivery. A request that was
 // recorded for this boot and is not answered is sent without another record.
-func (f *function) sendBootstrap(ctx context.Context, c *cluster, m *v1alpha1.Machine, boot string) error {
+func (b *bootstrapper) sendRequest(ctx context.Context, c *cluster, m *v1alpha1.Machine, boot string) error {
 	if last := c.Status.BootstrapRequest; last == nil || last.BootID != boot || last.Accepted {
-		c.Status.BootstrapRequest = &v1alpha1.BootstrapRequest{Time: metav1.NewTime(f.now()), BootID: boot}
-		if err := f.status.patch(ctx, c); err != nil {
+		c.Status.BootstrapRequest = &v1alpha1.BootstrapRequest{Time: metav1.NewTime(b.now()), BootID: boot}
+		if err := b.status.patch(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -157,12 +163,12 @@ func (f *function) sendBootstrap(ctx context.Context, c *cluster, m *v1alpha1.Ma
 }
 
 // waitForNode returns why the chosen machine cannot be asked about etcd.
-func (f *function) waitForNode(c *cluster, m *v1alpha1.Machine, state talos.State) error {
+func (b *bootstrapper) waitForNode(c *cluster, m *v1alpha1.Machine, state talos.State) error {
 	message := fmt.Sprintf("waits for node %s to start with its configuration", m.Name)
 	if state == talos.Skewed {
 		return clockSkewError(m)
 	}
-	if since, applied := conditionSince(c.KubernetesCluster, v1alpha1.ConditionConfigApplied, "ConfigApplied"); state == talos.Maintenance && applied && f.now().Sub(since) > startTimeout {
+	if since, applied := conditionSince(c.KubernetesCluster, v1alpha1.ConditionConfigApplied, "ConfigApplied"); state == talos.Maintenance && applied && b.now().Sub(since) > startTimeout {
 		message += fmt.Sprintf("; if the node has lost its configuration, by a new disk or a reset, delete Machine %s", m.Name)
 	}
 	return reconcile.WaitError{Reason: "WaitingForNode", Message: message, Requeue: true}

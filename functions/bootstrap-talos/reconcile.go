@@ -99,7 +99,7 @@ func (f *function) runNodePhases(ctx context.Context, c *cluster) error {
 	err := f.configurator.configureNodes(ctx, c)
 	_, refused := reconcile.AsUserError(err)
 	if !refused {
-		err = runAll(ctx, c, f.ensureBootstrap, f.readNodes, f.cleanEarlierNodes, f.addons.applyAll)
+		err = runAll(ctx, c, f.bootstrap.ensure, f.readNodes, f.cleanEarlierNodes, f.addons.applyAll)
 	}
 	if problem := f.replaceUnhealthy(ctx, c); problem != nil {
 		return problem
