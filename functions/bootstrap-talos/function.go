@@ -26,6 +26,7 @@ type function struct {
 	configurator *nodeConfigurator
 	updater      *configUpdater
 	bootstrap    *bootstrapper
+	etcd         *etcdChecker
 	rotation     *rotation
 	now          func() time.Time
 	// turns has the reconciles of clusters that run and that wait.
@@ -51,6 +52,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 	renderer := &configRenderer{kube: client, manifests: store, images: o.images}
 	status := &statusWriter{kube: client}
 	machines := &machineStore{kube: client, manifests: store, images: o.images, status: status}
+	etcd := &etcdChecker{machines: machines}
 	return &function{
 		kube:         client,
 		manifests:    store,
@@ -68,6 +70,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		configurator: &nodeConfigurator{kube: client, secrets: secrets},
 		updater:      &configUpdater{renderer: renderer, manifests: store, secrets: secrets, now: o.now},
 		bootstrap:    &bootstrapper{status: status, now: o.now},
+		etcd:         etcd,
 		now:          o.now,
 	}
 }

@@ -60,24 +60,29 @@ func (c *cluster) readQuorum(ctx context.Context) plan.QuorumState {
 	return e
 }
 
-// checkEtcdHealthy is checkEtcd, except while a node is being upgraded.
-func (f *function) checkEtcdHealthy(ctx context.Context, c *cluster) error {
+// etcdChecker checks the members of etcd, and removes members without a Machine.
+type etcdChecker struct {
+	machines *machineStore
+}
+
+// checkHealthy is checkMembers, except while a node is being upgraded.
+func (e *etcdChecker) checkHealthy(ctx context.Context, c *cluster) error {
 	if c.isUpgrading() {
 		return nil
 	}
-	return f.checkEtcd(ctx, c)
+	return e.checkMembers(ctx, c)
 }
 
-// checkEtcd returns an error unless exactly the control planes are members of etcd, vote and
+// checkMembers returns an error unless exactly the control planes are members of etcd, vote and
 // answer. It removes a member whose Machine does not exist.
-func (f *function) checkEtcd(ctx context.Context, c *cluster) error {
+func (e *etcdChecker) checkMembers(ctx context.Context, c *cluster) error {
 	c.report.etcd = ""
 	view, err := talos.ReadEtcd(ctx, c.controlPlanes(), c.connections.credentials)
 	if err != nil {
 		return reconcile.WaitError{Reason: "WaitingForEtcd", Message: "waits for a member of etcd to answer", Requeue: true}
 	}
 	if left := plan.OrphanedMembers(view.Members, c.hasMachine); len(left) > 0 {
-		return f.expelOrphanedMember(ctx, c, view, left[0])
+		return e.expelOrphanedMember(ctx, c, view, left[0])
 	}
 	var wanted []string
 	for _, m := range c.plan.ControlPlanes() {
@@ -91,9 +96,9 @@ func (f *function) checkEtcd(ctx context.Context, c *cluster) error {
 }
 
 // expelOrphanedMember removes a member of etcd whose Machine does not exist.
-func (f *function) expelOrphanedMember(ctx context.Context, c *cluster, view plan.EtcdView, m plan.EtcdMember) error {
+func (e *etcdChecker) expelOrphanedMember(ctx context.Context, c *cluster, view plan.EtcdView, m plan.EtcdMember) error {
 	message := fmt.Sprintf("removes member %s, whose Machine does not exist, from etcd", m.Name)
-	gone, err := f.machines.isGone(ctx, c, m.Name)
+	gone, err := e.machines.isGone(ctx, c, m.Name)
 	switch {
 	case err != nil:
 		return err

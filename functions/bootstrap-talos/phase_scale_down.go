@@ -70,7 +70,7 @@ func (f *function) chooseNodesToRemove(ctx context.Context, c *cluster) error {
 
 // forgetRemoved clears the record of a control plane that has been removed, before a new machine gets
 // its name: the record would be taken for one of the new machine.
-func (f *function) forgetRemoved(_ context.Context, c *cluster) error {
+func forgetRemoved(_ context.Context, c *cluster) error {
 	if name := c.Status.Removing; name != "" && !c.hasMachine(name) {
 		c.Status.Removing = ""
 	}
@@ -102,7 +102,7 @@ func (f *function) recordRemoval(ctx context.Context, c *cluster, m *v1alpha1.Ma
 // and removes their members from etcd.
 func (f *function) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
 	if c.Status.Version != "" && !c.isControlPlaneWorking() {
-		if err := f.checkEtcd(ctx, c); errors.As(err, new(reconcile.UserError)) {
+		if err := f.etcd.checkMembers(ctx, c); errors.As(err, new(reconcile.UserError)) {
 			return err
 		}
 	}

@@ -260,7 +260,7 @@ func (f *function) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan.
 		}
 	}
 	var w reconcile.WaitError
-	switch err := f.checkEtcd(ctx, c); {
+	switch err := f.etcd.checkMembers(ctx, c); {
 	case errors.As(err, &w):
 		return "it " + w.Message
 	case err != nil:

@@ -65,7 +65,7 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 func (f *function) runPhases(ctx context.Context, c *cluster) error {
 	err := runAll(ctx, c,
 		f.machines.read,
-		f.forgetRemoved,
+		forgetRemoved,
 		f.machines.releaseDeleted,
 		f.planner.makePlan,
 		f.keepCurrentAgain,
@@ -108,7 +108,7 @@ func (f *function) runNodePhases(ctx context.Context, c *cluster) error {
 		err = removal
 	}
 	if err == nil {
-		err = explainMissingCNI(c, runAll(ctx, c, checkNodesReady, f.checkEtcdHealthy))
+		err = explainMissingCNI(c, runAll(ctx, c, checkNodesReady, f.etcd.checkHealthy))
 	}
 	return err
 }
@@ -120,7 +120,7 @@ func (f *function) checkWaitingCluster(ctx context.Context, c *cluster, waiting 
 	case isWaiting && c.report.apiUnanswered:
 		return checkQuorumLost(ctx, c, waiting)
 	case isWaiting && c.observed.apiAnswers && c.report.bootstrapped && c.report.etcd == "":
-		return reconcile.MostUrgent(waiting, f.checkEtcdHealthy(ctx, c)) // the missing node may be a worker
+		return reconcile.MostUrgent(waiting, f.etcd.checkHealthy(ctx, c)) // the missing node may be a worker
 	default:
 		return waiting
 	}
