@@ -77,8 +77,8 @@ func TestRefusedEviction(t *testing.T) {
 			t.Parallel()
 			w, evicted := keeping(t, tc.code, tc.message)
 			late := time.Now().Add(plan.DefaultDrainTimeout + time.Minute)
-			f := &function{now: func() time.Time { return late }}
-			for _, o := range []outcome{upgradeOf(t, f, w), removalOf(t, f, w)} {
+			now := func() time.Time { return late }
+			for _, o := range []outcome{upgradeOf(t, now, w), removalOf(t, now, w)} {
 				if !o.ended || !strings.Contains(o.message, tc.want) {
 					t.Errorf("%s: %s ended %t and said %q, want %q", tc.reason, o.what, o.ended, o.message, tc.want)
 				}
@@ -96,18 +96,18 @@ type outcome struct {
 	ended         bool
 }
 
-func upgradeOf(t *testing.T, f *function, w *workload.Client) outcome {
+func upgradeOf(t *testing.T, now func() time.Time, w *workload.Client) outcome {
 	t.Helper()
 	c := &cluster{KubernetesCluster: &v1alpha1.KubernetesCluster{}}
 	c.Status.Upgrade = &v1alpha1.UpgradeStatus{Kind: v1alpha1.UpgradeTalos, Nodes: []v1alpha1.NodeUpgrade{
 		{Name: "n", Step: v1alpha1.UpgradeDraining, Since: metav1.Now(), Cordoned: true},
 	}}
 	turns := map[string]plan.UpgradeStep{"n": plan.UpgradeDrain}
-	f.drainNodes(t.Context(), c, w, turns, []plan.UpgradeNode{{Member: plan.Member{Name: "n"}}})
+	(&function{now: now}).drainNodes(t.Context(), c, w, turns, []plan.UpgradeNode{{Member: plan.Member{Name: "n"}}})
 	return outcome{"the upgrade", c.Status.Upgrade.Nodes[0].Message, turns["n"] == plan.UpgradeFail}
 }
 
-func removalOf(t *testing.T, f *function, w *workload.Client) outcome {
+func removalOf(t *testing.T, now func() time.Time, w *workload.Client) outcome {
 	t.Helper()
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Name: "n", Labels: map[string]string{v1alpha1.LabelWorkerGroup: "pool"},
@@ -116,7 +116,7 @@ func removalOf(t *testing.T, f *function, w *workload.Client) outcome {
 	c := &cluster{KubernetesCluster: &v1alpha1.KubernetesCluster{}, connections: connections{workload: w}, observed: observed{apiAnswers: true, nodes: []plan.Node{{Name: "n", Ready: true, Cordoned: true}}}}
 	c.plan.Groups = []plan.Group{{Pool: "pool"}}
 	var blocked reconcile.UserError
-	err := f.removeNode(t.Context(), c, m)
+	err := (&removals{now: now}).removeNode(t.Context(), c, m)
 	return outcome{"the removal", err.Error(), errors.As(err, &blocked) && blocked.Reason == "DrainBlocked"}
 }
 
@@ -129,7 +129,7 @@ func TestRefusedCordon(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	late := time.Now().Add(plan.DefaultDrainTimeout + time.Minute)
-	o := upgradeOf(t, &function{now: func() time.Time { return late }}, workload.New(server.Client(), server.URL))
+	o := upgradeOf(t, func() time.Time { return late }, workload.New(server.Client(), server.URL))
 	if !o.ended || !strings.Contains(o.message, "nodes are not yours") {
 		t.Errorf("%s ended %t and said %q", o.what, o.ended, o.message)
 	}

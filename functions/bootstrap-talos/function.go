@@ -27,6 +27,7 @@ type function struct {
 	updater      *configUpdater
 	bootstrap    *bootstrapper
 	etcd         *etcdChecker
+	removals     *removals
 	rotation     *rotation
 	now          func() time.Time
 	// turns has the reconciles of clusters that run and that wait.
@@ -71,6 +72,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		updater:      &configUpdater{renderer: renderer, manifests: store, secrets: secrets, now: o.now},
 		bootstrap:    &bootstrapper{status: status, now: o.now},
 		etcd:         etcd,
+		removals:     &removals{kube: client, manifests: store, machines: machines, etcd: etcd, status: status, now: o.now},
 		now:          o.now,
 	}
 }

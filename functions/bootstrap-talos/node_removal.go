@@ -15,8 +15,8 @@ import (
 )
 
 // removeNode does the next step of a removal, and returns what that waits for.
-func (f *function) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
-	d := f.nodeRemovalOf(c, m)
+func (r *removals) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
+	d := r.nodeRemovalOf(c, m)
 	view, member, err := readMembership(ctx, c, m, &d)
 	if err != nil {
 		return err
@@ -43,11 +43,11 @@ func (f *function) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machi
 			"cannot drain node %s: its pods were not evicted within %s: %s; fix their PodDisruptionBudget, set drainTimeout of the pool, or set the annotation %s=true on Machine %s",
 			m.Name, plan.DefaultDrainTimeout, why, v1alpha1.AnnotationForce, m.Name)}
 	}
-	return f.doRemovalStep(ctx, c, m, step, view, member, why)
+	return r.doStep(ctx, c, m, step, view, member, why)
 }
 
 // nodeRemovalOf returns what is known of a removal without asking etcd.
-func (f *function) nodeRemovalOf(c *cluster, m *v1alpha1.Machine) plan.NodeRemoval {
+func (r *removals) nodeRemovalOf(c *cluster, m *v1alpha1.Machine) plan.NodeRemoval {
 	n, ok := c.node(m.Name)
 	d := plan.NodeRemoval{
 		Deleted: m.DeletionTimestamp != nil, Forced: m.Annotations[v1alpha1.AnnotationForce] == "true",
@@ -61,7 +61,7 @@ func (f *function) nodeRemovalOf(c *cluster, m *v1alpha1.Machine) plan.NodeRemov
 	if i := slices.IndexFunc(c.plan.Groups, func(g plan.Group) bool { return g.Pool == plan.PoolOf(m) }); i >= 0 {
 		properties = c.plan.Groups[i].Properties
 	}
-	late := f.now().Sub(since) > plan.DrainTimeout(properties)
+	late := r.now().Sub(since) > plan.DrainTimeout(properties)
 	d.DrainExpired, d.DrainOverdue = late && properties.DrainTimeout != nil, late && properties.DrainTimeout == nil
 	return d
 }
@@ -89,8 +89,8 @@ func readMembership(ctx context.Context, c *cluster, m *v1alpha1.Machine, d *pla
 	return view, member, nil
 }
 
-// doRemovalStep does one step of a removal.
-func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, step plan.RemovalStep, view plan.EtcdView, member plan.EtcdMember, why string) error {
+// doStep does one step of a removal.
+func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, step plan.RemovalStep, view plan.EtcdView, member plan.EtcdMember, why string) error {
 	removing := func(message string, silent bool) error {
 		return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: %s", m.Name, message), Requeue: silent}
 	}
@@ -121,15 +121,15 @@ func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Ma
 	case plan.RemovalWaitsForMembers:
 		return removing("waits for all members of etcd to have the same member list", true)
 	case plan.RemovalDeleteMachine:
-		if err = f.machines.release(ctx, m); err != nil {
+		if err = r.machines.release(ctx, m); err != nil {
 			return err
 		}
-		if err := refusedDeletion(f.kube.Delete(ctx, m)); err != nil {
+		if err := refusedDeletion(r.kube.Delete(ctx, m)); err != nil {
 			return err
 		}
 		return removing("waits for its machine to be deleted", false)
 	case plan.RemovalReleaseMachine:
-		if err = f.machines.release(ctx, m); err != nil {
+		if err = r.machines.release(ctx, m); err != nil {
 			return err
 		}
 		return removing("waits for its machine to be deleted"+plan.WhyNotReady(m), false)

@@ -12,15 +12,26 @@ import (
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// removals removes nodes and their Machines, and what is left of removed nodes.
+type removals struct {
+	kube      *kube.Client
+	manifests *manifests.Store
+	machines  *machineStore
+	etcd      *etcdChecker
+	status    *statusWriter
+	now       func() time.Time
+}
+
 // scaleDown does the next step for every machine in removal, and cleans up after deleted
 // machines. It returns a WaitError while a machine is being removed. The removal
 // of a protected machine does not begin, or stops where it is, and Ready reports that.
-func (f *function) scaleDown(ctx context.Context, c *cluster) error {
-	if err := f.chooseNodesToRemove(ctx, c); err != nil {
+func (r *removals) scaleDown(ctx context.Context, c *cluster) error {
+	if err := r.chooseNodes(ctx, c); err != nil {
 		return err
 	}
 	var problems []error
@@ -29,9 +40,9 @@ func (f *function) scaleDown(ctx context.Context, c *cluster) error {
 		if !plan.IsLeaving(m) {
 			continue
 		}
-		err := f.machines.checkProtection(ctx, m)
+		err := r.machines.checkProtection(ctx, m)
 		if err == nil {
-			err = f.removeNode(ctx, c, m)
+			err = r.removeNode(ctx, c, m)
 		}
 		if !isProtectedError(err) || !c.noteUserError(v1alpha1.ConditionReady, err) {
 			problems = append(problems, err)
@@ -40,13 +51,13 @@ func (f *function) scaleDown(ctx context.Context, c *cluster) error {
 	if err := reconcile.MostUrgent(problems...); err != nil {
 		return err
 	}
-	return f.cleanUpRemovedNodes(ctx, c)
+	return r.cleanUpRemovedNodes(ctx, c)
 }
 
-// chooseNodesToRemove decides which machines are removed, and records that: a delivery after a
+// chooseNodes decides which machines are removed, and records that: a delivery after a
 // crash continues with the same machine. A control plane is recorded in the cluster's status
 // first, where one of two concurrent deliveries gets a conflict.
-func (f *function) chooseNodesToRemove(ctx context.Context, c *cluster) error {
+func (r *removals) chooseNodes(ctx context.Context, c *cluster) error {
 	for _, g := range c.plan.AllGroups(c.observed.machines) {
 		present := plan.PoolMachines(c.observed.machines, g.Pool, plan.NamePrefix(c.Name, g.Pool), c.isWorking)
 		working := 0
@@ -60,7 +71,7 @@ func (f *function) chooseNodesToRemove(ctx context.Context, c *cluster) error {
 			c.noteUserError(v1alpha1.ConditionReady, protectedError(c.observed.machines[name]))
 		}
 		for _, name := range leaving {
-			if err := f.recordRemoval(ctx, c, c.observed.machines[name]); err != nil {
+			if err := r.record(ctx, c, c.observed.machines[name]); err != nil {
 				return err
 			}
 		}
@@ -77,40 +88,40 @@ func forgetRemoved(_ context.Context, c *cluster) error {
 	return nil
 }
 
-// recordRemoval annotates a Machine that is to be removed. A Machine that never became a node is
+// record annotates a Machine that is to be removed. A Machine that never became a node is
 // deleted at once.
-func (f *function) recordRemoval(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
+func (r *removals) record(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
 	if !plan.MayHaveJoinedEtcd(m) {
-		return refusedDeletion(f.kube.DeleteExactly(ctx, m))
+		return refusedDeletion(r.kube.DeleteExactly(ctx, m))
 	}
 	if plan.PoolOf(m) == v1alpha1.ControlPlanePool && c.Status.Removing != m.Name {
 		if chosen := c.observed.machines[c.Status.Removing]; chosen != nil && !chosen.Spec.Protected {
 			m = chosen
 		}
 		c.Status.Removing = m.Name
-		if err := f.status.patch(ctx, c); err != nil {
+		if err := r.status.patch(ctx, c); err != nil {
 			return err
 		}
 	}
 	before := m.DeepCopy()
-	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationRemoving, f.now().UTC().Format(time.RFC3339))
-	_, err := f.kube.Patch(ctx, before, m)
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationRemoving, r.now().UTC().Format(time.RFC3339))
+	_, err := r.kube.Patch(ctx, before, m)
 	return err
 }
 
 // cleanUpRemovedNodes deletes the Nodes and the saved manifests of Machines that do not exist,
 // and removes their members from etcd.
-func (f *function) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
+func (r *removals) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
 	if c.Status.Version != "" && !c.isControlPlaneWorking() {
-		if err := f.etcd.checkMembers(ctx, c); errors.As(err, new(reconcile.UserError)) {
+		if err := r.etcd.checkMembers(ctx, c); errors.As(err, new(reconcile.UserError)) {
 			return err
 		}
 	}
 	for _, name := range plan.OrphanedNodes(c.Name, c.observed.nodes, c.hasMachine) {
-		if gone, err := f.machines.isGone(ctx, c, name); err != nil || !gone {
+		if gone, err := r.machines.isGone(ctx, c, name); err != nil || !gone {
 			return err
 		}
-		if err := f.manifests.Forget(ctx, c.KubernetesCluster, name); err != nil {
+		if err := r.manifests.Forget(ctx, c.KubernetesCluster, name); err != nil {
 			return err
 		}
 		if err := c.connections.workload.DeleteNode(ctx, name); err != nil {
@@ -122,10 +133,10 @@ func (f *function) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
 
 // cleanEarlierNodes deletes the Nodes of earlier Machines whose names other Machines have now, before the kubelets of
 // these take them over. A Node that has been taken over is uncordoned.
-func (f *function) cleanEarlierNodes(ctx context.Context, c *cluster) error {
+func (r *removals) cleanEarlierNodes(ctx context.Context, c *cluster) error {
 	for _, n := range c.observed.earlierNodes {
 		m := &v1alpha1.Machine{}
-		err := f.kube.Get(ctx, c.Namespace, n.Name, m)
+		err := r.kube.Get(ctx, c.Namespace, n.Name, m)
 		switch {
 		case kube.NotFound(err), err == nil && plan.MayHaveJoined(m):
 			continue

@@ -99,12 +99,12 @@ func (f *function) runNodePhases(ctx context.Context, c *cluster) error {
 	err := f.configurator.configureNodes(ctx, c)
 	_, refused := reconcile.AsUserError(err)
 	if !refused {
-		err = runAll(ctx, c, f.bootstrap.ensure, f.readNodes, f.cleanEarlierNodes, f.addons.applyAll)
+		err = runAll(ctx, c, f.bootstrap.ensure, f.readNodes, f.removals.cleanEarlierNodes, f.addons.applyAll)
 	}
 	if problem := f.replaceUnhealthy(ctx, c); problem != nil {
 		return problem
 	}
-	if removal := f.scaleDown(ctx, c); removal != nil && !refused {
+	if removal := f.removals.scaleDown(ctx, c); removal != nil && !refused {
 		err = removal
 	}
 	if err == nil {
