@@ -103,7 +103,7 @@ func upgradeOf(t *testing.T, now func() time.Time, w *workload.Client) outcome {
 		{Name: "n", Step: v1alpha1.UpgradeDraining, Since: metav1.Now(), Cordoned: true},
 	}}
 	turns := map[string]plan.UpgradeStep{"n": plan.UpgradeDrain}
-	(&function{now: now}).drainNodes(t.Context(), c, w, turns, []plan.UpgradeNode{{Member: plan.Member{Name: "n"}}})
+	(&upgrades{now: now}).drainNodes(t.Context(), c, w, turns, []plan.UpgradeNode{{Member: plan.Member{Name: "n"}}})
 	return outcome{"the upgrade", c.Status.Upgrade.Nodes[0].Message, turns["n"] == plan.UpgradeFail}
 }
 

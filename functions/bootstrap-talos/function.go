@@ -14,7 +14,6 @@ type function struct {
 	kube         *kube.Client
 	manifests    *manifests.Store
 	secrets      *secretStore
-	images       talos.Images
 	addons       *addonApplier
 	planner      *planner
 	approvals    *approvals
@@ -28,6 +27,7 @@ type function struct {
 	bootstrap    *bootstrapper
 	etcd         *etcdChecker
 	removals     *removals
+	upgrades     *upgrades
 	rotation     *rotation
 	now          func() time.Time
 	// turns has the reconciles of clusters that run and that wait.
@@ -61,7 +61,6 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		planner:      &planner{kube: client, talosVersion: o.talosVersion},
 		approvals:    &approvals{kube: client, now: o.now},
 		endpoints:    &endpoints{kube: client},
-		images:       o.images,
 		addons:       &addonApplier{kube: client, hosts: o.addonHosts},
 		status:       status,
 		machines:     machines,
@@ -73,6 +72,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		bootstrap:    &bootstrapper{status: status, now: o.now},
 		etcd:         etcd,
 		removals:     &removals{kube: client, manifests: store, machines: machines, etcd: etcd, status: status, now: o.now},
+		upgrades:     &upgrades{etcd: etcd, images: o.images, status: status, now: o.now},
 		now:          o.now,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,10 +60,18 @@ func (c *cluster) reportUpgrade(nodes []plan.UpgradeNode) error {
 	}
 }
 
-// upgrade upgrades the nodes to the wanted versions. It returns a WaitError while it does, and a
+// upgrades upgrades the nodes of clusters to the versions of their plans.
+type upgrades struct {
+	etcd   *etcdChecker
+	images talos.Images
+	status *statusWriter
+	now    func() time.Time
+}
+
+// upgradeNodes upgrades the nodes to the wanted versions. It returns a WaitError while it does, and a
 // UserError when a node has failed. Each step is in the status first, so that a crash loses
 // nothing and two deliveries do nothing twice.
-func (f *function) upgrade(ctx context.Context, c *cluster) error {
+func (up *upgrades) upgradeNodes(ctx context.Context, c *cluster) error {
 	w, fresh := c.connections.workload, true
 	return reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
 		if !fresh {
@@ -73,12 +82,12 @@ func (f *function) upgrade(ctx context.Context, c *cluster) error {
 			c.observeNodes(nodes)
 		}
 		fresh = false
-		return f.upgradeOnce(ctx, c, w)
+		return up.doStep(ctx, c, w)
 	})
 }
 
-// upgradeOnce does at most one step with each node.
-func (f *function) upgradeOnce(ctx context.Context, c *cluster, w *workload.Client) error {
+// doStep does at most one step with each node.
+func (up *upgrades) doStep(ctx context.Context, c *cluster, w *workload.Client) error {
 	nodes := c.observeVersions(ctx, w)
 	c.Status.Version = plan.LowestAPIVersion(c.Status.Version, nodes)
 	s := c.Status.Upgrade
@@ -97,11 +106,11 @@ func (f *function) upgradeOnce(ctx context.Context, c *cluster, w *workload.Clie
 		s = &v1alpha1.UpgradeStatus{Kind: kind, Generation: c.Generation}
 		c.Status.Upgrade = s
 	}
-	c.plan.RenewUpgrade(s, c.Generation, nodes, metav1.NewTime(f.now()))
+	c.plan.RenewUpgrade(s, c.Generation, nodes, metav1.NewTime(up.now()))
 	left := len(c.plan.OutdatedNodes(s.Kind, nodes))
 	s.Progress = fmt.Sprintf("%d/%d", len(nodes)-left, len(nodes))
 	setNodes(c)
-	if err := f.runUpgradeSteps(ctx, c, w, nodes); err != nil {
+	if err := up.runSteps(ctx, c, w, nodes); err != nil {
 		return err
 	}
 	return c.reportUpgrade(nodes)
@@ -130,36 +139,36 @@ func (c *cluster) observeVersions(ctx context.Context, w *workload.Client) []pla
 	return nodes
 }
 
-// runUpgradeSteps does the next step of the nodes that are being upgraded, and begins with
+// runSteps does the next step of the nodes that are being upgraded, and begins with
 // others unless something blocks that.
-func (f *function) runUpgradeSteps(ctx context.Context, c *cluster, w *workload.Client, nodes []plan.UpgradeNode) error {
+func (up *upgrades) runSteps(ctx context.Context, c *cluster, w *workload.Client, nodes []plan.UpgradeNode) error {
 	s := c.Status.Upgrade
 	steps := map[string]plan.UpgradeStep{}
 	for _, u := range s.Nodes {
-		steps[u.Name] = plan.NextUpgradeStep(s.Kind, u, *plan.FindNode(nodes, u.Name), f.now())
+		steps[u.Name] = plan.NextUpgradeStep(s.Kind, u, *plan.FindNode(nodes, u.Name), up.now())
 	}
-	f.drainNodes(ctx, c, w, steps, nodes)
+	up.drainNodes(ctx, c, w, steps, nodes)
 	for i := range s.Nodes {
-		plan.RecordStep(s.Kind, &s.Nodes[i], steps[s.Nodes[i].Name], plan.FindNode(nodes, s.Nodes[i].Name), metav1.NewTime(f.now()))
+		plan.RecordStep(s.Kind, &s.Nodes[i], steps[s.Nodes[i].Name], plan.FindNode(nodes, s.Nodes[i].Name), metav1.NewTime(up.now()))
 	}
 	s.Nodes = slices.DeleteFunc(s.Nodes, func(u v1alpha1.NodeUpgrade) bool { return steps[u.Name] == plan.UpgradeFinish })
-	for _, o := range f.nextUpgrades(ctx, c, nodes) {
+	for _, o := range up.nextNodes(ctx, c, nodes) {
 		u := v1alpha1.NodeUpgrade{
 			Name: o.Name, Step: v1alpha1.UpgradeDraining, From: o.RunningVersion(s.Kind), To: c.plan.WantedVersion(s.Kind, o.Member),
-			Since: metav1.NewTime(f.now()), Cordoned: s.Kind == v1alpha1.UpgradeTalos && !o.Node.Cordoned,
+			Since: metav1.NewTime(up.now()), Cordoned: s.Kind == v1alpha1.UpgradeTalos && !o.Node.Cordoned,
 		}
 		s.Nodes = append(s.Nodes, u)
 	}
-	if err := f.status.patch(ctx, c); err != nil {
+	if err := up.status.patch(ctx, c); err != nil {
 		return err
 	}
-	f.requestUpgrades(ctx, c, steps)
+	up.sendRequests(ctx, c, steps)
 	return nil
 }
 
 // drainNodes drains the nodes in step Drain, and uncordons upgraded nodes. A completed drain becomes
 // an upgrade request, and a drain that times out a failure.
-func (f *function) drainNodes(ctx context.Context, c *cluster, w *workload.Client, steps map[string]plan.UpgradeStep, nodes []plan.UpgradeNode) {
+func (up *upgrades) drainNodes(ctx context.Context, c *cluster, w *workload.Client, steps map[string]plan.UpgradeStep, nodes []plan.UpgradeNode) {
 	s := c.Status.Upgrade
 	var mu sync.Mutex
 	forEachNode(s.Nodes, func(u *v1alpha1.NodeUpgrade) {
@@ -172,7 +181,7 @@ func (f *function) drainNodes(ctx context.Context, c *cluster, w *workload.Clien
 			limit := plan.DrainTimeout(plan.FindNode(nodes, u.Name).Properties)
 			if now, message = drainNode(ctx, w, s.Kind, *u); now == plan.UpgradeDrain {
 				now = plan.UpgradeWait
-				if f.now().Sub(u.Since.Time) > limit {
+				if up.now().Sub(u.Since.Time) > limit {
 					now, message = plan.UpgradeFail, fmt.Sprintf("its pods were not evicted within %s: %s", limit, message)
 				}
 			}
@@ -225,9 +234,9 @@ func forEachNode(nodes []v1alpha1.NodeUpgrade, do func(*v1alpha1.NodeUpgrade)) {
 	_ = group.Wait()
 }
 
-// nextUpgrades returns the nodes whose upgrade begins now: none while one has failed or the
+// nextNodes returns the nodes whose upgrade begins now: none while one has failed or the
 // cluster is unhealthy.
-func (f *function) nextUpgrades(ctx context.Context, c *cluster, nodes []plan.UpgradeNode) []plan.UpgradeNode {
+func (up *upgrades) nextNodes(ctx context.Context, c *cluster, nodes []plan.UpgradeNode) []plan.UpgradeNode {
 	s := c.Status.Upgrade
 	c.report.upgradeBlocker = ""
 	if c.isUpgradePaused() || plan.FailedNode(s) != nil {
@@ -235,7 +244,7 @@ func (f *function) nextUpgrades(ctx context.Context, c *cluster, nodes []plan.Up
 	}
 	next := c.plan.NextNodesToUpgrade(s.Kind, nodes, s.Nodes, plan.UpgradeConcurrency(c.KubernetesCluster))
 	if len(next) > 0 {
-		if c.report.upgradeBlocker = f.upgradeBlocker(ctx, c, nodes); c.report.upgradeBlocker != "" {
+		if c.report.upgradeBlocker = up.upgradeBlocker(ctx, c, nodes); c.report.upgradeBlocker != "" {
 			return nil
 		}
 	}
@@ -244,7 +253,7 @@ func (f *function) nextUpgrades(ctx context.Context, c *cluster, nodes []plan.Up
 
 // upgradeBlocker returns why no other node may be taken out of service now. It is empty if every
 // other node is Ready, every API server answers, and every member of etcd votes and answers.
-func (f *function) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan.UpgradeNode) string {
+func (up *upgrades) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan.UpgradeNode) string {
 	for _, o := range nodes {
 		switch {
 		case slices.ContainsFunc(c.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Name == o.Name }):
@@ -260,7 +269,7 @@ func (f *function) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan.
 		}
 	}
 	var w reconcile.WaitError
-	switch err := f.etcd.checkMembers(ctx, c); {
+	switch err := up.etcd.checkMembers(ctx, c); {
 	case errors.As(err, &w):
 		return "it " + w.Message
 	case err != nil:
@@ -270,9 +279,9 @@ func (f *function) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan.
 	}
 }
 
-// requestUpgrades sends the request to each node whose step that is. A node that refuses has
+// sendRequests sends the request to each node whose step that is. A node that refuses has
 // failed, and one that does not answer gets another request later.
-func (f *function) requestUpgrades(ctx context.Context, c *cluster, steps map[string]plan.UpgradeStep) {
+func (up *upgrades) sendRequests(ctx context.Context, c *cluster, steps map[string]plan.UpgradeStep) {
 	s := c.Status.Upgrade
 	forEachNode(s.Nodes, func(u *v1alpha1.NodeUpgrade) {
 		if steps[u.Name] != plan.UpgradeRequest || !plan.IsRunning(c.observed.machines[u.Name]) {
@@ -281,13 +290,13 @@ func (f *function) requestUpgrades(ctx context.Context, c *cluster, steps map[st
 		var err error
 		address := plan.Address(c.observed.machines[u.Name])
 		if s.Kind == v1alpha1.UpgradeTalos {
-			err = talos.UpgradeTalos(ctx, address, c.connections.credentials, f.images.Installer(c.KubernetesCluster, u.To), u.To)
+			err = talos.UpgradeTalos(ctx, address, c.connections.credentials, up.images.Installer(c.KubernetesCluster, u.To), u.To)
 		} else {
 			err = talos.UpgradeKubernetes(ctx, address, c.connections.credentials, s.Kind, u.To)
 		}
 		var refused reconcile.UserError
 		if errors.As(err, &refused) {
-			u.Step, u.Since, u.Message = v1alpha1.UpgradeFailed, metav1.NewTime(f.now()), refused.Message
+			u.Step, u.Since, u.Message = v1alpha1.UpgradeFailed, metav1.NewTime(up.now()), refused.Message
 		}
 	})
 }

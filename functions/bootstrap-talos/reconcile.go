@@ -132,7 +132,7 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 	if !c.observed.apiAnswers || (waiting != nil && c.Status.Upgrade == nil) {
 		return cmp.Or(f.updater.updateConfigsEarly(ctx, c), c.checkReleases(ctx), c.withUnmetConditions(ctx, waiting))
 	}
-	err := reconcile.MostUrgent(f.upgrade(ctx, c), waiting)
+	err := reconcile.MostUrgent(f.upgrades.upgradeNodes(ctx, c), waiting)
 	if err != nil || c.Status.Upgrade != nil {
 		return err
 	}
