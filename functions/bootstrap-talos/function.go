@@ -8,28 +8,29 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// function turns KubernetesClusters into machines and clusters. What it keeps between deliveries
-// only saves requests.
+// function turns KubernetesClusters into machines and clusters. It has the order of the phases, which are
+// methods of the types below. Each of them has only the clients that its phases use, and none has the
+// function. What the function keeps between deliveries only saves requests.
 type function struct {
 	kube         *kube.Client
-	manifests    *manifests.Store
+	now          func() time.Time
+	status       *statusWriter
 	secrets      *secretStore
-	addons       *addonApplier
 	planner      *planner
 	approvals    *approvals
 	endpoints    *endpoints
-	status       *statusWriter
 	machines     *machineStore
 	keys         *keyGenerator
+	rotation     *rotation
 	renderer     *configRenderer
 	configurator *nodeConfigurator
 	updater      *configUpdater
 	bootstrap    *bootstrapper
 	etcd         *etcdChecker
+	addons       *addonApplier
 	removals     *removals
 	upgrades     *upgrades
-	rotation     *rotation
-	now          func() time.Time
+	deletion     *deletion
 	// turns has the reconciles of clusters that run and that wait.
 	turns turns
 }
@@ -49,20 +50,19 @@ type functionOptions struct {
 // newFunction returns a function that reads and writes objects through client.
 func newFunction(client *kube.Client, o functionOptions) *function {
 	store := &manifests.Store{Kube: client, Dir: o.manifestsDir}
-	secrets := &secretStore{kube: client, now: o.now}
-	renderer := &configRenderer{kube: client, manifests: store, images: o.images}
 	status := &statusWriter{kube: client}
+	secrets := &secretStore{kube: client, now: o.now}
 	machines := &machineStore{kube: client, manifests: store, images: o.images, status: status}
+	renderer := &configRenderer{kube: client, manifests: store, images: o.images}
 	etcd := &etcdChecker{machines: machines}
 	return &function{
 		kube:         client,
-		manifests:    store,
+		now:          o.now,
+		status:       status,
 		secrets:      secrets,
 		planner:      &planner{kube: client, talosVersion: o.talosVersion},
 		approvals:    &approvals{kube: client, now: o.now},
 		endpoints:    &endpoints{kube: client},
-		addons:       &addonApplier{kube: client, hosts: o.addonHosts},
-		status:       status,
 		machines:     machines,
 		keys:         &keyGenerator{secrets: secrets, machines: machines, status: status, now: o.now},
 		rotation:     &rotation{kube: client, secrets: secrets, status: status, now: o.now},
@@ -71,9 +71,10 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		updater:      &configUpdater{renderer: renderer, manifests: store, secrets: secrets, now: o.now},
 		bootstrap:    &bootstrapper{status: status, now: o.now},
 		etcd:         etcd,
+		addons:       &addonApplier{kube: client, hosts: o.addonHosts},
 		removals:     &removals{kube: client, manifests: store, machines: machines, etcd: etcd, status: status, now: o.now},
 		upgrades:     &upgrades{etcd: etcd, images: o.images, status: status, now: o.now},
-		now:          o.now,
+		deletion:     &deletion{kube: client, manifests: store, machines: machines, status: status},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
@@ -21,59 +22,67 @@ import (
 // conditionForced is the condition that lists what a forced deletion does not wait for.
 const conditionForced = "Forced"
 
+// deletion deletes what belongs to clusters that are being deleted.
+type deletion struct {
+	kube      *kube.Client
+	manifests *manifests.Store
+	machines  *machineStore
+	status    *statusWriter
+}
+
 // deleteCluster deletes the Machines and waits for them, then the virtual address, the saved
 // manifests, and last the keys, without which a remaining node could not be reached. Nodes are
 // not drained. If a hypervisor no longer exists, the annotation vitistack.io/force=true
 // stops the wait for its machines. While a Machine is protected it deletes nothing and returns a
 // UserError, because a part of a cluster is of no use, and the node needs its keys.
-func (f *function) deleteCluster(ctx context.Context, c *cluster) error {
-	if err := f.machines.read(ctx, c); err != nil {
+func (d *deletion) deleteCluster(ctx context.Context, c *cluster) error {
+	if err := d.machines.read(ctx, c); err != nil {
 		return err
 	}
 	left := slices.Sorted(maps.Keys(c.observed.machines))
-	if err := f.machines.deleteAll(ctx, c, left); err != nil {
+	if err := d.machines.deleteAll(ctx, c, left); err != nil {
 		return err
 	}
 	forced := c.Annotations[v1alpha1.AnnotationForce] == "true"
 	if len(left) > 0 && !forced {
-		return f.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("waits for %s to be deleted, first of all %s%s; the annotation %s=true gives up on them",
+		return d.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("waits for %s to be deleted, first of all %s%s; the annotation %s=true gives up on them",
 			plan.Quantity(len(left), "machine"), left[0], plan.WhyNotReady(c.observed.machines[left[0]]), v1alpha1.AnnotationForce), false))
 	}
 	if len(left) > 0 {
 		kube.SetCondition(&c.Status.Conditions, c.Generation, conditionForced, true, "MachinesSkipped", "does not wait for these machines, which their provider has to delete: "+strings.Join(left, ", "))
-		if err := f.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("gives up on %s, first of all %s", plan.Quantity(len(left), "machine"), left[0]), false)); err != nil {
+		if err := d.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("gives up on %s, first of all %s", plan.Quantity(len(left), "machine"), left[0]), false)); err != nil {
 			return err
 		}
 	}
-	if err := deleteOwned(ctx, f.kube, c.KubernetesCluster, vipName(c.KubernetesCluster), &v1alpha2.IPAllocation{}); err != nil {
+	if err := deleteOwned(ctx, d.kube, c.KubernetesCluster, vipName(c.KubernetesCluster), &v1alpha2.IPAllocation{}); err != nil {
 		return err
 	}
-	if err := f.manifests.DeleteAll(ctx, c.KubernetesCluster); err != nil {
+	if err := d.manifests.DeleteAll(ctx, c.KubernetesCluster); err != nil {
 		return err
 	}
 	for _, name := range []string{kubeconfigSecret, talosconfigSecret, nextPKISecret, pkiSecret} {
-		if err := deleteOwned(ctx, f.kube, c.KubernetesCluster, secretName(c.KubernetesCluster, name), &corev1.Secret{}); err != nil {
+		if err := deleteOwned(ctx, d.kube, c.KubernetesCluster, secretName(c.KubernetesCluster, name), &corev1.Secret{}); err != nil {
 			return err
 		}
 	}
 	if !kube.RemoveFinalizer(c.KubernetesCluster, v1alpha1.FinalizerCluster) {
 		return nil
 	}
-	if _, err := f.kube.Patch(ctx, c.before, c.KubernetesCluster); err != nil && !kube.NotFound(err) {
+	if _, err := d.kube.Patch(ctx, c.before, c.KubernetesCluster); err != nil && !kube.NotFound(err) {
 		return err
 	}
 	events.Report(ctx, string(v1alpha1.ClusterDeleting), "Removed cluster")
 	return nil
 }
 
-// reconcileDeletion deletes what belongs to a cluster, and writes a UserError into its status.
-func (f *function) reconcileDeletion(ctx context.Context, c *cluster) error {
-	err := reconcile.SecretsError(f.deleteCluster(ctx, c), plan.FunctionName)
+// reconcile deletes what belongs to a cluster, and writes a UserError into its status.
+func (d *deletion) reconcile(ctx context.Context, c *cluster) error {
+	err := reconcile.SecretsError(d.deleteCluster(ctx, c), plan.FunctionName)
 	var problem reconcile.UserError
 	if !errors.As(err, &problem) {
 		return err
 	}
-	return f.status.write(ctx, c, setDeleting(c, problem.Reason, problem.Message, true))
+	return d.status.write(ctx, c, setDeleting(c, problem.Reason, problem.Message, true))
 }
 
 const reasonDeleting = "Deleting"

@@ -46,7 +46,7 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 	defer func() { c.connections.close() }()
 	switch {
 	case kc.DeletionTimestamp != nil:
-		return nil, f.reconcileDeletion(ctx, c)
+		return nil, f.deletion.reconcile(ctx, c)
 	case kc.Spec.Paused:
 		return nil, runAll(ctx, c, f.addFinalizer, f.machines.read, f.machines.releaseDeleted, f.status.reportPaused)
 	}
