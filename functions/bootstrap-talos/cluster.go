@@ -127,8 +127,8 @@ func (c *cluster) hasPolled(ctx context.Context) bool {
 }
 
 // hasNodes reports whether a node has its configuration.
-func (c *cluster) hasNodes() bool {
-	for _, m := range c.observed.machines {
+func (o *observed) hasNodes() bool {
+	for _, m := range o.machines {
 		if plan.IsInstalled(m) {
 			return true
 		}
@@ -147,9 +147,9 @@ func (c *cluster) effectiveCluster() *v1alpha1.KubernetesCluster {
 
 // controlPlanes returns the addresses by name of the control planes that run with their
 // configuration, including control planes in removal.
-func (c *cluster) controlPlanes() map[string]string {
+func (o *observed) controlPlanes() map[string]string {
 	addresses := map[string]string{}
-	for name, m := range c.observed.machines {
+	for name, m := range o.machines {
 		if plan.PoolOf(m) == v1alpha1.ControlPlanePool && plan.IsInstalled(m) && m.Status.Phase == v1alpha1.MachineRunning && len(m.Status.IPAddresses) > 0 {
 			addresses[name] = plan.Address(m)
 		}
@@ -164,48 +164,48 @@ func (c connections) close() {
 	}
 }
 
-// observeNodes records the Nodes that the workload API has listed. Nodes of Machines without a
+// recordNodes records the Nodes that the workload API has listed. Nodes of Machines without a
 // configuration are left of earlier Machines of the same names, and are Ready until Kubernetes misses
 // their kubelets.
-func (c *cluster) observeNodes(nodes []plan.Node) {
-	c.observed.nodes, c.observed.earlierNodes = nil, nil
+func (o *observed) recordNodes(nodes []plan.Node) {
+	o.nodes, o.earlierNodes = nil, nil
 	for _, n := range nodes {
-		if m := c.observed.machines[n.Name]; m != nil && !plan.IsInstalled(m) {
-			c.observed.earlierNodes = append(c.observed.earlierNodes, n)
+		if m := o.machines[n.Name]; m != nil && !plan.IsInstalled(m) {
+			o.earlierNodes = append(o.earlierNodes, n)
 		} else {
-			c.observed.nodes = append(c.observed.nodes, n)
+			o.nodes = append(o.nodes, n)
 		}
 	}
 }
 
 // addressesOf returns the addresses of some nodes, by name.
-func (c *cluster) addressesOf(names []string) map[string]string {
+func (o *observed) addressesOf(names []string) map[string]string {
 	addresses := map[string]string{}
 	for _, name := range names {
-		addresses[name] = plan.Address(c.observed.machines[name])
+		addresses[name] = plan.Address(o.machines[name])
 	}
 	return addresses
 }
 
 // isWorking reports whether a machine is a working node, as far as that is known.
-func (c *cluster) isWorking(name string) bool {
-	if !plan.IsRunning(c.observed.machines[name]) {
+func (o *observed) isWorking(name string) bool {
+	if !plan.IsRunning(o.machines[name]) {
 		return false
 	}
-	if !c.observed.apiAnswers {
-		return plan.IsInstalled(c.observed.machines[name])
+	if !o.apiAnswers {
+		return plan.IsInstalled(o.machines[name])
 	}
-	n, ok := c.node(name)
+	n, ok := o.node(name)
 	return ok && n.Ready
 }
 
 // node returns the Node of a machine, as listed last.
-func (c *cluster) node(name string) (plan.Node, bool) {
-	i := slices.IndexFunc(c.observed.nodes, func(n plan.Node) bool { return n.Name == name })
+func (o *observed) node(name string) (plan.Node, bool) {
+	i := slices.IndexFunc(o.nodes, func(n plan.Node) bool { return n.Name == name })
 	if i < 0 {
 		return plan.Node{}, false
 	}
-	return c.observed.nodes[i], true
+	return o.nodes[i], true
 }
 
 // isTrue reports whether a condition of the cluster is True.
@@ -223,11 +223,11 @@ func conditionSince(kc *v1alpha1.KubernetesCluster, condition, reason string) (t
 }
 
 // hasMachine reports whether a Machine of a name exists.
-func (c *cluster) hasMachine(name string) bool { return c.observed.machines[name] != nil }
+func (o *observed) hasMachine(name string) bool { return o.machines[name] != nil }
 
 // isControlPlaneWorking reports whether every control plane is a working node.
 func (c *cluster) isControlPlaneWorking() bool {
-	return !slices.ContainsFunc(c.plan.ControlPlanes(), func(m plan.Member) bool { return !c.isWorking(m.Name) })
+	return !slices.ContainsFunc(c.plan.ControlPlanes(), func(m plan.Member) bool { return !c.observed.isWorking(m.Name) })
 }
 
 func (c *cluster) isUpgradePaused() bool { return c.Spec.Upgrade != nil && c.Spec.Upgrade.Paused }

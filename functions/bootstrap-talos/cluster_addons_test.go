@@ -317,8 +317,8 @@ func TestDefinitions(t *testing.T) {
 	feed.Until(t, "the object is applied", func() (bool, string) {
 		for _, o := range m.Objects {
 			if err := d.w.Apply(t.Context(), o.Unstructured); err != nil {
-				c := &cluster{observed: observed{addons: map[string]addons.Manifests{"a": m}}}
-				err = c.addonError(v1alpha1.ClusterAddon{Name: "a"}, o, err)
+				seen := &observed{addons: map[string]addons.Manifests{"a": m}}
+				err = seen.addonError(v1alpha1.ClusterAddon{Name: "a"}, o, err)
 				if waited = errors.As(err, new(reconcile.WaitError)); !waited {
 					t.Errorf("the kind is defined by an add-on, got %v", err)
 				}
@@ -349,7 +349,7 @@ func TestAddonErrors(t *testing.T) {
 		"Webhook":      {"the pods of a webhook start", workload.StatusError{Code: 500, Message: "failed calling webhook"}, addons.ReasonWaiting, "failed calling webhook"},
 		"No answer":    {"an API server restarts", errors.New("reset"), addons.ReasonWaiting, "waits for the workload API to answer for Thing x"},
 	} {
-		err := (&cluster{}).addonError(v1alpha1.ClusterAddon{Name: "a", ConfigMap: "c"}, addons.Manifest{Unstructured: o, From: "a line 1"}, failed(tc.err))
+		err := (&observed{}).addonError(v1alpha1.ClusterAddon{Name: "a", ConfigMap: "c"}, addons.Manifest{Unstructured: o, From: "a line 1"}, failed(tc.err))
 		var problem reconcile.UserError
 		var wait reconcile.WaitError
 		reason := ""

@@ -24,7 +24,7 @@ func TestObserveNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := &cluster{observed: observed{machines: map[string]*v1alpha1.Machine{"old": configured, "new": {}}}}
-			c.observeNodes([]plan.Node{{Name: tc.node, Ready: true}})
+			c.observed.recordNodes([]plan.Node{{Name: tc.node, Ready: true}})
 			if got := len(c.observed.nodes) == 1; got != tc.current || len(c.observed.earlierNodes) != plan.Pick(tc.current, 0, 1) {
 				t.Errorf("%s: current %t, earlier %v", tc.reason, got, c.observed.earlierNodes)
 			}

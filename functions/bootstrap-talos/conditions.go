@@ -16,7 +16,7 @@ import (
 // has reached.
 func setConditions(c *cluster, err error) {
 	set := func(condition string, ok bool, reason, message string) {
-		if problem, noted := c.userErrorOf(condition); noted {
+		if problem, noted := c.report.userErrorOf(condition); noted {
 			ok, reason, message = false, problem.Reason, problem.Message
 		}
 		kube.SetCondition(&c.Status.Conditions, c.Generation, condition, ok, reason, message)
@@ -36,7 +36,7 @@ func setConditions(c *cluster, err error) {
 	if c.report.approval != nil && errors.Is(err, c.report.approval) && !c.report.machinesCreated {
 		return
 	}
-	if _, noted := c.userErrorOf(v1alpha1.ConditionNetworkAvailable); c.observed.network == "" && !noted {
+	if _, noted := c.report.userErrorOf(v1alpha1.ConditionNetworkAvailable); c.observed.network == "" && !noted {
 		if problem.Reason != "" {
 			set(v1alpha1.ConditionNetworkAvailable, false, problem.Reason, problem.Message)
 		}

@@ -48,7 +48,7 @@ func (r *removals) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machi
 
 // nodeRemovalOf returns what is known of a removal without asking etcd.
 func (r *removals) nodeRemovalOf(c *cluster, m *v1alpha1.Machine) plan.NodeRemoval {
-	n, ok := c.node(m.Name)
+	n, ok := c.observed.node(m.Name)
 	d := plan.NodeRemoval{
 		Deleted: m.DeletionTimestamp != nil, Forced: m.Annotations[v1alpha1.AnnotationForce] == "true",
 		APIAnswers: c.observed.apiAnswers, HasNode: ok, Ready: n.Ready, Cordoned: n.Cordoned, MembersAgree: true,
@@ -72,7 +72,7 @@ func readMembership(ctx context.Context, c *cluster, m *v1alpha1.Machine, d *pla
 	if plan.PoolOf(m) != v1alpha1.ControlPlanePool || (!c.report.bootstrapped && c.Status.BootstrapMachine == "") || d.Forced {
 		return plan.EtcdView{}, plan.EtcdMember{}, nil
 	}
-	view, err := talos.ReadEtcd(ctx, c.controlPlanes(), c.connections.credentials)
+	view, err := talos.ReadEtcd(ctx, c.observed.controlPlanes(), c.connections.credentials)
 	if err != nil && (!c.report.bootstrapped || (d.Deleted && !plan.HasEtcdFinalizer(m))) {
 		return view, plan.EtcdMember{}, nil // nothing can be asked, and nothing holds it up
 	}
@@ -111,7 +111,7 @@ func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, 
 			return removing("it is cordoned", true)
 		}
 	case plan.RemovalLeaveEtcd:
-		if err = talos.LeaveEtcd(ctx, c.controlPlanes()[m.Name], c.connections.credentials, view.Leaders[m.Name]); err == nil {
+		if err = talos.LeaveEtcd(ctx, c.observed.controlPlanes()[m.Name], c.connections.credentials, view.Leaders[m.Name]); err == nil {
 			return removing("has left etcd", true)
 		}
 	case plan.RemovalExpelMember:
@@ -139,7 +139,7 @@ func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, 
 
 // expelMember has another member of etcd remove a member, first the leader.
 func expelMember(ctx context.Context, c *cluster, view plan.EtcdView, member plan.EtcdMember) error {
-	addresses := c.controlPlanes()
+	addresses := c.observed.controlPlanes()
 	peers := slices.Sorted(maps.Keys(view.MemberIDs))
 	slices.SortStableFunc(peers, func(a, b string) int {
 		return plan.Pick(view.Leaders[a], -1, plan.Pick(view.Leaders[b], 1, 0))

@@ -35,7 +35,7 @@ func refreshAddons(ctx context.Context, c *cluster) error {
 
 // readAddons asks one control plane which addons it would install.
 func readAddons(ctx context.Context, c *cluster) ([]plan.Addon, error) {
-	addresses := c.controlPlanes()
+	addresses := c.observed.controlPlanes()
 	for _, name := range slices.Sorted(maps.Keys(addresses)) {
 		if addons, err := talos.ReadAddons(ctx, addresses[name], c.connections.credentials); err == nil {
 			return addons, nil

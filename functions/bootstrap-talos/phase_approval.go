@@ -128,7 +128,7 @@ func (ap *approvals) needsRequest(c *cluster, requested int64, full bool) bool {
 // spec requests no approval: the last valid one is limited. It returns an error while nothing has
 // been approved, and otherwise keeps it for the status.
 func (ap *approvals) limitToApproved(ctx context.Context, c *cluster) error {
-	if _, invalid := c.userErrorOf(v1alpha1.ConditionTopologyValid); invalid {
+	if _, invalid := c.report.userErrorOf(v1alpha1.ConditionTopologyValid); invalid {
 		switch a := c.Status.Approval; {
 		case a != nil && len(a.Approved) == 0:
 			return c.report.userErrors[0].UserError

@@ -89,7 +89,7 @@ func (c *cluster) bootstrapCandidate() string {
 // etcd.
 func askOtherMembers(ctx context.Context, c *cluster, b *plan.BootstrapState) {
 	b.HasOtherMembers, b.Unanswered = false, nil
-	for name, address := range c.controlPlanes() {
+	for name, address := range c.observed.controlPlanes() {
 		if name == c.Status.BootstrapMachine && !b.Lost {
 			continue
 		}

@@ -14,7 +14,7 @@ import (
 // ensureClientConfigs keeps the talosconfig and the kubeconfig in their Secrets. It renews them
 // when half of their lifetime is over, and when the control planes or the endpoint have changed.
 func (s *secretStore) ensureClientConfigs(ctx context.Context, c *cluster) error {
-	endpoints := slices.Sorted(maps.Values(c.controlPlanes()))
+	endpoints := slices.Sorted(maps.Values(c.observed.controlPlanes()))
 	_, err := s.ensureSecret(ctx, c.KubernetesCluster, talosconfigSecret, talosconfigKey,
 		func(data []byte) bool { return talos.IsTalosconfigCurrent(data, endpoints, c.observed.keys, s.now()) },
 		func() ([]byte, error) { return talos.RenderTalosconfig(c.Name, c.observed.keys, endpoints) })
@@ -32,7 +32,7 @@ func (s *secretStore) ensureClientConfigs(ctx context.Context, c *cluster) error
 // fetchKubeconfig asks the control planes for a kubeconfig, first the one that has bootstrapped
 // etcd.
 func fetchKubeconfig(ctx context.Context, c *cluster) ([]byte, error) {
-	addresses := c.controlPlanes()
+	addresses := c.observed.controlPlanes()
 	names := slices.Sorted(maps.Keys(addresses))
 	if len(names) == 0 {
 		return nil, waitForMachines(c)

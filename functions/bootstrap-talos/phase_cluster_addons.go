@@ -56,14 +56,14 @@ func (ap *addonApplier) applyAll(ctx context.Context, c *cluster) error {
 				c.report.addonsWaiting = wait
 			}
 			continue
-		case c.noteUserError(v1alpha1.ConditionAddonsApplied, err):
+		case c.report.noteUserError(v1alpha1.ConditionAddonsApplied, err):
 			problem, _ := reconcile.AsUserError(err)
 			status.Message = problem.Message
 		case err != nil:
 			return err
 		}
 		c.report.addonsDone[a.Name] = true
-		c.forgetObjects(a.Name)
+		c.observed.forgetObjects(a.Name)
 	}
 	c.report.addons = c.addonsReport()
 	return nil
@@ -109,7 +109,7 @@ func (ap *addonApplier) apply(ctx context.Context, c *cluster, a v1alpha1.Cluste
 	status.Digest, status.Objects = "", 0
 	for _, o := range m.Objects {
 		if err := c.connections.workload.Apply(ctx, o.Unstructured); err != nil {
-			return c.addonError(a, o, err)
+			return c.observed.addonError(a, o, err)
 		}
 	}
 	*status = v1alpha1.AddonStatus{Name: a.Name, Source: addons.Source(a), Digest: m.Digest, Objects: int32(len(m.Objects))}
@@ -152,23 +152,23 @@ func (ap *addonApplier) read(ctx context.Context, c *cluster, a v1alpha1.Cluster
 //	another kind                             UserError
 //	an answer that another request repeats   UserError with the answer
 //	any other answer, or none                WaitError
-func (c *cluster) addonError(a v1alpha1.ClusterAddon, o addons.Manifest, err error) error {
+func (o *observed) addonError(a v1alpha1.ClusterAddon, object addons.Manifest, err error) error {
 	var unknown workload.UnknownKindError
 	var answer workload.StatusError
 	switch {
-	case errors.As(err, &unknown) && c.definesKind(unknown):
-		return addonWait(a, fmt.Sprintf("the workload API to serve the kind of %s", o))
+	case errors.As(err, &unknown) && o.definesKind(unknown):
+		return addonWait(a, fmt.Sprintf("the workload API to serve the kind of %s", object))
 	case errors.As(err, &unknown):
 		return addons.Problem(a.Name, addons.ReasonInvalid, fmt.Sprintf(
 			"%s, %s: the workload API serves no %s of %s: correct kind and apiVersion, or apply its CustomResourceDefinition by an add-on before. It is tried again every minute",
-			addons.Source(a), o, unknown.Kind, unknown.GroupVersion()))
+			addons.Source(a), object, unknown.Kind, unknown.GroupVersion()))
 	case errors.As(err, &answer) && isRefusal(answer):
 		return addons.Problem(a.Name, addons.ReasonRefused, fmt.Sprintf(
-			"%s: the workload API refuses %s: %s. Correct the manifest, or the policy that refuses it. It is tried again every minute", addons.Source(a), o, answer.Message))
+			"%s: the workload API refuses %s: %s. Correct the manifest, or the policy that refuses it. It is tried again every minute", addons.Source(a), object, answer.Message))
 	case errors.As(err, &answer) && answer.Message != "":
-		return addonWait(a, fmt.Sprintf("the workload API to accept %s, which answers: %s", o, answer.Message))
+		return addonWait(a, fmt.Sprintf("the workload API to accept %s, which answers: %s", object, answer.Message))
 	}
-	return addonWait(a, fmt.Sprintf("the workload API to answer for %s", o))
+	return addonWait(a, fmt.Sprintf("the workload API to answer for %s", object))
 }
 
 // isRefusal reports whether another request gets the same answer. To a field of another type than that of the schema,
@@ -183,16 +183,16 @@ func addonWait(a v1alpha1.ClusterAddon, what string) error {
 }
 
 // forgetObjects frees the memory of an add-on that this delivery does not try again.
-func (c *cluster) forgetObjects(name string) {
-	if m, read := c.observed.addons[name]; read {
+func (o *observed) forgetObjects(name string) {
+	if m, read := o.addons[name]; read {
 		m.Objects = nil
-		c.observed.addons[name] = m
+		o.addons[name] = m
 	}
 }
 
 // definesKind reports whether an add-on of this delivery defines a kind.
-func (c *cluster) definesKind(kind workload.UnknownKindError) bool {
-	for _, m := range c.observed.addons {
+func (o *observed) definesKind(kind workload.UnknownKindError) bool {
+	for _, m := range o.addons {
 		if slices.Contains(m.Kinds, kind.GroupKind()) {
 			return true
 		}

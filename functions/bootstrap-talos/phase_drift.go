@@ -165,7 +165,7 @@ func (c *cluster) unmatchedLinks(ctx context.Context) string {
 	if !c.observed.vip.IsValid() || !c.plan.Contract.MultidocNetworkConfigSupported() {
 		return ""
 	}
-	addresses := c.controlPlanes()
+	addresses := c.observed.controlPlanes()
 	for _, name := range slices.Sorted(maps.Keys(addresses)) {
 		if found, err := talos.HasLinkAlias(ctx, addresses[name], c.connections.credentials, talos.LinkAlias(0)); err == nil && !found {
 			return fmt.Sprintf("node %s has no network interface whose permanent MAC address is %s, so that none gets the alias %s and the virtual address: set this MAC address at the hypervisor",

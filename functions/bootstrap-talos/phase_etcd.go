@@ -77,11 +77,11 @@ func (e *etcdChecker) checkHealthy(ctx context.Context, c *cluster) error {
 // answer. It removes a member whose Machine does not exist.
 func (e *etcdChecker) checkMembers(ctx context.Context, c *cluster) error {
 	c.report.etcd = ""
-	view, err := talos.ReadEtcd(ctx, c.controlPlanes(), c.connections.credentials)
+	view, err := talos.ReadEtcd(ctx, c.observed.controlPlanes(), c.connections.credentials)
 	if err != nil {
 		return reconcile.WaitError{Reason: "WaitingForEtcd", Message: "waits for a member of etcd to answer", Requeue: true}
 	}
-	if left := plan.OrphanedMembers(view.Members, c.hasMachine); len(left) > 0 {
+	if left := plan.OrphanedMembers(view.Members, c.observed.hasMachine); len(left) > 0 {
 		return e.expelOrphanedMember(ctx, c, view, left[0])
 	}
 	var wanted []string

@@ -60,7 +60,7 @@ func (g *keyGenerator) ensure(ctx context.Context, c *cluster) error {
 // hasKeysInUse reports whether a node has or may have a configuration with the keys, or etcd is
 // bootstrapped.
 func (c *cluster) hasKeysInUse() bool {
-	if isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped) || c.hasNodes() {
+	if isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped) || c.observed.hasNodes() {
 		return true
 	}
 	for _, m := range c.observed.machines {

@@ -180,7 +180,7 @@ func allocatedAddress(a *v1alpha2.IPAllocation) (netip.Addr, error) {
 // that cannot be changed.
 func checkPlacement(c *cluster, nn *v1alpha2.NetworkNamespace) error {
 	if err := plan.CheckOverlap(c.Spec.Networking, nn); err != nil {
-		c.noteUserError(v1alpha1.ConditionTopologyValid, err)
+		c.report.noteUserError(v1alpha1.ConditionTopologyValid, err)
 		return err
 	}
 	allocation := nn.Spec.IPAllocation

@@ -30,7 +30,7 @@ func (f *function) listNodes(ctx context.Context, c *cluster) error {
 		}
 	}
 	if c.connections.workload == nil {
-		w, err := workload.Connect(c.observed.kubeconfig, c.plan.LocalPort(), slices.Sorted(maps.Values(c.controlPlanes()))...)
+		w, err := workload.Connect(c.observed.kubeconfig, c.plan.LocalPort(), slices.Sorted(maps.Values(c.observed.controlPlanes()))...)
 		if err != nil {
 			return err
 		}
@@ -46,14 +46,14 @@ func (f *function) listNodes(ctx context.Context, c *cluster) error {
 		return reconcile.WaitError{Reason: reasonWaitingForAPI, Message: "waits for the workload API at " + c.Status.Endpoint, Requeue: true}
 	}
 	c.observed.apiAnswers = true
-	c.observeNodes(nodes)
+	c.observed.recordNodes(nodes)
 	return nil
 }
 
 // labelNodes gives the Nodes the labels and taints of their pools.
 func labelNodes(ctx context.Context, c *cluster) error {
 	for _, m := range c.plan.Members {
-		n, ok := c.node(m.Name)
+		n, ok := c.observed.node(m.Name)
 		if !ok {
 			continue
 		}
@@ -91,7 +91,7 @@ func (c *cluster) checkReleases(ctx context.Context) error {
 	}
 	for _, m := range c.plan.Members {
 		machine := c.observed.machines[m.Name]
-		n, _ := c.node(m.Name)
+		n, _ := c.observed.node(m.Name)
 		if versions.IsReleased(m.Version) || !plan.IsRunning(machine) || !plan.IsInstalled(machine) || n.Ready {
 			continue
 		}
@@ -113,7 +113,7 @@ func (c *cluster) withUnmetConditions(ctx context.Context, waiting error) error 
 	}
 	for _, m := range c.plan.Members {
 		machine := c.observed.machines[m.Name]
-		n, _ := c.node(m.Name)
+		n, _ := c.observed.node(m.Name)
 		if !plan.IsRunning(machine) || !plan.IsInstalled(machine) || n.Ready {
 			continue
 		}

@@ -42,7 +42,7 @@ func (c *cluster) possiblyResetNodes() []*v1alpha1.Machine {
 	begun := isTrue(c.before, v1alpha1.ConditionBootstrapped)
 	for _, m := range c.plan.Members {
 		machine := c.observed.machines[m.Name]
-		n, _ := c.node(m.Name)
+		n, _ := c.observed.node(m.Name)
 		if plan.IsRunning(machine) && plan.IsInstalled(machine) && !plan.IsLeaving(machine) && !n.Ready && plan.Pick(m.Role == v1alpha1.RoleControlPlane, begun, c.observed.apiAnswers) {
 			found = append(found, machine)
 		}
@@ -111,7 +111,7 @@ func (n *nodeConfigurator) reconfigureNode(ctx context.Context, c *cluster, m *v
 // empty string. It never bootstraps: with its data it is the member that it was, and otherwise
 // Talos replaces the member, which needs the majority of the others.
 func (c *cluster) rejoinObjection(ctx context.Context, m *v1alpha1.Machine) string {
-	view, err := talos.ReadEtcd(ctx, c.controlPlanes(), c.connections.credentials)
+	view, err := talos.ReadEtcd(ctx, c.observed.controlPlanes(), c.connections.credentials)
 	if err != nil {
 		return "no member of etcd answers: bring one back, or restore a backup"
 	}

@@ -55,7 +55,7 @@ func (f *function) replaceUnhealthyOf(ctx context.Context, c *cluster, g plan.Gr
 			continue
 		}
 		var node *plan.Node
-		if n, ok := c.node(name); ok {
+		if n, ok := c.observed.node(name); ok {
 			node = &n
 		}
 		if since := plan.UnhealthySince(m, node); !since.IsZero() {
@@ -84,7 +84,7 @@ func (f *function) replaceOutdated(ctx context.Context, c *cluster) error {
 	}
 	inProgress := false
 	for _, g := range c.plan.Groups {
-		present := plan.PoolMachines(c.observed.machines, g.Pool, plan.NamePrefix(c.Name, g.Pool), c.isWorking)
+		present := plan.PoolMachines(c.observed.machines, g.Pool, plan.NamePrefix(c.Name, g.Pool), c.observed.isWorking)
 		for _, name := range plan.SelectOutdated(present, g.Rollout, outdated) {
 			message := fmt.Sprintf("replaces Machine %s of pool %s: it has %s", name, g.Pool, outdated[name])
 			if err := f.markReplaced(ctx, c, c.observed.machines[name], v1alpha1.ReplaceOutdated, message); err != nil {

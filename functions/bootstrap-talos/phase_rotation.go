@@ -156,7 +156,7 @@ func (r *rotation) doStep(ctx context.Context, c *cluster, clients *talos.Rotati
 	}
 	nodes, err := c.connections.workload.Nodes(ctx)
 	if err == nil {
-		c.observeNodes(nodes)
+		c.observed.recordNodes(nodes)
 	}
 	shown := c.observeRotation(ctx, clients)
 	serve := c.isKubeconfigCurrent(r.now())
@@ -186,7 +186,7 @@ func (r *rotation) doStep(ctx context.Context, c *cluster, clients *talos.Rotati
 		if err := r.secrets.checkKeys(ctx, c); err != nil {
 			return err
 		}
-		if err := clients.ChangeAuthorities(ctx, c.observed.keys, c.addressesOf(step.Change)); err != nil {
+		if err := clients.ChangeAuthorities(ctx, c.observed.keys, c.observed.addressesOf(step.Change)); err != nil {
 			return err
 		}
 	}
@@ -200,7 +200,7 @@ func (r *rotation) revertWorkers(ctx context.Context, c *cluster, clients *talos
 	if err := r.secrets.checkKeys(ctx, c); err != nil {
 		return err
 	}
-	return clients.ChangeAuthorities(ctx, c.observed.keys.InPhaseBefore(), c.addressesOf(clients.Renew))
+	return clients.ChangeAuthorities(ctx, c.observed.keys.InPhaseBefore(), c.observed.addressesOf(clients.Renew))
 }
 
 // enterPhase writes the next phase into the Secret of the next keys. The status change causes
@@ -264,7 +264,7 @@ func (c *cluster) observeRotation(ctx context.Context, clients *talos.RotationCl
 			continue
 		}
 		group.Go(func() error {
-			node, _ := c.node(n.Name)
+			node, _ := c.observed.node(n.Name)
 			clients.Observe(ctx, c.observed.keys, plan.Address(c.observed.machines[n.Name]), c.plan.LocalPort(), node.Ready, n)
 			return nil
 		})

@@ -44,7 +44,7 @@ func (r *removals) scaleDown(ctx context.Context, c *cluster) error {
 		if err == nil {
 			err = r.removeNode(ctx, c, m)
 		}
-		if !isProtectedError(err) || !c.noteUserError(v1alpha1.ConditionReady, err) {
+		if !isProtectedError(err) || !c.report.noteUserError(v1alpha1.ConditionReady, err) {
 			problems = append(problems, err)
 		}
 	}
@@ -59,7 +59,7 @@ func (r *removals) scaleDown(ctx context.Context, c *cluster) error {
 // first, where one of two concurrent deliveries gets a conflict.
 func (r *removals) chooseNodes(ctx context.Context, c *cluster) error {
 	for _, g := range c.plan.AllGroups(c.observed.machines) {
-		present := plan.PoolMachines(c.observed.machines, g.Pool, plan.NamePrefix(c.Name, g.Pool), c.isWorking)
+		present := plan.PoolMachines(c.observed.machines, g.Pool, plan.NamePrefix(c.Name, g.Pool), c.observed.isWorking)
 		working := 0
 		for _, s := range present {
 			if !s.Leaving && !s.IsReplaced() && !s.Unhealthy {
@@ -68,7 +68,7 @@ func (r *removals) chooseNodes(ctx context.Context, c *cluster) error {
 		}
 		leaving, protected := plan.SelectMachinesToRemove(g.Replicas, plan.RemovalLimit(g.Pool), working, g.Rollout.MaxUnavailable, present)
 		for _, name := range protected {
-			c.noteUserError(v1alpha1.ConditionReady, protectedError(c.observed.machines[name]))
+			c.report.noteUserError(v1alpha1.ConditionReady, protectedError(c.observed.machines[name]))
 		}
 		for _, name := range leaving {
 			if err := r.record(ctx, c, c.observed.machines[name]); err != nil {
@@ -82,7 +82,7 @@ func (r *removals) chooseNodes(ctx context.Context, c *cluster) error {
 // forgetRemoved clears the record of a control plane that has been removed, before a new machine gets
 // its name: the record would be taken for one of the new machine.
 func forgetRemoved(_ context.Context, c *cluster) error {
-	if name := c.Status.Removing; name != "" && !c.hasMachine(name) {
+	if name := c.Status.Removing; name != "" && !c.observed.hasMachine(name) {
 		c.Status.Removing = ""
 	}
 	return nil
@@ -117,7 +117,7 @@ func (r *removals) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
 			return err
 		}
 	}
-	for _, name := range plan.OrphanedNodes(c.Name, c.observed.nodes, c.hasMachine) {
+	for _, name := range plan.OrphanedNodes(c.Name, c.observed.nodes, c.observed.hasMachine) {
 		if gone, err := r.machines.isGone(ctx, c, name); err != nil || !gone {
 			return err
 		}

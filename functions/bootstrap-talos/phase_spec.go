@@ -49,7 +49,7 @@ func (p *planner) acceptSpec(ctx context.Context, c *cluster) error {
 		return err
 	}
 	c.plan, c.accepted = kept, last
-	c.noteUserError(v1alpha1.ConditionTopologyValid, err)
+	c.report.noteUserError(v1alpha1.ConditionTopologyValid, err)
 	return nil
 }
 

@@ -79,7 +79,7 @@ func (up *upgrades) upgradeNodes(ctx context.Context, c *cluster) error {
 			if err != nil {
 				return reconcile.WaitError{Reason: "WaitingForAPI", Message: "waits for the workload API at " + c.Status.Endpoint, Requeue: true}
 			}
-			c.observeNodes(nodes)
+			c.observed.recordNodes(nodes)
 		}
 		fresh = false
 		return up.doStep(ctx, c, w)

@@ -9,30 +9,30 @@ import (
 
 // noteUserError keeps a UserError for its condition, so that the delivery continues. It reports
 // whether err is one.
-func (c *cluster) noteUserError(condition string, err error) bool {
+func (r *report) noteUserError(condition string, err error) bool {
 	var problem reconcile.UserError
 	if !errors.As(err, &problem) {
 		return false
 	}
-	if _, noted := c.userErrorOf(condition); !noted {
-		c.report.userErrors = append(c.report.userErrors, conditionError{condition, problem})
+	if _, noted := r.userErrorOf(condition); !noted {
+		r.userErrors = append(r.userErrors, conditionError{condition, problem})
 	}
 	return true
 }
 
 // tolerateUserError keeps a UserError of a cluster that has nodes. Other errors are returned.
 func (c *cluster) tolerateUserError(condition string, err error) error {
-	if err != nil && c.hasNodes() && c.noteUserError(condition, err) {
+	if err != nil && c.observed.hasNodes() && c.report.noteUserError(condition, err) {
 		return nil
 	}
 	return err
 }
 
 // userErrorOf returns the UserError that a condition reports.
-func (c *cluster) userErrorOf(condition string) (reconcile.UserError, bool) {
-	i := slices.IndexFunc(c.report.userErrors, func(f conditionError) bool { return f.condition == condition })
+func (r *report) userErrorOf(condition string) (reconcile.UserError, bool) {
+	i := slices.IndexFunc(r.userErrors, func(f conditionError) bool { return f.condition == condition })
 	if i < 0 {
 		return reconcile.UserError{}, false
 	}
-	return c.report.userErrors[i].UserError, true
+	return r.userErrors[i].UserError, true
 }
