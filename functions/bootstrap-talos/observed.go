@@ -1,0 +1,116 @@
+package main
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/vitistack/stack/apis/cluster/addons"
+	"github.com/vitistack/stack/apis/cluster/plan"
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+)
+
+// observed is what a delivery has read about a cluster.
+type observed struct {
+	// network is the name of the NetworkNamespace, and networkReady whether it allocates
+	// addresses.
+	network      string
+	networkReady bool
+	// withoutProvider has the members whose MachineProvider does not exist.
+	withoutProvider map[string]bool
+	// machines are the Machines of the cluster by name, including Machines in removal.
+	machines map[string]*v1alpha1.Machine
+	keys     *talos.Keys
+	// kubeconfig is the administrator's. It is nil before a node has returned one.
+	kubeconfig []byte
+	// vip is the virtual address of the control planes, or the zero value.
+	vip netip.Addr
+	// wantedEndpoint is the URL at which the workload API should be reached. status.endpoint is
+	// the one that nodes know.
+	wantedEndpoint string
+	// nodeStates has the states of the nodes that this delivery has probed.
+	nodeStates map[string]talos.State
+	// unconfigured are the members whose nodes have not been seen with their configurations, and
+	// configs has their configurations that have not been provided.
+	unconfigured []plan.Member
+	configs      map[string][]byte
+	// macs are the MAC addresses of the interfaces of machines whose configuration is rendered.
+	macs map[string][]string
+	// patches are the patches that have been read, by their ConfigMaps.
+	patches map[v1alpha1.ObjectName][]talos.Patch
+	// addons are the manifests that have been read, by the names of the add-ons.
+	addons map[string]addons.Manifests
+	// apiAnswers is whether the workload API has answered. nodes are the Nodes that it has listed, without
+	// earlierNodes, which are left of earlier Machines.
+	apiAnswers          bool
+	nodes, earlierNodes []plan.Node
+}
+
+// hasNodes reports whether a node has its configuration.
+func (o *observed) hasNodes() bool {
+	for _, m := range o.machines {
+		if plan.IsInstalled(m) {
+			return true
+		}
+	}
+	return false
+}
+
+// controlPlanes returns the addresses by name of the control planes that run with their
+// configuration, including control planes in removal.
+func (o *observed) controlPlanes() map[string]string {
+	addresses := map[string]string{}
+	for name, m := range o.machines {
+		if plan.PoolOf(m) == v1alpha1.ControlPlanePool && plan.IsInstalled(m) && m.Status.Phase == v1alpha1.MachineRunning && len(m.Status.IPAddresses) > 0 {
+			addresses[name] = plan.Address(m)
+		}
+	}
+	return addresses
+}
+
+// recordNodes records the Nodes that the workload API has listed. Nodes of Machines without a
+// configuration are left of earlier Machines of the same names, and are Ready until Kubernetes misses
+// their kubelets.
+func (o *observed) recordNodes(nodes []plan.Node) {
+	o.nodes, o.earlierNodes = nil, nil
+	for _, n := range nodes {
+		if m := o.machines[n.Name]; m != nil && !plan.IsInstalled(m) {
+			o.earlierNodes = append(o.earlierNodes, n)
+		} else {
+			o.nodes = append(o.nodes, n)
+		}
+	}
+}
+
+// addressesOf returns the addresses of some nodes, by name.
+func (o *observed) addressesOf(names []string) map[string]string {
+	addresses := map[string]string{}
+	for _, name := range names {
+		addresses[name] = plan.Address(o.machines[name])
+	}
+	return addresses
+}
+
+// isWorking reports whether a machine is a working node, as far as that is known.
+func (o *observed) isWorking(name string) bool {
+	if !plan.IsRunning(o.machines[name]) {
+		return false
+	}
+	if !o.apiAnswers {
+		return plan.IsInstalled(o.machines[name])
+	}
+	n, ok := o.node(name)
+	return ok && n.Ready
+}
+
+// node returns the Node of a machine, as listed last.
+func (o *observed) node(name string) (plan.Node, bool) {
+	i := slices.IndexFunc(o.nodes, func(n plan.Node) bool { return n.Name == name })
+	if i < 0 {
+		return plan.Node{}, false
+	}
+	return o.nodes[i], true
+}
+
+// hasMachine reports whether the Machines that were read include one of a name.
+func (o *observed) hasMachine(name string) bool { return o.machines[name] != nil }
