@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -79,7 +78,7 @@ func setMemberConditions(c *cluster, set func(condition string, ok bool, reason,
 		if machine != nil && stateOf(c, machine) == string(talos.Configured) {
 			configured++
 		}
-		if slices.ContainsFunc(c.observed.nodes, func(n plan.Node) bool { return n.Name == m.Name && n.Ready }) {
+		if n, _ := c.observed.node(m.Name); n.Ready {
 			ready++
 		}
 	}

@@ -208,8 +208,7 @@ func checkNodesReady(_ context.Context, c *cluster) error {
 	silent := false
 	var unready []string
 	for _, m := range c.plan.Members {
-		ready := slices.ContainsFunc(c.observed.nodes, func(n plan.Node) bool { return n.Name == m.Name && n.Ready })
-		if ready || c.isNodeUpgrading(m.Name) {
+		if n, _ := c.observed.node(m.Name); n.Ready || c.isNodeUpgrading(m.Name) {
 			continue
 		}
 		unready = append(unready, m.Name)

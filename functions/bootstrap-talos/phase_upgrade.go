@@ -123,9 +123,7 @@ func (c *cluster) observeVersions(ctx context.Context, w *workload.Client) []pla
 	group.SetLimit(plan.MaxConcurrentNodes)
 	for i, m := range c.plan.Members {
 		nodes[i].Member = m
-		if at := slices.IndexFunc(c.observed.nodes, func(n plan.Node) bool { return n.Name == m.Name }); at >= 0 {
-			nodes[i].Node = c.observed.nodes[at]
-		}
+		nodes[i].Node, _ = c.observed.node(m.Name)
 		if m.Role != v1alpha1.RoleControlPlane || !plan.IsRunning(c.observed.machines[m.Name]) {
 			continue
 		}

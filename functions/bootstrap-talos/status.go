@@ -221,10 +221,9 @@ func setNodes(c *cluster) {
 		if machine := c.observed.machines[m.Name]; machine != nil {
 			n.State, n.Address = stateOf(c, machine), plan.Address(machine)
 		}
-		i := slices.IndexFunc(c.observed.nodes, func(w plan.Node) bool { return w.Name == m.Name })
-		if i >= 0 {
-			n.Version, n.TalosVersion = c.observed.nodes[i].Version, c.observed.nodes[i].TalosVersion
-			n.State = plan.Pick(c.observed.nodes[i].Ready, "Ready", plan.Pick(c.isNodeUpgrading(m.Name), "Upgrading", "NotReady"))
+		if node, ok := c.observed.node(m.Name); ok {
+			n.Version, n.TalosVersion = node.Version, node.TalosVersion
+			n.State = plan.Pick(node.Ready, "Ready", plan.Pick(c.isNodeUpgrading(m.Name), "Upgrading", "NotReady"))
 		}
 		if n.State == "Ready" {
 			ready[m.Pool]++
