@@ -36,7 +36,8 @@ func (c *cluster) awaitOtherControlPlanes(ctx context.Context, changing plan.Mem
 }
 
 // awaitStaticPods waits until control planes run their static pods as rendered, and their API servers
-// answer. It looks twice, because Talos renders a moment after a change, and more than once.
+// answer. It looks twice, because Talos renders a moment after a change, and more than once. The second look
+// belongs to the same attempt of Poll, because the pauses of Poll are shorter and end at the deadline.
 func (c *cluster) awaitStaticPods(ctx context.Context, members ...plan.Member) error {
 	return reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
 		var before map[string]map[string]talos.PodVersions
