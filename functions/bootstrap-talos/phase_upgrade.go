@@ -206,16 +206,23 @@ func drainNode(ctx context.Context, w *workload.Client, kind v1alpha1.UpgradeKin
 			return plan.UpgradeDrain, err.Error()
 		}
 	}
-	d, err := w.Drain(ctx, u.Name)
+	isDrained, message := evictPods(ctx, w, u.Name)
+	return plan.Pick(isDrained, plan.UpgradeRequest, plan.UpgradeDrain), message
+}
+
+// evictPods evicts the pods of a node. It returns whether none is left to evict, and otherwise what the
+// drain waits for.
+func evictPods(ctx context.Context, w *workload.Client, node string) (isDrained bool, message string) {
+	d, err := w.Drain(ctx, node)
 	switch {
 	case err != nil:
-		return plan.UpgradeDrain, err.Error()
+		return false, err.Error()
 	case d.IsDone():
-		return plan.UpgradeRequest, ""
+		return true, ""
 	case d.Blocked != "":
-		return plan.UpgradeDrain, d.Blocked
+		return false, d.Blocked
 	default:
-		return plan.UpgradeDrain, "waits for " + plan.Quantity(len(d.Remaining), "pod") + " to go, first of all " + d.Remaining[0]
+		return false, "waits for " + plan.Quantity(len(d.Remaining), "pod") + " to go, first of all " + d.Remaining[0]
 	}
 }
 
