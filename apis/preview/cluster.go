@@ -30,7 +30,7 @@ func (m *maker) cluster(kc *v1alpha1.KubernetesCluster) {
 		m.refuse(pointerOfPool(kc, pool)+"/template", reason, message)
 		return
 	}
-	steps, protected := p.Forecast(kc, machines, running)
+	steps, protected := p.Forecast(kc, machines, m.world.Classes, running)
 	for _, name := range protected {
 		m.warn("/spec/topology", "MachineProtected", "Machine %s is protected, and stays: set its spec.protected to false to have it removed", name)
 	}
@@ -123,7 +123,7 @@ func (m *maker) takeMachines(kc *v1alpha1.KubernetesCluster, p clusterplan.Plan,
 	group := slices.IndexFunc(p.Groups, func(g clusterplan.Group) bool { return g.Pool == s.Pool })
 	n := len(s.Machines)
 	switch {
-	case group < 0, s.Action == clusterplan.StepUpgrade, s.Action == clusterplan.StepRemove:
+	case group < 0, s.Action == clusterplan.StepUpgrade, s.Action == clusterplan.StepResize, s.Action == clusterplan.StepRemove:
 		return 0
 	case s.Action == clusterplan.StepReplace:
 		n = min(n, max(1, p.Groups[group].Rollout.MaxSurge))
@@ -153,6 +153,9 @@ func stepOf(p clusterplan.Plan, s clusterplan.Step) Step {
 		detail = fmt.Sprintf("nodes of %s are drained for at most %s, and their machines deleted", what, clusterplan.DrainTimeout(propertiesOf(p, s.Pool)))
 	case clusterplan.StepReplace:
 		detail = fmt.Sprintf("machines of %s are replaced: a new machine joins, and the node of the former one is drained for at most %s", what, clusterplan.DrainTimeout(propertiesOf(p, s.Pool)))
+	case clusterplan.StepResize:
+		detail = fmt.Sprintf("machines of %s are resized in place, %s: a node is drained for at most %s, and its machine restarts with the new size",
+			what, clusterplan.Pick(s.AtOnce > 1, fmt.Sprintf("%d at a time", s.AtOnce), "one after another"), clusterplan.DrainTimeout(propertiesOf(p, s.Pool)))
 	case clusterplan.StepUpgrade:
 		detail = describeUpgrade(p, s, what)
 	}

@@ -67,6 +67,11 @@ type KubernetesClusterStatus struct {
 	// Upgrade that is in progress or has failed.
 	// +optional
 	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
+	// Machines that are being resized in place, or whose resize failed.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Resizes []MachineResize `json:"resizes,omitempty"`
 	// Rotation of the certificate authorities. Absent if none was requested.
 	// +optional
 	Authorities *AuthoritiesStatus `json:"authorities,omitempty"`
@@ -133,7 +138,8 @@ type NodeStatus struct {
 	// Address at which the node is reached, the first of its Machine.
 	// +optional
 	Address string `json:"address,omitempty"`
-	// Waiting, Maintenance, Configured, Ready, NotReady, Unreachable or Foreign.
+	// Waiting, Maintenance, Configured, Ready, NotReady, Upgrading, Resizing, Unreachable or
+	// Foreign.
 	State string `json:"state"`
 	// Kubernetes version that the node's kubelet runs.
 	// +optional
@@ -224,6 +230,42 @@ type NodeUpgrade struct {
 	// +optional
 	Asked *metav1.Time `json:"asked,omitempty"`
 	// What blocks the upgrade of the node.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// ResizeStep is how far a machine is that is resized in place.
+// +kubebuilder:validation:Enum=Draining;Restarting;Failed
+type ResizeStep string
+
+// ResizeDraining evicts pods, ResizeRestarting restarts the machine with its new size and waits for
+// its node, and ResizeFailed stops the rollout.
+const (
+	ResizeDraining   ResizeStep = "Draining"
+	ResizeRestarting ResizeStep = "Restarting"
+	ResizeFailed     ResizeStep = "Failed"
+)
+
+// MachineResize is a Machine that gets another template in place.
+type MachineResize struct {
+	// Name of the Machine and of its node.
+	Name string `json:"name"`
+	// UID of the Machine.
+	UID types.UID `json:"uid"`
+	// Draining, Restarting or Failed.
+	Step ResizeStep `json:"step"`
+	// Generation of the spec that the step answers.
+	Generation int64 `json:"generation"`
+	// Template that the Machine had before.
+	From string `json:"from"`
+	// Template that the Machine gets.
+	To string `json:"to"`
+	// Boot ID of the node before the restart. Absent before that is requested.
+	// +optional
+	BootID string `json:"bootID,omitempty"`
+	// When the step began.
+	Since metav1.Time `json:"since"`
+	// What the resize waits for, or why it failed.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

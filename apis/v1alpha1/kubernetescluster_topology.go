@@ -43,6 +43,9 @@ type ControlPlaneTopology struct {
 	// Kubernetes version of the control plane. Default: topology.version.
 	// +optional
 	Version KubernetesVersion `json:"version,omitempty"`
+	// How the machines get another size after a change of template.
+	// +optional
+	Rollout *ControlPlaneRollout `json:"rollout,omitempty"`
 
 	MachineProperties `json:",inline"`
 }
@@ -71,26 +74,52 @@ type WorkerPool struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=50
 	UpgradeConcurrency int32 `json:"upgradeConcurrency,omitempty"`
-	// How the machines are replaced after a change of template or providerRef. Default: one
-	// after the other, each after its replacement is Ready.
+	// How the machines follow a change of template or providerRef. Default: they are replaced,
+	// one after the other, each after its replacement is Ready.
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
 
 	MachineProperties `json:",inline"`
 }
 
-// Rollout bounds how many machines of a pool are replaced at the same time.
+// RolloutType is how machines get another size.
+//
+// +kubebuilder:validation:Enum=Replace;InPlace
+type RolloutType string
+
+// RolloutReplace creates other machines. RolloutInPlace restarts the machines with their new size.
+const (
+	RolloutReplace RolloutType = "Replace"
+	RolloutInPlace RolloutType = "InPlace"
+)
+
+// ControlPlaneRollout is how the machines of the control plane get another size, one after the other.
+type ControlPlaneRollout struct {
+	// Replace or InPlace. InPlace drains a node and restarts its machine with the new CPU and memory
+	// and with larger disks, while etcd has all its members. Machines with another provider, other
+	// or smaller disks are replaced all the same. Default: Replace. Example: InPlace.
+	// +optional
+	Type RolloutType `json:"type,omitempty"`
+}
+
+// Rollout is how the machines of a pool get another size or provider, and how many at the same time.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.maxSurge) ? self.maxSurge : 1) + (has(self.maxUnavailable) ? self.maxUnavailable : 0) > 0",message="maxSurge and maxUnavailable are both 0, so that no machine can be replaced: write at least 1 into one of them"
 type Rollout struct {
+	// Replace or InPlace. InPlace drains a node and restarts its machine with the new CPU and memory
+	// and with larger disks. Machines with another provider, other or smaller disks are replaced
+	// all the same. Default: Replace. Example: InPlace.
+	// +optional
+	Type RolloutType `json:"type,omitempty"`
 	// Number of machines that the pool may have above replicas while machines are replaced. 0
-	// needs no spare capacity and no spare addresses. Default: 1. Example: 2.
+	// needs no spare capacity and no spare addresses. It has no effect on machines that are
+	// resized in place. Default: 1. Example: 2.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=50
 	MaxSurge *int32 `json:"maxSurge,omitempty"`
-	// Number of machines that the pool may miss while machines are replaced. Default: 0.
-	// Example: 1.
+	// Number of machines that the pool may miss while machines are replaced or resized in place.
+	// At least one is resized at a time. Default: 0. Example: 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=50
@@ -98,7 +127,7 @@ type Rollout struct {
 }
 
 // HealthCheck has machines replaced whose nodes stay unhealthy: not Ready, or without a Node. A
-// machine that is switched off by powerState, protected, or being upgraded is not replaced.
+// machine that is switched off by powerState, protected, being upgraded or resized is not replaced.
 type HealthCheck struct {
 	// Whether unhealthy machines are replaced, one after the other. Default: true for workers,
 	// false for the control plane, where it needs at least three machines and a majority of
@@ -126,7 +155,8 @@ type HealthCheck struct {
 type MachineProperties struct {
 	// Size of the machines: small, medium, large or the name of a MachineClass (kubectl get
 	// machineclasses). Default: large for the control plane, medium for workers. A change
-	// replaces the machines, one after the other. Example: large.
+	// replaces the machines, or resizes them in place, as rollout.type says, one after the
+	// other. Example: large.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="write small, medium, large or the name of a MachineClass: lower case letters, digits and -"

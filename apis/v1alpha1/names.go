@@ -57,6 +57,9 @@ const (
 	// AnnotationRemoving is the time at which the removal of a Machine from its cluster
 	// started. On a Node that is cordoned for a removal, it is the UID of the Machine.
 	AnnotationRemoving = "vitistack.io/removing"
+	// AnnotationResizing, on a Node that is cordoned while its Machine is resized in place, is
+	// the UID of the Machine.
+	AnnotationResizing = "vitistack.io/resizing"
 	// AnnotationForce, with the value true, has a deletion no longer wait: on a Machine
 	// for its drain and its etcd member, on a KubernetesCluster for its Machines.
 	AnnotationForce = "vitistack.io/force"

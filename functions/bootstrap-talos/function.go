@@ -27,9 +27,11 @@ type function struct {
 	updater      *configUpdater
 	bootstrap    *bootstrapper
 	etcd         *etcdChecker
+	nodes        *nodeLister
 	addons       *addonApplier
 	removals     *removals
 	upgrades     *upgrades
+	resizes      *resizes
 	deletion     *deletion
 	// turns has the reconciles of clusters that run and that wait.
 	turns turns
@@ -55,6 +57,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 	machines := &machineStore{kube: client, manifests: store, images: o.images, status: status}
 	renderer := &configRenderer{kube: client, manifests: store, images: o.images}
 	etcd := &etcdChecker{machines: machines}
+	nodes := &nodeLister{secrets: secrets}
 	return &function{
 		kube:         client,
 		now:          o.now,
@@ -71,9 +74,11 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		updater:      &configUpdater{renderer: renderer, manifests: store, secrets: secrets, now: o.now},
 		bootstrap:    &bootstrapper{status: status, now: o.now},
 		etcd:         etcd,
+		nodes:        nodes,
 		addons:       &addonApplier{kube: client, hosts: o.addonHosts},
 		removals:     &removals{kube: client, manifests: store, machines: machines, etcd: etcd, status: status, now: o.now},
 		upgrades:     &upgrades{etcd: etcd, images: o.images, status: status, now: o.now},
+		resizes:      &resizes{kube: client, machines: machines, nodes: nodes, etcd: etcd, status: status, now: o.now},
 		deletion:     &deletion{kube: client, manifests: store, machines: machines, status: status},
 	}
 }

@@ -38,6 +38,8 @@ type observed struct {
 	macs map[string][]string
 	// patches are the patches that have been read, by their ConfigMaps.
 	patches map[v1alpha1.ObjectName][]talos.Patch
+	// classes are the MachineClasses that exist, if the machines that are resized in place depend on them.
+	classes []v1alpha1.MachineClass
 	// addons are the manifests that have been read, by the names of the add-ons.
 	addons map[string]addons.Manifests
 	// apiAnswers is whether the workload API has answered. nodes are the Nodes that it has listed, without

@@ -65,9 +65,9 @@ type etcdChecker struct {
 	machines *machineStore
 }
 
-// checkHealthy is checkMembers, except while a node is being upgraded.
+// checkHealthy is checkMembers, except while a node is being upgraded or a control plane resized.
 func (e *etcdChecker) checkHealthy(ctx context.Context, c *cluster) error {
-	if c.isUpgrading() {
+	if c.isUpgrading() || c.isControlPlaneResizing() {
 		return nil
 	}
 	return e.checkMembers(ctx, c)

@@ -208,7 +208,7 @@ func checkNodesReady(_ context.Context, c *cluster) error {
 	silent := false
 	var unready []string
 	for _, m := range c.plan.Members {
-		if n, _ := c.observed.node(m.Name); n.Ready || c.isNodeUpgrading(m.Name) {
+		if n, _ := c.observed.node(m.Name); n.Ready || c.isNodeUpgrading(m.Name) || c.isNodeResizing(m.Name) {
 			continue
 		}
 		unready = append(unready, m.Name)

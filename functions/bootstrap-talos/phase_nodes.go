@@ -15,17 +15,22 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// readNodes reads the nodes from the workload API, through the kubeconfig that it makes first.
-func (f *function) readNodes(ctx context.Context, c *cluster) error {
-	err := f.listNodes(ctx, c)
+// nodeLister lists the Nodes of clusters.
+type nodeLister struct {
+	secrets *secretStore
+}
+
+// read reads the nodes from the workload API, through the kubeconfig that it makes first.
+func (l *nodeLister) read(ctx context.Context, c *cluster) error {
+	err := l.list(ctx, c)
 	c.report.apiUnanswered = errors.As(err, new(reconcile.WaitError)) || errors.As(err, new(reconcile.UserError))
 	return err
 }
 
-// listNodes connects to the workload API and lists its Nodes.
-func (f *function) listNodes(ctx context.Context, c *cluster) error {
+// list connects to the workload API and lists its Nodes.
+func (l *nodeLister) list(ctx context.Context, c *cluster) error {
 	if c.observed.kubeconfig == nil {
-		if err := f.secrets.ensureClientConfigs(ctx, c); err != nil {
+		if err := l.secrets.ensureClientConfigs(ctx, c); err != nil {
 			return err
 		}
 	}

@@ -15,9 +15,9 @@ import (
 
 // replaceUnhealthy has the health checks of all groups replace machines whose nodes are unhealthy, and
 // reports the condition MachinesHealthy. It decides nothing while the workload API does not answer
-// or nodes are being upgraded.
+// or nodes are being upgraded or resized.
 func (f *function) replaceUnhealthy(ctx context.Context, c *cluster) error {
-	if !c.observed.apiAnswers || c.isUpgradeActive() {
+	if !c.observed.apiAnswers || c.isUpgradeActive() || c.isResizeActive() {
 		return nil
 	}
 	var messages []string
@@ -74,11 +74,12 @@ func (f *function) replaceUnhealthyOf(ctx context.Context, c *cluster, g plan.Gr
 	return plan.DescribeUnhealthy(g.Pool, replaced, len(unhealthy), why), nil
 }
 
-// replaceOutdated begins to replace machines whose template or provider is not that of their pool, as
-// many as the rollout of the pool permits. It runs while the whole cluster is Ready, and returns a
+// replaceOutdated begins to replace machines whose template or provider is not that of their pool, and
+// that are not resized in place, as many as the rollout of the pool permits. It runs while the whole cluster is Ready, and returns a
 // WaitError until every machine is replaced.
 func (f *function) replaceOutdated(ctx context.Context, c *cluster) error {
-	outdated := c.plan.OutdatedMachines(c.observed.machines)
+	all := c.outdated()
+	outdated := all.Replaced
 	if len(outdated) == 0 || c.isUpgradePaused() {
 		return nil
 	}
@@ -99,7 +100,7 @@ func (f *function) replaceOutdated(ctx context.Context, c *cluster) error {
 	if !inProgress {
 		return nil // only protected machines are left, and MachinesCurrent names them
 	}
-	return reconcile.WaitError{Reason: "ReplacingMachines", Message: "replaces machines: " + plan.DescribeOutdated(outdated), Requeue: true}
+	return reconcile.WaitError{Reason: "ReplacingMachines", Message: "replaces machines: " + all.Describe(), Requeue: true}
 }
 
 // markReplaced records on a Machine that it is replaced, and in an Event why. Later deliveries create
@@ -114,10 +115,10 @@ func (f *function) markReplaced(ctx context.Context, c *cluster, m *v1alpha1.Mac
 	return nil
 }
 
-// keepCurrentAgain takes back the replacement of machines that fit their pools again, because a user
-// has taken back a change before their removal has begun.
+// keepCurrentAgain takes back the replacement of machines that fit their pools again, or that are resized
+// in place now, because a user has changed the spec before their removal has begun.
 func (f *function) keepCurrentAgain(ctx context.Context, c *cluster) error {
-	outdated := c.plan.OutdatedMachines(c.observed.machines)
+	outdated := c.outdated().Replaced
 	changed := false
 	for name, m := range c.observed.machines {
 		if m.Annotations[v1alpha1.AnnotationReplace] != string(v1alpha1.ReplaceOutdated) || plan.IsLeaving(m) || outdated[name] != "" {
@@ -136,24 +137,34 @@ func (f *function) keepCurrentAgain(ctx context.Context, c *cluster) error {
 	return f.planner.makePlan(ctx, c)
 }
 
+// outdated returns the machines that differ from their pools.
+func (c *cluster) outdated() plan.Outdated {
+	return c.plan.OutdatedMachines(c.observed.machines, c.observed.classes)
+}
+
 // machinesReport returns the condition MachinesCurrent.
 func (c *cluster) machinesReport() conditionReport {
-	outdated := c.plan.OutdatedMachines(c.observed.machines)
-	if len(outdated) == 0 {
+	outdated := c.outdated()
+	if outdated.IsEmpty() && len(c.Status.Resizes) == 0 {
 		return conditionReport{true, "MachinesCurrent", "every machine has the template and the provider of its pool"}
 	}
 	protected := []string{}
-	for name := range outdated {
+	for name := range outdated.Replaced {
 		if c.observed.machines[name].Spec.Protected {
 			protected = append(protected, name)
 		}
 	}
 	slices.Sort(protected)
-	message := plan.DescribeOutdated(outdated)
+	message := strings.Trim(plan.DescribeResizes(c.Status.Resizes)+"; "+outdated.Describe(), "; ")
+	failure, hasFailed := c.resizeFailure()
 	switch {
+	case hasFailed:
+		return conditionReport{false, failure.Reason, failure.Message}
 	case c.isUpgradePaused():
 		return conditionReport{false, "ReplacementPaused", message + "; spec.upgrade.paused is true"}
-	case len(protected) == len(outdated):
+	case len(c.Status.Resizes)+len(outdated.InPlace) > 0:
+		return conditionReport{false, reasonResizing, message}
+	case len(protected) == len(outdated.Replaced):
 		return conditionReport{false, "MachineProtected", fmt.Sprintf("%s; set spec.protected of Machine %s to false to have it replaced", message, protected[0])}
 	default:
 		return conditionReport{false, "ReplacingMachines", message}

@@ -68,6 +68,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		forgetRemoved,
 		f.machines.releaseDeleted,
 		f.planner.makePlan,
+		f.resizes.readClasses,
 		f.keepCurrentAgain,
 		f.endpoints.findNetwork,
 		f.endpoints.reserve,
@@ -99,7 +100,7 @@ func (f *function) runNodePhases(ctx context.Context, c *cluster) error {
 	err := f.configurator.configureNodes(ctx, c)
 	_, refused := reconcile.AsUserError(err)
 	if !refused {
-		err = runAll(ctx, c, f.bootstrap.ensure, f.readNodes, f.removals.cleanEarlierNodes, f.addons.applyAll)
+		err = runAll(ctx, c, f.bootstrap.ensure, f.nodes.read, f.removals.cleanEarlierNodes, f.addons.applyAll)
 	}
 	if problem := f.replaceUnhealthy(ctx, c); problem != nil {
 		return problem
@@ -127,8 +128,11 @@ func (f *function) checkWaitingCluster(ctx context.Context, c *cluster, waiting 
 }
 
 // runChangePhases brings the nodes to the versions, labels, configuration and authorities of the
-// spec. waiting is what the cluster waits for: only an upgrade that is under way continues then.
+// spec. waiting is what the cluster waits for: only an upgrade or a resize that is under way continues then.
 func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting error) error {
+	if len(c.Status.Resizes) > 0 {
+		waiting = reconcile.MostUrgent(f.resizes.resume(ctx, c), waiting)
+	}
 	if !c.observed.apiAnswers || (waiting != nil && c.Status.Upgrade == nil) {
 		return cmp.Or(f.updater.updateConfigsEarly(ctx, c), c.checkReleases(ctx), c.withUnmetConditions(ctx, waiting))
 	}
@@ -136,7 +140,7 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 	if err != nil || c.Status.Upgrade != nil {
 		return err
 	}
-	return runAll(ctx, c, labelNodes, f.fillScale, f.updater.moveEndpoint, f.replaceOutdated, f.rotation.start, checkAddonsApplied)
+	return runAll(ctx, c, labelNodes, f.fillScale, f.updater.moveEndpoint, uncordonResized, f.resizes.resizeOutdated, f.replaceOutdated, f.rotation.start, checkAddonsApplied)
 }
 
 // finish writes the status, and returns the request for an approval unless the generation requested

@@ -35,6 +35,8 @@ type report struct {
 	addonsWaiting error
 	// upgradeBlocker is why no other node may be upgraded now.
 	upgradeBlocker string
+	// resizeBlocker is why no other machine may be resized now.
+	resizeBlocker string
 }
 
 // conditionReport is what a condition says. It is empty if a delivery has found out nothing.

@@ -140,10 +140,10 @@ func setPhase(c *cluster, err error) reconcile.Outcome {
 }
 
 // isUnreachable reports whether a cluster that has been running does not answer: its workload API has not answered for as long as
-// a delivery polls, or already was unreachable, and no upgrade restarts it. polled is whether the delivery has polled for that long.
+// a delivery polls, or already was unreachable, and no upgrade or resize restarts it. polled is whether the delivery has polled for that long.
 func isUnreachable(c *cluster, err error, polled bool) bool {
 	var w reconcile.WaitError
-	if !errors.As(err, &w) || w.Reason != reasonWaitingForAPI || c.Status.Version == "" || c.Status.Upgrade != nil {
+	if !errors.As(err, &w) || w.Reason != reasonWaitingForAPI || c.Status.Version == "" || c.Status.Upgrade != nil || c.isControlPlaneResizing() {
 		return false
 	}
 	ready := meta.FindStatusCondition(c.before.Status.Conditions, v1alpha1.ConditionReady)
@@ -208,6 +208,20 @@ func (w *statusWriter) reportPaused(ctx context.Context, c *cluster) error {
 	return w.write(ctx, c, setReady(c, reasonPaused, "paused: nothing changes while spec.paused is true", false))
 }
 
+// nodeState returns the state of a Node of the workload cluster.
+func nodeState(c *cluster, n plan.Node) string {
+	switch {
+	case n.Ready:
+		return "Ready"
+	case c.isNodeUpgrading(n.Name):
+		return "Upgrading"
+	case c.isNodeResizing(n.Name):
+		return "Resizing"
+	default:
+		return "NotReady"
+	}
+}
+
 // setNodes writes the state of each node, and counts them.
 func setNodes(c *cluster) {
 	if len(c.plan.Members) == 0 {
@@ -223,7 +237,7 @@ func setNodes(c *cluster) {
 		}
 		if node, ok := c.observed.node(m.Name); ok {
 			n.Version, n.TalosVersion = node.Version, node.TalosVersion
-			n.State = plan.Pick(node.Ready, "Ready", plan.Pick(c.isNodeUpgrading(m.Name), "Upgrading", "NotReady"))
+			n.State = nodeState(c, node)
 		}
 		if n.State == "Ready" {
 			ready[m.Pool]++

@@ -127,6 +127,9 @@ func (s *env) start(ctx context.Context, m *v1alpha1.Machine) error {
 		return nil
 	case m.Status.VMName != "":
 		_ = s.fleet.PowerOff(string(m.UID))
+		if s.stopped.Load() {
+			return nil
+		}
 	}
 	if err := s.power(ctx, m); err != nil {
 		return err

@@ -61,6 +61,8 @@ type env struct {
 	skew atomic.Int64
 	// closed is whether machines get no addresses.
 	closed atomic.Bool
+	// stopped is whether machines that restart stay off.
+	stopped atomic.Bool
 	// seedless is whether machines find no configuration, like another server at their address.
 	seedless bool
 	// temporary is whether the network interfaces of machines have no permanent address.

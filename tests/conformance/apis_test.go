@@ -203,6 +203,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		"EvenControlPlanes":  {kc + "{data: {}, topology: {version: '1.33', controlplane: {replicas: 2}}}", "spec.topology.controlplane.replicas", "write 1, 3, 5 or 7"},
 		"Version":            {kc + "{data: {}, topology: {version: latest, controlplane: {replicas: 1}}}", "spec.topology.version", "such as 1.33 or 1.33.4"},
 		"PatchRelease":       {kc + "{data: {}, topology: {version: 1.33.999, controlplane: {replicas: 1}}}", "spec.topology.version", "such as 1.33 or 1.33.4"},
+		"RolloutType":        {kc + one + ", workers: [{name: a, replicas: 1, rollout: {type: Recreate}}]}}", "spec.topology.workers[0].rollout.type", `supported values: "Replace", "InPlace"`},
 		"LabelTooLong":       {kc + one + ", workers: [{name: a, replicas: 1, labels: {a: " + strings.Repeat("x", 64) + "}}]}}", "spec.topology.workers[0].labels", "at most 63 characters"},
 		"TaintKey":           {kc + one + ", workers: [{name: a, replicas: 1, taints: [{key: a b, effect: NoSchedule}]}]}}", "spec.topology.workers[0].taints[0].key", "write the key of a taint"},
 		"TaintValue":         {kc + one + ", workers: [{name: a, replicas: 1, taints: [{key: a, value: b c, effect: NoSchedule}]}]}}", "spec.topology.workers[0].taints[0].value", "write the value of a taint"},

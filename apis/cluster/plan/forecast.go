@@ -14,6 +14,7 @@ type StepAction string
 const (
 	StepCreate  StepAction = "create"
 	StepUpgrade StepAction = "upgrade"
+	StepResize  StepAction = "resize"
 	StepReplace StepAction = "replace"
 	StepRemove  StepAction = "remove"
 )
@@ -32,10 +33,10 @@ type Step struct {
 
 // Forecast returns what happens to the machines of a cluster until it is as its plan says, in the order
 // of the function: machines are created, machines leave, nodes are upgraded, and then outdated machines are
-// replaced. It decides as the function does, and assumes that all machines are healthy. running
+// resized in place or replaced. It decides as the function does, and assumes that all machines are healthy. running
 // returns the Kubernetes version that a node runs; the versions of Talos and of the API servers are those
-// of the status. protected are the machines that stay because of their protection.
-func (p Plan) Forecast(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine, running func(name string) string) (steps []Step, protected []string) {
+// of the status. protected are the machines that stay because of their protection. classes are the MachineClasses that exist.
+func (p Plan) Forecast(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine, classes []v1alpha1.MachineClass, running func(name string) string) (steps []Step, protected []string) {
 	for _, g := range p.Groups {
 		var created []string
 		for _, m := range p.Members {
@@ -55,10 +56,12 @@ func (p Plan) Forecast(kc *v1alpha1.KubernetesCluster, machines map[string]*v1al
 	staying := maps.Clone(machines)
 	maps.DeleteFunc(staying, func(name string, _ *v1alpha1.Machine) bool { return slices.Contains(removed, name) })
 	steps = append(steps, p.forecastUpgrades(kc, staying, running)...)
-	outdated := p.OutdatedMachines(staying)
+	outdated := p.OutdatedMachines(staying, classes)
 	for _, g := range p.Groups {
 		present := PoolMachines(staying, g.Pool, NamePrefix(kc.Name, g.Pool), assumeHealthy)
-		inOrder := SelectOutdated(present, RolloutLimits{MaxSurge: len(present)}, outdated)
+		resized := SelectResizes(present, len(present), outdated.InPlace, nil)
+		steps = appendStep(steps, Step{Action: StepResize, Pool: g.Pool, Machines: resized, AtOnce: ResizeLimit(g)})
+		inOrder := SelectOutdated(present, RolloutLimits{MaxSurge: len(present)}, outdated.Replaced)
 		steps = appendStep(steps, Step{Action: StepReplace, Pool: g.Pool, Machines: inOrder, AtOnce: max(1, g.Rollout.MaxSurge+g.Rollout.MaxUnavailable)})
 	}
 	return steps, protected

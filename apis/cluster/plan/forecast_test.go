@@ -38,6 +38,12 @@ func TestForecast(t *testing.T) {
 			kc.Spec.Topology.Workers[0].UpgradeConcurrency, kc.Spec.Talos = 2, &v1alpha1.TalosOptions{Version: "1.13.10"}
 		}, want: "upgrade Talos cp 1: c-cp-0; upgrade Talos a 2: c-a-0 c-a-1 c-a-2"},
 		"Template": {reason: "another template replaces the machines, the oldest first", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Template = "large" }, want: "replace a 1: c-a-0 c-a-1 c-a-2"},
+		"InPlace": {reason: "a pool that is resized in place", change: func(kc *v1alpha1.KubernetesCluster) {
+			kc.Spec.Topology.Workers[0].Template, kc.Spec.Topology.Workers[0].Rollout = "large", &v1alpha1.Rollout{Type: v1alpha1.RolloutInPlace, MaxUnavailable: 2}
+		}, want: "resize a 2: c-a-0 c-a-1 c-a-2"},
+		"SmallerDisk": {reason: "a smaller disk cannot be made in place", change: func(kc *v1alpha1.KubernetesCluster) {
+			kc.Spec.Topology.Workers[0].Template, kc.Spec.Topology.Workers[0].Rollout = "small", &v1alpha1.Rollout{Type: v1alpha1.RolloutInPlace}
+		}, want: "replace a 1: c-a-0 c-a-1 c-a-2"},
 		"Both": {reason: "a machine that leaves is neither upgraded nor replaced", change: func(kc *v1alpha1.KubernetesCluster) {
 			kc.Spec.Topology.Workers[0].Template, kc.Spec.Topology.Workers[0].Replicas = "large", 2
 		}, want: "remove a 1: c-a-2; replace a 1: c-a-0 c-a-1"},
@@ -57,7 +63,7 @@ func TestForecast(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		steps, kept := p.Forecast(kc, machines, func(string) string { return "1.33.13" })
+		steps, kept := p.Forecast(kc, machines, nil, func(string) string { return "1.33.13" })
 		var got []string
 		for _, s := range steps {
 			words := strings.Fields(fmt.Sprintf("%s %s %s", s.Action, s.Kind, s.Pool))

@@ -37,6 +37,8 @@ type Group struct {
 	Properties v1alpha1.MachineProperties
 	// Rollout bounds how many of its machines are replaced at the same time.
 	Rollout RolloutLimits
+	// InPlace is whether its machines get another size in place if they can.
+	InPlace bool
 }
 
 // Member is one planned machine of a cluster.

@@ -40,10 +40,16 @@ func DifferenceFromPool(m *v1alpha1.Machine, g Group) string {
 	if created := m.Labels[v1alpha1.LabelMachineTemplate]; created != g.Properties.Template && m.Spec.Template != g.Properties.Template {
 		differences = append(differences, fmt.Sprintf("template %s instead of %s", created, g.Properties.Template))
 	}
-	if has, wants := providerName(m.Spec.ProviderRef), providerName(g.Properties.ProviderRef); has != wants && (wants == "" || m.Status.Provider != wants) {
+	if differsInProvider(m, g) {
+		has, wants := providerName(m.Spec.ProviderRef), providerName(g.Properties.ProviderRef)
 		differences = append(differences, fmt.Sprintf("provider %s instead of %s", cmp.Or(m.Status.Provider, has), cmp.Or(wants, "the default")))
 	}
 	return strings.Join(differences, ", ")
+}
+
+func differsInProvider(m *v1alpha1.Machine, g Group) bool {
+	has, wants := providerName(m.Spec.ProviderRef), providerName(g.Properties.ProviderRef)
+	return has != wants && (wants == "" || m.Status.Provider != wants)
 }
 
 func providerName(ref *v1alpha1.ProviderReference) string {
@@ -53,20 +59,52 @@ func providerName(ref *v1alpha1.ProviderReference) string {
 	return ref.Name
 }
 
-// OutdatedMachines returns, by name, how Machines differ from their pools. Machines of a pool that
-// is not in the spec, and Machines in removal, are left out.
-func (p Plan) OutdatedMachines(machines map[string]*v1alpha1.Machine) map[string]string {
-	outdated := map[string]string{}
+// Outdated has the Machines that differ from their pools, by name, and how they do.
+type Outdated struct {
+	// InPlace are the Machines that get the template of their pool in place, and Replaced those that
+	// are replaced.
+	InPlace, Replaced map[string]string
+}
+
+// IsEmpty reports whether every Machine is as its pool says.
+func (o Outdated) IsEmpty() bool { return len(o.InPlace)+len(o.Replaced) == 0 }
+
+// Has reports whether a Machine differs from its pool.
+func (o Outdated) Has(name string) bool { return o.InPlace[name]+o.Replaced[name] != "" }
+
+// OutdatedMachines returns how Machines differ from their pools, and what happens to them. Machines of
+// a pool that is not in the spec, and Machines in removal, are left out. classes are the
+// MachineClasses that exist: see NeedsClasses.
+func (p Plan) OutdatedMachines(machines map[string]*v1alpha1.Machine, classes []v1alpha1.MachineClass) Outdated {
+	outdated := Outdated{InPlace: map[string]string{}, Replaced: map[string]string{}}
 	for name, m := range machines {
-		at := slices.IndexFunc(p.Groups, func(g Group) bool { return g.Pool == PoolOf(m) })
-		if at < 0 || IsLeaving(m) {
+		g, ok := p.groupOf(m)
+		if !ok || IsLeaving(m) {
 			continue
 		}
-		if difference := DifferenceFromPool(m, p.Groups[at]); difference != "" {
-			outdated[name] = difference
+		difference := DifferenceFromPool(m, g)
+		switch {
+		case difference == "":
+		case !g.InPlace:
+			outdated.Replaced[name] = difference
+		default:
+			if objection := ResizeObjection(m, g, classes); objection != "" {
+				outdated.Replaced[name] = difference + ", which is not possible in place: " + objection
+			} else {
+				outdated.InPlace[name] = difference
+			}
 		}
 	}
 	return outdated
+}
+
+// groupOf returns the group of a Machine, and false if that is not in the spec.
+func (p Plan) groupOf(m *v1alpha1.Machine) (Group, bool) {
+	at := slices.IndexFunc(p.Groups, func(g Group) bool { return g.Pool == PoolOf(m) })
+	if at < 0 {
+		return Group{}, false
+	}
+	return p.Groups[at], true
 }
 
 // SelectOutdated returns the outdated machines of a pool that are replaced next: unhealthy ones
@@ -96,10 +134,30 @@ func SelectOutdated(present []PoolMachine, limits RolloutLimits, outdated map[st
 	return names
 }
 
-// DescribeOutdated returns how many machines differ from their pools, and how the first does.
-func DescribeOutdated(outdated map[string]string) string {
-	names := slices.Sorted(maps.Keys(outdated))
-	return fmt.Sprintf("%s still to be replaced, first of all %s (%s)", Quantity(len(names), "machine"), names[0], outdated[names[0]])
+// Describe returns how many machines are still to be resized in place and to be replaced, and how the
+// first of each differ from their pools.
+func (o Outdated) Describe() string {
+	var parts []string
+	if len(o.InPlace) > 0 {
+		parts = append(parts, describeDifferences(o.InPlace, "to be resized in place"))
+	}
+	if len(o.Replaced) > 0 {
+		parts = append(parts, describeDifferences(o.Replaced, "to be replaced"))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// describeDifferences returns what happens to machines, with all names of each difference.
+func describeDifferences(differences map[string]string, what string) string {
+	names := slices.Sorted(maps.Keys(differences))
+	first := names[0]
+	message := fmt.Sprintf("%s still %s, first of all %s (%s)", Quantity(len(names), "machine"), what, first, differences[first])
+	for _, name := range names[1:] {
+		if differences[name] != differences[first] {
+			message += fmt.Sprintf(", %s (%s)", name, differences[name])
+		}
+	}
+	return message
 }
 
 // DefaultUnhealthyTimeout is the unhealthyTimeout of a health check that has none.

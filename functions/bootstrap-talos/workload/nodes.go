@@ -94,6 +94,23 @@ func (w *Client) UncordonTakenOver(ctx context.Context, node string) error {
 	})
 }
 
+// CordonForResize cordons a Node, and records on it the UID of the Machine that is resized in place, so that the Node is
+// uncordoned after that. A Node that a user has cordoned has no such record, and stays cordoned.
+func (w *Client) CordonForResize(ctx context.Context, node, machineUID string) error {
+	return w.PatchNode(ctx, node, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationResizing: machineUID}},
+		"spec":     map[string]any{"unschedulable": true},
+	})
+}
+
+// UncordonResized uncordons a Node that CordonForResize has cordoned.
+func (w *Client) UncordonResized(ctx context.Context, node string) error {
+	return w.PatchNode(ctx, node, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationResizing: nil}},
+		"spec":     map[string]any{"unschedulable": false},
+	})
+}
+
 // PatchNode changes a Node by a JSON merge patch (RFC 7396).
 func (w *Client) PatchNode(ctx context.Context, node string, fields map[string]any) error {
 	err := w.call(ctx, http.MethodPatch, "/api/v1/nodes/"+url.PathEscape(node), "application/merge-patch+json", fields, nil)

@@ -63,7 +63,7 @@ func machineStatus(m *Machine) string {
 // The phase of a cluster does not change when something fails; its condition Ready shows that.
 var (
 	// broken are the reasons of a cluster in any phase that needs an intervention.
-	broken = []string{"UpgradeFailed", "UpgradeRefused", "EtcdLost", "EtcdUnavailable", "KeysLost"}
+	broken = []string{"UpgradeFailed", "ResizeFailed", "UpgradeRefused", "EtcdLost", "EtcdUnavailable", "KeysLost"}
 	// invalid are the reasons of an invalid spec.
 	invalid = []string{
 		"InvalidTopology", "NetworkOverlap", "KubernetesVersionUnknown", "KubernetesVersionNotSupported", "TalosVersionUnknown", "MachineRefused",

@@ -184,6 +184,8 @@ export const reasons = {
   "ReplacementPaused": ["requester","Set spec.upgrade.paused to false (kubectl viti resume --upgrade) to continue."],
   "ReplacingMachines": ["no action","No action: the message counts the machines that are still to be replaced.",["Machine"]],
   "RequestChanged": ["requester","Change the spec back, or delete the network and create it again: a segment is never exchanged."],
+  "ResizeFailed": ["requester","Repair the Machine that the message names, or let its pods be evicted. Or take back the change of template, or have the Machine replaced by its annotation vitistack.io/remove=true.",["Machine"]],
+  "ResizingMachines": ["no action","No action: the message names the machines that are resized in place, and what they wait for.",["Machine"]],
   "Retrying": ["no action","No action: a request failed and is retried. The log of bootstrap-talos has the error."],
   "Rotating": ["no action","No action: the condition AuthoritiesRotated has the progress."],
   "RotationDamaged": ["platform team","Write the phase in status.authorities.phase into the annotation of the Secret that the message names."],

@@ -81,6 +81,8 @@ func clusterRows() []row {
 		{field: pool("upgradeConcurrency"), on: one, to: "2", proof: "functions/bootstrap-talos TestUpgrades"},
 		{field: pool("rollout.maxSurge"), on: one, to: "2", proof: "functions/bootstrap-talos TestPoolIsReplaced"},
 		{field: pool("rollout.maxUnavailable"), on: one, to: "1", proof: "functions/bootstrap-talos TestPoolIsReplaced"},
+		{field: pool("rollout.type"), on: one, to: "InPlace", proof: "functions/bootstrap-talos TestPoolIsResizedInPlace"},
+		{field: "topology.controlplane.rollout.type", on: ha, to: "InPlace", proof: "functions/bootstrap-talos TestControlPlaneIsResizedInPlace"},
 		{field: "topology.controlplane.replicas", on: ha, to: "5", check: node("ha", "ha-cp-4", `"name":"ha-cp-4"`)},
 		{field: "topology.controlplane.template", on: ha, to: "medium", proof: "functions/bootstrap-talos TestControlPlaneIsReplaced"},
 		{field: "topology.controlplane.providerRef.name", on: ha, to: "kubevirt", check: machineHas("ha-cp-4", "status.provider", "kubevirt")},
