@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strings"
 
@@ -17,14 +18,24 @@ type guests struct{ fleet *talos.Fleet }
 // talosImage matches the address of a disk image or an installer of the image factory.
 var talosImage = regexp.MustCompile(`/image/([0-9a-f]+)/(v[0-9]+\.[0-9]+\.[0-9]+)/([a-z]+)-(?:amd64|arm64)\.(raw\.xz|raw\.zst|qcow2|iso)$`)
 
-// PowerOn implements kubevirt.Guests. A node without an address does not listen, like a real one.
+// PowerOn implements kubevirt.Guests. A node without an address does not listen, like a real one. The address of the platform
+// comes first. A node that restarts without one, because it has taken its configuration from a CD that is gone, has the address
+// of its configuration.
 func (g guests) PowerOn(guest kubevirt.Guest) error {
 	match := talosImage.FindStringSubmatch(guest.Image)
-	if match == nil || len(guest.NICs) == 0 || len(guest.NICs[0].Addresses) == 0 {
+	if match == nil || len(guest.NICs) == 0 {
 		return nil
 	}
+	nic := &guest.NICs[0]
+	if len(nic.Addresses) == 0 {
+		address, gateway, ok := g.fleet.ConfiguredAddress(strings.ToLower(guest.ID))
+		if !ok {
+			return nil
+		}
+		nic.Addresses, nic.Gateway = []netip.Prefix{address}, gateway
+	}
 	m := talos.Machine{
-		ID: strings.ToLower(guest.ID), Address: guest.NICs[0].Addresses[0], Gateway: guest.NICs[0].Gateway,
+		ID: strings.ToLower(guest.ID), Address: nic.Addresses[0], Gateway: nic.Gateway,
 		Static: static(guest), Schematic: match[1],
 		Version: match[2], Kind: match[3], Preinstalled: match[4] != "iso",
 		CPUs: int(guest.CPUs), Memory: uint64(guest.Memory), Seed: seedOf(guest),

@@ -172,6 +172,22 @@ func (f *Fleet) PowerOn(ctx context.Context, m Machine) error {
 	return nil
 }
 
+// ConfiguredAddress returns the static address and the gateway of a machine that has been on, by its configuration on the disk.
+// ok is false for one without such a configuration: its platform or DHCP gives it an address.
+func (f *Fleet) ConfiguredAddress(id string) (address netip.Prefix, gateway netip.Addr, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, known := f.nodes[id]
+	if !known || n.config == nil || n.Volatile {
+		return netip.Prefix{}, netip.Addr{}, false
+	}
+	_, static, _ := linkConfig(n.Machine, n.config)
+	if len(static) == 0 {
+		return netip.Prefix{}, netip.Addr{}, false
+	}
+	return static[0], n.Machine.Gateway, true
+}
+
 // PowerOff cuts a machine's power. What it has written to its disks stays. A machine that is off or
 // unknown does not change.
 func (f *Fleet) PowerOff(id string) error {

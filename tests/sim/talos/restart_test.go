@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -139,6 +140,47 @@ func TestPowerIsIdempotent(t *testing.T) {
 	}
 	r.powerOn(2)
 	r.inMaintenance(2)
+}
+
+// TestConfiguredAddress powers a node off that has its configuration on its disk.
+func TestConfiguredAddress(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		static bool
+	}{
+		"Static": {"the configuration has the address", true},
+		"DHCP":   {"the configuration has none, so only the platform or DHCP knows it", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRack(t, "v1.13.9", talos.Timing{})
+			m := r.machine(2)
+			m.Kind, m.Preinstalled, m.Seed = "nocloud", true, r.config(machine.TypeControlPlane)
+			if tc.static {
+				m.Seed = fmt.Appendf(m.Seed, "\n---\napiVersion: v1alpha1\nkind: LinkConfig\nname: %s\naddresses: [{address: %s}]\n", m.Links[0].Name, m.Address)
+			}
+			if _, _, ok := r.fleet.ConfiguredAddress(m.ID); ok {
+				t.Error("a machine that was never on has a configured address")
+			}
+			if err := r.fleet.PowerOn(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			r.eventually("the node has its configuration", func(ctx context.Context) error {
+				if got := r.probe(ctx, 2); got != "ours" {
+					return errors.New(got)
+				}
+				return nil
+			})
+			if err := r.fleet.PowerOff(m.ID); err != nil {
+				t.Fatal(err)
+			}
+			address, _, ok := r.fleet.ConfiguredAddress(m.ID)
+			if ok != tc.static || ok && address != m.Address {
+				t.Errorf("%s: got %s, %t", tc.reason, address, ok)
+			}
+		})
+	}
 }
 
 func TestMachinesAreChecked(t *testing.T) {
