@@ -27,17 +27,24 @@ type shape struct {
 	version, controlSize, workerSize string
 	controls, workers                int
 	maxSurge, maxUnavailable         int
+	// rollout is rollout.type of the control plane and the pool, empty for the default.
+	rollout string
 }
 
 // topology returns spec.topology. Only topology.version names a version of Kubernetes.
 func (s shape) topology(hypervisor string) map[string]any {
 	ref := map[string]any{"name": hypervisor}
+	rollout := map[string]any{"maxSurge": s.maxSurge, "maxUnavailable": s.maxUnavailable}
+	controlPlane := map[string]any{"replicas": s.controls, "template": s.controlSize, "providerRef": ref}
+	if s.rollout != "" {
+		rollout["type"], controlPlane["rollout"] = s.rollout, map[string]any{"type": s.rollout}
+	}
 	return map[string]any{
 		"version":      s.version,
-		"controlplane": map[string]any{"replicas": s.controls, "template": s.controlSize, "providerRef": ref},
+		"controlplane": controlPlane,
 		"workers": []any{map[string]any{
 			"name": "pool", "replicas": s.workers, "template": s.workerSize, "providerRef": ref,
-			"rollout":     map[string]any{"maxSurge": s.maxSurge, "maxUnavailable": s.maxUnavailable},
+			"rollout":     rollout,
 			"healthCheck": map[string]any{"unhealthyTimeout": "1m"},
 		}},
 	}
