@@ -30,6 +30,7 @@ type function struct {
 	nodes        *nodeLister
 	addons       *addonApplier
 	removals     *removals
+	replacements *replacements
 	upgrades     *upgrades
 	resizes      *resizes
 	deletion     *deletion
@@ -56,6 +57,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 	secrets := &secretStore{kube: client, now: o.now}
 	machines := &machineStore{kube: client, manifests: store, images: o.images, status: status}
 	renderer := &configRenderer{kube: client, manifests: store, images: o.images}
+	plans := &planner{kube: client, talosVersion: o.talosVersion}
 	etcd := &etcdChecker{machines: machines}
 	nodes := &nodeLister{secrets: secrets}
 	return &function{
@@ -63,7 +65,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		now:          o.now,
 		status:       status,
 		secrets:      secrets,
-		planner:      &planner{kube: client, talosVersion: o.talosVersion},
+		planner:      plans,
 		approvals:    &approvals{kube: client, now: o.now},
 		endpoints:    &endpoints{kube: client},
 		machines:     machines,
@@ -77,6 +79,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		nodes:        nodes,
 		addons:       &addonApplier{kube: client, hosts: o.addonHosts},
 		removals:     &removals{kube: client, manifests: store, machines: machines, etcd: etcd, status: status, now: o.now},
+		replacements: &replacements{kube: client, planner: plans, now: o.now},
 		upgrades:     &upgrades{etcd: etcd, images: o.images, status: status, now: o.now},
 		resizes:      &resizes{kube: client, machines: machines, nodes: nodes, etcd: etcd, status: status, now: o.now},
 		deletion:     &deletion{kube: client, manifests: store, machines: machines, status: status},

@@ -5,24 +5,33 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
+
+// replacements replaces machines that are unhealthy, or that are not as their pool describes them.
+type replacements struct {
+	kube    *kube.Client
+	planner *planner
+	now     func() time.Time
+}
 
 // replaceUnhealthy has the health checks of all groups replace machines whose nodes are unhealthy, and
 // reports the condition MachinesHealthy. It decides nothing while the workload API does not answer
 // or nodes are being upgraded or resized.
-func (f *function) replaceUnhealthy(ctx context.Context, c *cluster) error {
+func (r *replacements) replaceUnhealthy(ctx context.Context, c *cluster) error {
 	if !c.observed.apiAnswers || c.isUpgradeActive() || c.isResizeActive() {
 		return nil
 	}
 	var messages []string
 	for _, g := range c.plan.Groups {
-		message, err := f.replaceUnhealthyOf(ctx, c, g)
+		message, err := r.replaceUnhealthyOf(ctx, c, g)
 		if err != nil {
 			return err
 		}
@@ -39,7 +48,7 @@ func (f *function) replaceUnhealthy(ctx context.Context, c *cluster) error {
 
 // replaceUnhealthyOf replaces at most one machine of a group. It returns what the condition says of
 // the group, an empty string if no machine is unhealthy.
-func (f *function) replaceUnhealthyOf(ctx context.Context, c *cluster, g plan.Group) (string, error) {
+func (r *replacements) replaceUnhealthyOf(ctx context.Context, c *cluster, g plan.Group) (string, error) {
 	var unhealthy []plan.UnhealthyMachine
 	var replaced []string
 	inProgress := 0
@@ -63,10 +72,10 @@ func (f *function) replaceUnhealthyOf(ctx context.Context, c *cluster, g plan.Gr
 		}
 	}
 	check := plan.HealthCheckOf(g)
-	name, why := plan.SelectUnhealthy(check, unhealthy, inProgress, f.now())
+	name, why := plan.SelectUnhealthy(check, unhealthy, inProgress, r.now())
 	if name != "" {
 		message := fmt.Sprintf("replaces Machine %s of pool %s: its node has been unhealthy for longer than %s", name, g.Pool, check.Timeout)
-		if err := f.markReplaced(ctx, c, c.observed.machines[name], v1alpha1.ReplaceUnhealthy, message); err != nil {
+		if err := r.markReplaced(ctx, c, c.observed.machines[name], v1alpha1.ReplaceUnhealthy, message); err != nil {
 			return "", err
 		}
 		replaced = append(replaced, name)
@@ -77,7 +86,7 @@ func (f *function) replaceUnhealthyOf(ctx context.Context, c *cluster, g plan.Gr
 // replaceOutdated begins to replace machines whose template or provider is not that of their pool, and
 // that are not resized in place, as many as the rollout of the pool permits. It runs while the whole cluster is Ready, and returns a
 // WaitError until every machine is replaced.
-func (f *function) replaceOutdated(ctx context.Context, c *cluster) error {
+func (r *replacements) replaceOutdated(ctx context.Context, c *cluster) error {
 	all := c.outdated()
 	outdated := all.Replaced
 	if len(outdated) == 0 || c.isUpgradePaused() {
@@ -88,7 +97,7 @@ func (f *function) replaceOutdated(ctx context.Context, c *cluster) error {
 		present := plan.PoolMachines(c.observed.machines, g.Pool, plan.NamePrefix(c.Name, g.Pool), c.observed.isWorking)
 		for _, name := range plan.SelectOutdated(present, g.Rollout, outdated) {
 			message := fmt.Sprintf("replaces Machine %s of pool %s: it has %s", name, g.Pool, outdated[name])
-			if err := f.markReplaced(ctx, c, c.observed.machines[name], v1alpha1.ReplaceOutdated, message); err != nil {
+			if err := r.markReplaced(ctx, c, c.observed.machines[name], v1alpha1.ReplaceOutdated, message); err != nil {
 				return err
 			}
 		}
@@ -105,19 +114,19 @@ func (f *function) replaceOutdated(ctx context.Context, c *cluster) error {
 
 // markReplaced records on a Machine that it is replaced, and in an Event why. Later deliveries create
 // its replacement, and then remove it.
-func (f *function) markReplaced(ctx context.Context, c *cluster, m *v1alpha1.Machine, reason v1alpha1.ReplaceReason, message string) error {
+func (r *replacements) markReplaced(ctx context.Context, c *cluster, m *v1alpha1.Machine, reason v1alpha1.ReplaceReason, message string) error {
 	before := m.DeepCopy()
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationReplace, string(reason))
-	if _, err := f.kube.Patch(ctx, before, m); err != nil {
+	if _, err := r.kube.Patch(ctx, before, m); err != nil {
 		return err
 	}
-	f.kube.RecordEvent(ctx, c.KubernetesCluster, reason == v1alpha1.ReplaceUnhealthy, "ReplacingMachines", message)
+	r.kube.RecordEvent(ctx, c.KubernetesCluster, reason == v1alpha1.ReplaceUnhealthy, "ReplacingMachines", message)
 	return nil
 }
 
 // keepCurrentAgain takes back the replacement of machines that fit their pools again, or that are resized
 // in place now, because a user has changed the spec before their removal has begun.
-func (f *function) keepCurrentAgain(ctx context.Context, c *cluster) error {
+func (r *replacements) keepCurrentAgain(ctx context.Context, c *cluster) error {
 	outdated := c.outdated().Replaced
 	changed := false
 	for name, m := range c.observed.machines {
@@ -126,7 +135,7 @@ func (f *function) keepCurrentAgain(ctx context.Context, c *cluster) error {
 		}
 		before := m.DeepCopy()
 		delete(m.Annotations, v1alpha1.AnnotationReplace)
-		if _, err := f.kube.Patch(ctx, before, m); err != nil {
+		if _, err := r.kube.Patch(ctx, before, m); err != nil {
 			return err
 		}
 		changed = true
@@ -134,7 +143,7 @@ func (f *function) keepCurrentAgain(ctx context.Context, c *cluster) error {
 	if !changed {
 		return nil
 	}
-	return f.planner.makePlan(ctx, c)
+	return r.planner.makePlan(ctx, c)
 }
 
 // outdated returns the machines that differ from their pools.

@@ -69,7 +69,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		f.machines.releaseDeleted,
 		f.planner.makePlan,
 		f.resizes.readClasses,
-		f.keepCurrentAgain,
+		f.replacements.keepCurrentAgain,
 		f.endpoints.findNetwork,
 		f.endpoints.reserve,
 		f.machines.checkProviders,
@@ -102,7 +102,7 @@ func (f *function) runNodePhases(ctx context.Context, c *cluster) error {
 	if !refused {
 		err = runAll(ctx, c, f.bootstrap.ensure, f.nodes.read, f.removals.cleanEarlierNodes, f.addons.applyAll)
 	}
-	if problem := f.replaceUnhealthy(ctx, c); problem != nil {
+	if problem := f.replacements.replaceUnhealthy(ctx, c); problem != nil {
 		return problem
 	}
 	if removal := f.removals.scaleDown(ctx, c); removal != nil && !refused {
@@ -140,7 +140,7 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 	if err != nil || c.Status.Upgrade != nil {
 		return err
 	}
-	return runAll(ctx, c, labelNodes, f.fillScale, f.updater.moveEndpoint, uncordonResized, f.resizes.resizeOutdated, f.replaceOutdated, f.rotation.start, checkAddonsApplied)
+	return runAll(ctx, c, labelNodes, f.fillScale, f.updater.moveEndpoint, uncordonResized, f.resizes.resizeOutdated, f.replacements.replaceOutdated, f.rotation.start, checkAddonsApplied)
 }
 
 // finish writes the status, and returns the request for an approval unless the generation requested
