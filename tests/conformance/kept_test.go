@@ -28,6 +28,7 @@ var usersAnnotations = map[string]string{
 	"vitistack.io/rotation-phase":  "is on Secrets with the keys of a cluster, and a user who may write them administers the cluster",
 	"vitistack.io/resync-progress": "is on a Lease in the stack's own namespace, which tenants may not write",
 	"vitistack.io/adopting":        "is on objects of KubeVirt, to which the policy does not apply",
+	"vitistack.io/resizing":        "is on Nodes of a user's own cluster, to which the policy does not apply",
 	"vitistack.io/restart":         "is on objects of KubeVirt, to which the policy does not apply",
 }
 
