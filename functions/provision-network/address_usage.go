@@ -82,7 +82,7 @@ func (f *function) finishCount(ctx context.Context, nn *v1alpha2.NetworkNamespac
 		if err := f.kube.Get(ctx, nn.Namespace, nn.Name, nn); err != nil {
 			return err
 		}
-		if !isProvisioned(nn) || nn.DeletionTimestamp != nil {
+		if !isProvisioned(nn) || nn.DeletionTimestamp != nil || v1alpha1.IsPaused(nn) {
 			return nil
 		}
 		before := nn.DeepCopy()

@@ -326,6 +326,7 @@ func (f *function) countNetworks(ctx context.Context, namespace string, deleted 
 		nn := &list.Items[i]
 		changed := false
 		switch {
+		case v1alpha1.IsPaused(nn):
 		case nn.DeletionTimestamp != nil && deleted:
 			err = kube.OnConflict(func() error { return f.reconcileNetwork(ctx, nn.Namespace, nn.Name, reconcileOptions{}) })
 		case nn.DeletionTimestamp == nil && isReady(nn) && nn.Status.NextCheckTime == nil:
