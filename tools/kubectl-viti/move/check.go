@@ -48,9 +48,7 @@ func (m *Mover) planObject(ctx context.Context, o object) (Row, error) {
 	there, err := m.To.In(o.kind, o.GetNamespace()).Get(ctx, o.GetName(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		if o.GetDeletionTimestamp() != nil && !v1alpha1.IsPaused(o) {
-			r.Action, r.Note = Decision, "it is being deleted: wait until it is gone"
-		}
+		r.Action, r.Note = decideObject(o)
 	case err != nil:
 		return r, fmt.Errorf("read %s at %s: %w", o.key(), m.To.Config.Host, err)
 	case isCopy(o, there):
@@ -59,6 +57,19 @@ func (m *Mover) planObject(ctx context.Context, o object) (Row, error) {
 		r.Action, r.Note = Decision, "the target has another object of this name: delete one of both, or move by parts with -n"
 	}
 	return r, nil
+}
+
+// decideObject decides whether an object moves that the target does not have.
+func decideObject(o object) (action, note string) {
+	by, paused := o.GetAnnotations()[v1alpha1.AnnotationPaused]
+	switch {
+	case paused && by != pausedByMove:
+		return Decision, "it is paused: remove its annotation " + v1alpha1.AnnotationPaused
+	case !paused && o.GetDeletionTimestamp() != nil:
+		return Decision, "it is being deleted: wait until it is gone"
+	default:
+		return Moves, ""
+	}
 }
 
 // isCopy reports whether an object at the target is that of the source, from an earlier call. The functions at

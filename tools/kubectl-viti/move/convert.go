@@ -34,7 +34,7 @@ func convert(o object, uids map[string]string) *unstructured.Unstructured {
 	}
 	annotations[v1alpha1.AnnotationFormerUIDs] = strings.Join(former, ",")
 	if o.isLayer() {
-		annotations[v1alpha1.AnnotationPaused] = "moving"
+		annotations[v1alpha1.AnnotationPaused] = pausedByMove
 	}
 	u.SetAnnotations(annotations)
 	for i := range owners {

@@ -87,6 +87,42 @@ func withGenerations(o object) object {
 	return o
 }
 
+func TestDecideObject(t *testing.T) {
+	t.Parallel()
+	for because, tc := range map[string]struct{ metadata, action string }{
+		"nothing else changes it":                    {`{}`, Moves},
+		"it would not be gone":                       {`{deletionTimestamp: "2026-11-25T22:00:00Z"}`, Decision},
+		"an earlier call has paused it":              {`{annotations: {vitistack.io/paused: moving}}`, Moves},
+		"the deletion has waited for the move":       {`{deletionTimestamp: "2026-11-25T22:00:00Z", annotations: {vitistack.io/paused: moving}}`, Moves},
+		"the target would not adopt what is outside": {`{annotations: {vitistack.io/paused: "true"}}`, Decision},
+	} {
+		if action, note := decideObject(parse(t, layers[2], "{metadata: "+tc.metadata+"}")); action != tc.action || (note == "") != (action == Moves) {
+			t.Errorf("%s: got %s: %s", because, action, note)
+		}
+	}
+}
+
+func TestIsReconciling(t *testing.T) {
+	t.Parallel()
+	for because, tc := range map[string]struct {
+		kind   cluster.Kind
+		object string
+		want   bool
+	}{
+		"its function has ended":          {layers[2], `{metadata: {generation: 2}, status: {observedGeneration: 2, conditions: [{type: Ready, status: "True"}]}}`, false},
+		"its function has not seen it":    {layers[2], `{metadata: {generation: 1}}`, true},
+		"a change may be under way":       {layers[2], `{metadata: {generation: 3}, status: {observedGeneration: 2, conditions: [{type: Ready, status: "True"}]}}`, true},
+		"its function creates something":  {layers[2], `{metadata: {generation: 2}, status: {observedGeneration: 2, conditions: [{type: Ready, status: "False"}]}}`, true},
+		"an upgrade continues":            {layers[1], `{metadata: {generation: 2}, status: {observedGeneration: 2, conditions: [{type: Ready, status: "True"}, {type: Reconciling, status: "True"}]}}`, true},
+		"its status has no generation":    {layers[4], `{metadata: {generation: 2}, status: {conditions: [{type: Ready, status: "True"}]}}`, false},
+		"no function reconciles a Secret": {companions[0], `{metadata: {name: keys}}`, false},
+	} {
+		if got := isReconciling(withGenerations(parse(t, tc.kind, tc.object))); got != tc.want {
+			t.Errorf("%s: got %t", because, got)
+		}
+	}
+}
+
 func TestCompanions(t *testing.T) {
 	t.Parallel()
 	named := map[string]bool{}

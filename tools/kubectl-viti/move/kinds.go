@@ -21,8 +21,10 @@ var layers = []cluster.Kind{
 var companions = []cluster.Kind{
 	{Name: "Secret", Resource: "secrets", Version: "v1"},
 	{Name: "ConfigMap", Resource: "configmaps", Version: "v1"},
-	{Name: "Lease", Resource: "leases", Group: "coordination.k8s.io", Version: "v1"},
+	leaseKind,
 }
+
+var leaseKind = cluster.Kind{Name: "Lease", Resource: "leases", Group: "coordination.k8s.io", Version: "v1"}
 
 // object is an object that moves.
 type object struct {

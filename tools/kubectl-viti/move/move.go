@@ -56,13 +56,7 @@ func (m *Mover) Move(ctx context.Context) error {
 	if slices.ContainsFunc(rows, func(r Row) bool { return r.Action == Decision }) {
 		return ErrDecision
 	}
-	m.Report("Pausing %d objects", len(all))
-	for _, o := range all {
-		if err := m.pause(ctx, m.From, o, true); err != nil {
-			return err
-		}
-	}
-	if all, err = m.read(ctx); err != nil { // as the last deliveries have left them
+	if all, err = m.pauseAll(ctx, all); err != nil {
 		return err
 	}
 	m.Report("Creating them at %s", m.To.Config.Host)
@@ -75,6 +69,44 @@ func (m *Mover) Move(ctx context.Context) error {
 	}
 	m.Report("Removing them here")
 	return m.remove(ctx, all)
+}
+
+// pauseAll pauses the objects, waits for deliveries that began before, and returns the objects as they left them.
+func (m *Mover) pauseAll(ctx context.Context, all []object) ([]object, error) {
+	m.Report("Pausing %d objects", len(all))
+	for _, o := range all {
+		if err := m.pause(ctx, m.From, o, true); err != nil {
+			return nil, err
+		}
+	}
+	all, err := m.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, isReconciling)
+	if i < 0 {
+		return all, nil
+	}
+	m.Report("Waiting %s, because a function may still be reconciling %s", deliveryTimeout, all[i].key())
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(deliveryTimeout):
+	}
+	return m.read(ctx)
+}
+
+// deliveryTimeout is longer than any delivery of the functions, whose limit is 25 seconds (events/limits.go).
+const deliveryTimeout = 30 * time.Second
+
+// isReconciling reports whether a function may have begun to change what is outside of an object before it was paused.
+func isReconciling(o object) bool {
+	if !o.isLayer() {
+		return false
+	}
+	status, _, _ := ready(o.Unstructured)
+	observed, found, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
+	return status != string(metav1.ConditionTrue) || found && observed != o.GetGeneration() || isTrue(o.Unstructured, v1alpha1.ConditionReconciling)
 }
 
 // read returns the objects that move, each after its owners.
@@ -123,12 +155,15 @@ func (m *Mover) list(ctx context.Context, kind cluster.Kind) ([]object, error) {
 	return all, nil
 }
 
+// pausedByMove is the value of the annotation of an object that a move has paused.
+const pausedByMove = "moving"
+
 // pause has the functions of a cluster leave an object as it is, or reconcile it at once.
 func (m *Mover) pause(ctx context.Context, c *cluster.Connection, o object, paused bool) error {
 	if !o.isLayer() || v1alpha1.IsPaused(o) == paused {
 		return nil
 	}
-	annotations := map[string]any{v1alpha1.AnnotationPaused: "moving"}
+	annotations := map[string]any{v1alpha1.AnnotationPaused: pausedByMove}
 	if !paused {
 		annotations = map[string]any{v1alpha1.AnnotationPaused: nil, v1alpha1.AnnotationReconcile: time.Now().UTC().Format(time.RFC3339Nano)}
 	}
@@ -261,15 +296,26 @@ func (m *Mover) await(ctx context.Context, all []object) error {
 
 // ready returns the condition Ready of an object.
 func ready(u *unstructured.Unstructured) (status, reason, message string) {
+	c := condition(u, v1alpha1.ConditionReady)
+	status, _ = c["status"].(string)
+	reason, _ = c["reason"].(string)
+	message, _ = c["message"].(string)
+	return status, reason, message
+}
+
+func isTrue(u *unstructured.Unstructured, name string) bool {
+	return condition(u, name)["status"] == string(metav1.ConditionTrue)
+}
+
+// condition returns the condition of an object with a name, or nil.
+func condition(u *unstructured.Unstructured, name string) map[string]any {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == v1alpha1.ConditionReady {
-			status, _ = c["status"].(string)
-			reason, _ = c["reason"].(string)
-			message, _ = c["message"].(string)
+		if c, ok := c.(map[string]any); ok && c["type"] == name {
+			return c
 		}
 	}
-	return status, reason, message
+	return nil
 }
 
 // remove removes the objects here, which are paused, so that no function cleans up. Their dependents are orphaned:
@@ -277,6 +323,9 @@ func ready(u *unstructured.Unstructured) (status, reason, message string) {
 func (m *Mover) remove(ctx context.Context, all []object) error {
 	orphan := metav1.DeletePropagationOrphan
 	for _, o := range slices.Backward(all) {
+		if err := m.removeVMIDLeases(ctx, o); err != nil {
+			return err
+		}
 		change := map[string]any{"metadata": map[string]any{"finalizers": nil}}
 		if protected, _, _ := unstructured.NestedBool(o.Object, "spec", "protected"); protected {
 			change["spec"] = map[string]any{"protected": false}
@@ -288,6 +337,25 @@ func (m *Mover) remove(ctx context.Context, all []object) error {
 		options := metav1.DeleteOptions{PropagationPolicy: &orphan, Preconditions: &metav1.Preconditions{UID: &uid}}
 		if err := m.From.In(o.kind, o.GetNamespace()).Delete(ctx, o.GetName(), options); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("remove %s: %w", o.key(), err)
+		}
+	}
+	return nil
+}
+
+// removeVMIDLeases removes the Leases by which create-vm has claimed the VMID of a Machine, in the namespace of the stack. The
+// functions at the target need none, because Proxmox VE has the virtual machine.
+func (m *Mover) removeVMIDLeases(ctx context.Context, o object) error {
+	if o.kind.Name != "Machine" {
+		return nil
+	}
+	leases := m.From.Resource(leaseKind.GVR())
+	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelManagedBy + "=create-vm," + v1alpha1.LabelHolder + "=" + string(o.GetUID())})
+	if err != nil {
+		return m.From.Explain(err, leaseKind, "")
+	}
+	for _, l := range list.Items {
+		if err := leases.Namespace(l.GetNamespace()).Delete(ctx, l.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("remove Lease %s/%s: %w", l.GetNamespace(), l.GetName(), err)
 		}
 	}
 	return nil
