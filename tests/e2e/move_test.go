@@ -66,13 +66,9 @@ func useKubeVirtOf(t *testing.T, e, other *engine.Engine) {
 	}
 }
 
-// uidsOf returns the UIDs of all objects of a resource by name.
+// uidsOf returns the UIDs of all objects of a resource in the namespace default by name.
 func uidsOf(e *engine.Engine, resource schema.GroupVersionResource) map[string]string {
-	uids := map[string]string{}
-	for _, u := range e.List(resource, "default", "") {
-		uids[u.GetName()] = string(u.GetUID())
-	}
-	return uids
+	return uidsIn(e, resource, "default")
 }
 
 // addressesOf returns the addresses of all Machines by name.
@@ -85,30 +81,78 @@ func addressesOf(e *engine.Engine) map[string]string {
 	return addresses
 }
 
-// TestMove moves a network, a Machine and a cluster to another management cluster: nodes keep running with their
-// addresses, the first management cluster has nothing left, and the second one can delete everything.
+// TestMove moves objects to another management cluster that uses the same backends, one namespace in each subtest.
 func TestMove(t *testing.T) {
 	t.Parallel()
-	from, to := engine.Start(t), engine.Start(t)
-	from.Apply("default", from.StaticNetwork("network", 10, 250))
-	from.Apply("default", movedMachine)
-	from.Apply("default", movedCluster)
-	from.UntilPhase(engine.Machines, "default", "alone", "Running")
-	from.UntilPhase(engine.KubernetesClusters, "default", "shop", "Running")
-	args := []string{"move", "--to-kubeconfig", to.Kubeconfig(), "-n", "default"}
-	if out, ok := tryViti(t, from, append(args, "--dry-run")...); ok || !strings.Contains(out, "spec.credentialsRef") {
+	resync := []string{"--config", "RESYNC_PERIOD=3s"} // no event source reports changes at the KubeVirt of another cluster
+	p := pair{engine.Start(t, append(resync, "--audit")...), engine.Start(t, resync...)}
+	p.from.Apply("default", p.from.StaticNetwork("network", 10, 250))
+	p.from.Apply("default", movedMachine)
+	p.from.UntilPhase(engine.Machines, "default", "alone", "Running")
+	if out, ok := p.move(t, "default", "--dry-run"); ok || !strings.Contains(out, "spec.credentialsRef") {
 		t.Errorf("a move to another KubeVirt needs a decision: %s", out)
 	}
-	useKubeVirtOf(t, to, from)
+	useKubeVirtOf(t, p.to, p.from)
+	p.shareBackends(t)
+	for name, run := range map[string]func(*testing.T){
+		"Cluster": p.moveCluster, "ProxmoxAndKea": p.moveProxmox, "Networks": p.moveNetworks, "Interrupted": p.moveInterrupted,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t)
+		})
+	}
+}
+
+// pair is a management cluster, and another one to which its objects move.
+type pair struct{ from, to *engine.Engine }
+
+// move runs kubectl viti move for a namespace.
+func (p pair) move(t *testing.T, namespace string, more ...string) (string, bool) {
+	t.Helper()
+	return tryViti(t, p.from, append([]string{"move", "--to-kubeconfig", p.to.Kubeconfig(), "-n", namespace}, more...)...)
+}
+
+// shareBackends has the functions of the second engine use Proxmox VE, Kea, NAM and NetBox of the first one.
+func (p pair) shareBackends(t *testing.T) {
+	t.Helper()
+	merge := func(resource schema.GroupVersionResource, namespace, name string, fields ...string) {
+		t.Helper()
+		value, _, _ := unstructured.NestedFieldNoCopy(p.from.Get(resource, namespace, name).Object, fields...)
+		change := map[string]any{}
+		if err := unstructured.SetNestedField(change, value, fields...); err != nil {
+			t.Fatal(err)
+		}
+		body, err := json.Marshal(change)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.to.Client.Resource(resource).Namespace(namespace).Patch(t.Context(), name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"proxmox", "kea-reserve", "provision-network"} {
+		merge(engine.Secrets, "vitistack-system", name, "data")
+	}
+	merge(engine.MachineProviders, "", "proxmox", "spec", "endpoint")
+	p.to.RestartFree()
+}
+
+// moveCluster moves a network, a Machine and a cluster: nodes keep running with their
+// addresses, the first management cluster has nothing left, and the second one can delete everything.
+func (p pair) moveCluster(t *testing.T) {
+	from, to := p.from, p.to
+	from.Apply("default", movedCluster)
+	from.UntilPhase(engine.KubernetesClusters, "default", "shop", "Running")
 	vms, instances, addresses := uidsOf(from, engine.VirtualMachines), uidsOf(from, engine.Instances), addressesOf(from)
-	if out, ok := tryViti(t, from, append(args, "--dry-run")...); !ok || !strings.Contains(out, "shop-talos-secrets") || len(to.List(engine.Machines, "", "")) > 0 {
+	if out, ok := p.move(t, "default", "--dry-run"); !ok || !strings.Contains(out, "shop-talos-secrets") || len(to.List(engine.Machines, "default", "")) > 0 {
 		t.Errorf("the dry run shows what moves: %s", out)
 	}
-	if out, ok := tryViti(t, from, args...); !ok {
+	if out, ok := p.move(t, "default"); !ok {
 		t.Fatalf("kubectl viti move: %s", out)
 	}
 	requireMoved(t, from, to, vms, instances, addresses)
-	if out, ok := tryViti(t, from, args...); !ok {
+	if out, ok := p.move(t, "default"); !ok {
 		t.Errorf("a second call has nothing to do: %s", out)
 	}
 	requireMoved(t, from, to, vms, instances, addresses)
@@ -116,7 +160,7 @@ func TestMove(t *testing.T) {
 	to.Delete(engine.Machines, "default", "alone")
 	feed.Until(t, "the second management cluster deletes everything", func() (bool, string) {
 		left := uidsOf(from, engine.VirtualMachines)
-		return len(left) == 0 && len(to.List(engine.Machines, "", "")) == 0, fmt.Sprint(left)
+		return len(left) == 0 && len(to.List(engine.Machines, "default", "")) == 0, fmt.Sprint(left)
 	})
 }
 
