@@ -87,10 +87,8 @@ func (c *cluster) membersWithoutConfig(members []plan.Member) []plan.Member {
 // until the machine has started with it, and marks the Machine when the node shows a certificate
 // of the cluster. It returns the state of the node, if it has probed it.
 func (n *nodeConfigurator) configureNode(ctx context.Context, c *cluster, m *v1alpha1.Machine, config []byte) (talos.State, error) {
-	if m.MachineConfigSecret() == "" {
-		return "", reconcile.UserError{Reason: "MachineOutdated", Message: fmt.Sprintf("Machine %s was made without a place for a machine configuration: delete it, and the cluster creates another one", m.Name)}
-	}
-	if config != nil {
+	hasPlace := m.MachineConfigSecret() != "" // the talos-operator sends a configuration to the node instead
+	if config != nil && hasPlace {
 		if err := n.provideConfig(ctx, c, m, config); err != nil {
 			return "", err
 		}
@@ -108,6 +106,9 @@ func (n *nodeConfigurator) configureNode(ctx context.Context, c *cluster, m *v1a
 	case talos.Skewed:
 		return state, clockSkewError(m)
 	case talos.Maintenance:
+		if !hasPlace {
+			return state, reconcile.UserError{Reason: "MachineOutdated", Message: fmt.Sprintf("Machine %s was made without a place for a machine configuration: delete it, and the cluster creates another one", m.Name)}
+		}
 		return state, n.restartWithConfig(ctx, m, shown)
 	default:
 		return state, reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s to answer", m.Name), Requeue: true}

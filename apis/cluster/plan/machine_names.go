@@ -77,14 +77,17 @@ func machineNames(prefix string, wanted int, present []PoolMachine, adding []str
 	return names
 }
 
-// PoolMachines returns the existing machines of a pool, whose names begin with prefix. isHealthy
-// reports whether a machine is a working node.
+// PoolMachines returns the existing machines of a pool. Names that do not begin with prefix, as of machines that the cluster has adopted from the
+// talos-operator (shop-x1-wrk0), have the number at their end as ordinal. isHealthy reports whether a machine is a working node.
 func PoolMachines(machines map[string]*v1alpha1.Machine, pool, prefix string, isHealthy func(name string) bool) []PoolMachine {
 	var found []PoolMachine
 	for name, m := range machines {
-		ordinal, ok := ordinalOf(name, prefix)
-		if !ok || PoolOf(m) != pool {
+		if PoolOf(m) != pool {
 			continue
+		}
+		ordinal, ok := ordinalOf(name, prefix)
+		if !ok {
+			ordinal, _ = strconv.Atoi(name[len(strings.TrimRight(name, "0123456789")):]) // 0 without a number
 		}
 		found = append(found, PoolMachine{
 			name: name, ordinal: ordinal, created: m.CreationTimestamp.Time,

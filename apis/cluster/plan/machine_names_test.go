@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
@@ -41,6 +42,21 @@ func TestMachineNames(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+func TestPoolMachines(t *testing.T) {
+	t.Parallel()
+	worker := func(pool string) *v1alpha1.Machine {
+		return &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelClusterRole: v1alpha1.RoleWorker, v1alpha1.LabelWorkerGroup: pool}}}
+	}
+	machines := map[string]*v1alpha1.Machine{"shop-web-3": worker("web"), "shop-x1-wrk12": worker("web"), "alone": worker("web"), "shop-web-4": worker("other")}
+	ordinals := map[string]int{}
+	for _, m := range PoolMachines(machines, "web", NamePrefix("shop", "web"), assumeHealthy) {
+		ordinals[m.name] = m.ordinal
+	}
+	if diff := cmp.Diff(map[string]int{"shop-web-3": 3, "shop-x1-wrk12": 12, "alone": 0}, ordinals); diff != "" {
+		t.Errorf("the pool has the machines with its label, also adopted ones with other names (-want +got):\n%s", diff)
 	}
 }
 
