@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
@@ -39,8 +42,8 @@ func (a *Adopter) Plan(ctx context.Context) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := a.planKeys(ctx)
-	return append(append(rows, networks...), keys...), err
+	clusters, err := a.planClusters(ctx)
+	return append(append(rows, networks...), clusters...), err
 }
 
 // Apply writes the patches of rows, for which the functions adopt what exists. Rows that need a decision change
@@ -61,12 +64,36 @@ func (a *Adopter) Apply(ctx context.Context, rows []Row) error {
 		if err != nil {
 			return err
 		}
-		kind := cluster.MustFindKind(r.Kind)
-		if _, err := a.Resource(kind.GVR()).Namespace(r.Namespace).Patch(ctx, r.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-viti"}); err != nil {
+		objects := a.Resource(cluster.MustFindKind(r.Kind).GVR()).Namespace(r.Namespace)
+		_, err = objects.Patch(ctx, r.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-viti"})
+		if err == nil {
+			err = removeFinalizers(ctx, objects, r.Name)
+		}
+		if err != nil {
 			return fmt.Errorf("change %s %s/%s: %w", r.Kind, r.Namespace, r.Name, err)
 		}
 	}
 	return nil
+}
+
+// operatorFinalizers are finalizers of the separate operators that no function of the stack has, so that a deletion would wait for ever.
+var operatorFinalizers = []string{"kubernetescluster.vitistack.io/finalizer", "machine.vitistack.io/finalizer", "vitistack.io/proxmox-machine"}
+
+func hasOperatorFinalizer(u *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(u.GetFinalizers(), func(f string) bool { return slices.Contains(operatorFinalizers, f) })
+}
+
+// removeFinalizers removes the operators' finalizers from an object, and keeps those that a function adds at the same time.
+func removeFinalizers(ctx context.Context, objects dynamic.ResourceInterface, name string) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		u, err := objects.Get(ctx, name, metav1.GetOptions{})
+		if err != nil || !hasOperatorFinalizer(u) {
+			return err
+		}
+		u.SetFinalizers(slices.DeleteFunc(u.GetFinalizers(), func(f string) bool { return slices.Contains(operatorFinalizers, f) }))
+		_, err = objects.Update(ctx, u, metav1.UpdateOptions{FieldManager: "kubectl-viti"})
+		return err
+	})
 }
 
 // planMachines compares the Machines with the VirtualMachines of this cluster, and with what their status names at Proxmox VE.
@@ -122,9 +149,13 @@ func (a *Adopter) planNetworks(ctx context.Context) ([]Row, error) {
 	return rows, nil
 }
 
-// planKeys looks for the Secrets of the talos-operator with the keys of clusters.
-func (a *Adopter) planKeys(ctx context.Context) ([]Row, error) {
+// planClusters looks for what the talos-operator has left: the Secrets with the keys of clusters, and their Machines.
+func (a *Adopter) planClusters(ctx context.Context) ([]Row, error) {
 	clusters, err := a.list(ctx, cluster.MustFindKind("KubernetesCluster"), a.In)
+	if err != nil {
+		return nil, err
+	}
+	machines, err := a.list(ctx, cluster.MustFindKind("Machine"), a.In)
 	if err != nil {
 		return nil, err
 	}
@@ -135,25 +166,44 @@ func (a *Adopter) planKeys(ctx context.Context) ([]Row, error) {
 		if id == "" {
 			continue
 		}
-		found, err := a.Resource(secretKind.GVR()).Namespace(kc.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelClusterID + "=" + id})
+		found, err := a.planKeys(ctx, kc, id)
 		if err != nil {
-			return nil, fmt.Errorf("list the Secrets of KubernetesCluster %s/%s: %w", kc.GetNamespace(), kc.GetName(), err)
+			return nil, err
 		}
-		for j := range found.Items {
-			keys := keysOf(kc, &found.Items[j])
-			if keys == nil {
-				continue
+		rows = append(rows, found...)
+		for j := range machines {
+			if m := &machines[j]; len(found) > 0 && m.GetNamespace() == kc.GetNamespace() && m.GetLabels()[v1alpha1.LabelClusterID] == id {
+				rows = append(rows, decideNode(kc, m))
 			}
-			r := Row{Kind: "Secret", Namespace: kc.GetNamespace(), Name: keys.GetName(), What: "Secret " + found.Items[j].GetName(), Action: Adopts, Patch: keys.Object,
-				Note: "the keys of the talos-operator are copied; its Secret stays"}
-			_, err := a.Resource(secretKind.GVR()).Namespace(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
-			switch {
-			case err == nil:
-				r.Action, r.Note = Adopted, ""
-			case !apierrors.IsNotFound(err):
-				return nil, fmt.Errorf("read Secret %s/%s: %w", r.Namespace, r.Name, err)
-			}
-			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+// planKeys returns a row for the keys of a cluster, and one for its spec, if the talos-operator has a Secret with the cluster's ID.
+func (a *Adopter) planKeys(ctx context.Context, kc *unstructured.Unstructured, id string) ([]Row, error) {
+	found, err := a.Resource(secretKind.GVR()).Namespace(kc.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelClusterID + "=" + id})
+	if err != nil {
+		return nil, fmt.Errorf("list the Secrets of KubernetesCluster %s/%s: %w", kc.GetNamespace(), kc.GetName(), err)
+	}
+	var rows []Row
+	for j := range found.Items {
+		keys := keysOf(kc, &found.Items[j])
+		if keys == nil {
+			continue
+		}
+		r := Row{Kind: "Secret", Namespace: kc.GetNamespace(), Name: keys.GetName(), What: "Secret " + found.Items[j].GetName(), Action: Adopts, Patch: keys.Object,
+			Note: "the keys of the talos-operator are copied; its Secret stays"}
+		_, err := a.Resource(secretKind.GVR()).Namespace(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			r.Action, r.Note = Adopted, ""
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("read Secret %s/%s: %w", r.Namespace, r.Name, err)
+		}
+		rows = append(rows, r)
+		if spec, ok := decideCluster(kc, &found.Items[j]); ok {
+			rows = append(rows, spec)
 		}
 	}
 	return rows, nil
