@@ -81,7 +81,8 @@ func addressesOf(e *engine.Engine) map[string]string {
 	return addresses
 }
 
-// TestMove moves objects to another management cluster that uses the same backends, one namespace in each subtest.
+// TestMove moves objects to another management cluster that uses the same backends, and adopts what the talos-operator has made, one namespace in
+// each subtest.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	resync := []string{"--config", "RESYNC_PERIOD=3s"} // no event source reports changes at the KubeVirt of another cluster
@@ -96,6 +97,7 @@ func TestMove(t *testing.T) {
 	p.shareBackends(t)
 	for name, run := range map[string]func(*testing.T){
 		"Cluster": p.moveCluster, "ProxmoxAndKea": p.moveProxmox, "Networks": p.moveNetworks, "Interrupted": p.moveInterrupted,
+		"TalosOperator": p.adoptCluster,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
