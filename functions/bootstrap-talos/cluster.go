@@ -104,6 +104,30 @@ func (c *cluster) isNodeUpgrading(name string) bool {
 	return c.Status.Upgrade != nil && slices.ContainsFunc(c.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Name == name })
 }
 
+// isNodeResizing reports whether the machine of a node is being resized, so that the node may be away.
+func (c *cluster) isNodeResizing(name string) bool {
+	return slices.ContainsFunc(c.Status.Resizes, func(r v1alpha1.MachineResize) bool { return r.Name == name })
+}
+
+// isControlPlaneResizing reports whether a control plane is being resized.
+func (c *cluster) isControlPlaneResizing() bool {
+	return slices.ContainsFunc(c.Status.Resizes, func(r v1alpha1.MachineResize) bool {
+		m := c.observed.machines[r.Name]
+		return m != nil && plan.PoolOf(m) == v1alpha1.ControlPlanePool
+	})
+}
+
+// isResizeActive reports whether any machine is being resized whose resize has not failed. After a failure the
+// rollout waits for a user, for any length of time.
+func (c *cluster) isResizeActive() bool {
+	return slices.ContainsFunc(c.Status.Resizes, func(r v1alpha1.MachineResize) bool { return r.Step != v1alpha1.ResizeFailed })
+}
+
+// outdated returns the machines that differ from their pools.
+func (c *cluster) outdated() plan.Outdated {
+	return c.plan.OutdatedMachines(c.observed.machines, c.observed.classes)
+}
+
 // tolerateUserError keeps a UserError of a cluster that has nodes. Other errors are returned.
 func (c *cluster) tolerateUserError(condition string, err error) error {
 	if err != nil && c.observed.hasNodes() && c.report.noteUserError(condition, err) {

@@ -145,37 +145,3 @@ func (r *replacements) keepCurrentAgain(ctx context.Context, c *cluster) error {
 	}
 	return r.planner.makePlan(ctx, c)
 }
-
-// outdated returns the machines that differ from their pools.
-func (c *cluster) outdated() plan.Outdated {
-	return c.plan.OutdatedMachines(c.observed.machines, c.observed.classes)
-}
-
-// machinesReport returns the condition MachinesCurrent.
-func (c *cluster) machinesReport() conditionReport {
-	outdated := c.outdated()
-	if outdated.IsEmpty() && len(c.Status.Resizes) == 0 {
-		return conditionReport{true, "MachinesCurrent", "every machine has the template and the provider of its pool"}
-	}
-	protected := []string{}
-	for name := range outdated.Replaced {
-		if c.observed.machines[name].Spec.Protected {
-			protected = append(protected, name)
-		}
-	}
-	slices.Sort(protected)
-	message := strings.Trim(plan.DescribeResizes(c.Status.Resizes)+"; "+outdated.Describe(), "; ")
-	failure, hasFailed := c.resizeFailure()
-	switch {
-	case hasFailed:
-		return conditionReport{false, failure.Reason, failure.Message}
-	case c.isUpgradePaused():
-		return conditionReport{false, "ReplacementPaused", message + "; spec.upgrade.paused is true"}
-	case len(c.Status.Resizes)+len(outdated.InPlace) > 0:
-		return conditionReport{false, reasonResizing, message}
-	case len(protected) == len(outdated.Replaced):
-		return conditionReport{false, "MachineProtected", fmt.Sprintf("%s; set spec.protected of Machine %s to false to have it replaced", message, protected[0])}
-	default:
-		return conditionReport{false, "ReplacingMachines", message}
-	}
-}

@@ -16,12 +16,6 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// Reasons of a cluster whose machines are resized in place.
-const (
-	reasonResizing     = "ResizingMachines"
-	reasonResizeFailed = "ResizeFailed"
-)
-
 // resizes resizes the machines of pools in place.
 type resizes struct {
 	kube     *kube.Client
@@ -261,7 +255,10 @@ func (rs *resizes) resizeBlocker(ctx context.Context, c *cluster) string {
 	if !c.observed.apiAnswers {
 		return "the workload API does not answer"
 	}
-	return messageOf(runAll(ctx, c, checkNodesReady, rs.etcd.checkMembers))
+	if err := checkNodesReady(ctx, c); err != nil {
+		return messageOf(err)
+	}
+	return messageOf(rs.etcd.checkMembers(ctx, c))
 }
 
 // resizeReport returns what the machines wait for that are being resized, a UserError if one has failed, and nil
@@ -276,19 +273,6 @@ func (c *cluster) resizeReport() error {
 	return reconcile.WaitError{Reason: reasonResizing, Message: "resizes machines in place: " + plan.DescribeResizes(c.Status.Resizes), Requeue: true}
 }
 
-// resizeFailure returns the UserError of a resize that has failed, and false if none has.
-func (c *cluster) resizeFailure() (reconcile.UserError, bool) {
-	r := plan.FailedResize(c.Status.Resizes)
-	if r == nil {
-		return reconcile.UserError{}, false
-	}
-	remedy := fmt.Sprintf("the rollout continues once the node is Ready: repair Machine %s, or take back the change of template, or set the annotation %s=true on the Machine to have it replaced", r.Name, v1alpha1.AnnotationRemove)
-	if r.BootID == "" {
-		remedy = "change the PodDisruptionBudget or the drainTimeout, or take back the change of template; any change of the spec tries again"
-	}
-	return reconcile.UserError{Reason: reasonResizeFailed, Message: fmt.Sprintf("the resize of Machine %s in place from template %s to %s has stopped: %s; %s", r.Name, r.From, r.To, r.Message, remedy)}, true
-}
-
 // propertiesOf returns the properties of the pool of a Machine, empty for a pool that is not in the spec.
 func (c *cluster) propertiesOf(m *v1alpha1.Machine) v1alpha1.MachineProperties {
 	for _, g := range c.plan.Groups {
@@ -297,23 +281,4 @@ func (c *cluster) propertiesOf(m *v1alpha1.Machine) v1alpha1.MachineProperties {
 		}
 	}
 	return v1alpha1.MachineProperties{}
-}
-
-// isNodeResizing reports whether the machine of a node is being resized, so that the node may be away.
-func (c *cluster) isNodeResizing(name string) bool {
-	return slices.ContainsFunc(c.Status.Resizes, func(r v1alpha1.MachineResize) bool { return r.Name == name })
-}
-
-// isControlPlaneResizing reports whether a control plane is being resized.
-func (c *cluster) isControlPlaneResizing() bool {
-	return slices.ContainsFunc(c.Status.Resizes, func(r v1alpha1.MachineResize) bool {
-		m := c.observed.machines[r.Name]
-		return m != nil && plan.PoolOf(m) == v1alpha1.ControlPlanePool
-	})
-}
-
-// isResizeActive reports whether any machine is being resized whose resize has not failed. After a failure the
-// rollout waits for a user, for any length of time.
-func (c *cluster) isResizeActive() bool {
-	return slices.ContainsFunc(c.Status.Resizes, func(r v1alpha1.MachineResize) bool { return r.Step != v1alpha1.ResizeFailed })
 }

@@ -51,7 +51,7 @@ func record(ctx context.Context, to string) error {
 			return err
 		}
 	}
-	return os.WriteFile(to, []byte(r.picture()), 0o644) //nolint:gosec // a picture of the repository, for all to read
+	return os.WriteFile(to, []byte(r.picture()), 0o644)
 }
 
 // line is a line of the terminal, and when it appears.
