@@ -25,7 +25,7 @@ type step struct {
 // steps lead from an empty stack to a cluster in service.
 var steps = []step{
 	{about: "Declare a network, and a cluster with one control plane and two workers.", command: "kubectl apply -f apis/examples/tour-network.yaml -f apis/examples/simple-kubernetescluster.yaml"},
-	{about: "Functions start, do their work, and scale to zero again.", command: "kubectl get machines --watch --output-watch-events -o custom-columns=EVENT:.type,NAME:.object.metadata.name,PHASE:.object.status.phase,ADDRESS:.object.status.ipAddresses[0]", until: "worker-pool-1-1 Running"},
+	{about: "Functions start, do their work, and scale to zero again.", command: "kubectl get machines --watch", until: "worker-pool-1-1 Running"},
 	{about: "The cluster is in service.", command: "kubectl wait --for=condition=Ready kubernetescluster/simple-cluster --timeout=2m"},
 	{about: "Everything that belongs to it:", command: "kubectl viti tree kubernetescluster/simple-cluster"},
 	{about: "Use it.", command: "kubectl viti kubeconfig simple-cluster > simple-cluster.kubeconfig"},
@@ -71,9 +71,9 @@ const (
 // Pauses of the picture: before a command and after it, and at the end. longestPause is what is left of a longer pause
 // between two lines of output.
 const (
-	readingPause = 1200 * time.Millisecond
+	readingPause = 2500 * time.Millisecond
 	longestPause = 900 * time.Millisecond
-	finalPause   = 6 * time.Second
+	finalPause   = 8 * time.Second
 )
 
 // recorder is the terminal of the demonstration.
@@ -94,7 +94,7 @@ func (r *recorder) run(ctx context.Context, s step) error {
 		r.add(comment, "# "+s.about)
 	}
 	r.add(prompt, "$ "+s.command)
-	r.clock += readingPause / 2
+	r.clock += readingPause / 3
 	command := exec.CommandContext(ctx, "sh", "-c", "exec 2>&1; "+s.command)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := command.StdoutPipe()

@@ -8,15 +8,15 @@ import (
 
 // The size of the terminal, in characters, and of a character, in pixels.
 const (
-	columns    = 112
+	columns    = 132
 	rows       = 30
-	charWidth  = 8
-	lineHeight = 19
+	charWidth  = 7.25
+	lineHeight = 18
 	margin     = 16
 )
 
 // style colours the terminal. A reader who prefers no motion sees the last lines.
-const style = `text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#d7dde4;white-space:pre}
+const style = `text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#d7dde4;white-space:pre}
 .c{fill:#8fa3b8}.p{fill:#8ce0a0}
 @media(prefers-reduced-motion:reduce){*{animation:none!important}}
 `
@@ -26,7 +26,7 @@ func (r *recorder) picture() string {
 	lines := wrap(r.lines)
 	total := r.clock + finalPause
 	percent := func(l line) float64 { return 100 * float64(l.at) / float64(total) }
-	const width, height = columns*charWidth + 2*margin, rows*lineHeight + 2*margin
+	const width, height = int(columns*charWidth) + 2*margin, rows*lineHeight + 2*margin
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title transcript">`, width, height, width, height)
 	fmt.Fprintf(&b, "\n<title id=\"title\">From YAML to a Kubernetes cluster</title>\n<desc id=\"transcript\">%s</desc>\n<style>\n%s", html.EscapeString(transcript(r.lines)), style)
