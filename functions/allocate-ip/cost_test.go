@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -179,4 +180,39 @@ func (s *env) fill(nn *v1alpha2.NetworkNamespace, from, to int) int {
 	close(places)
 	group.Wait()
 	return max(from, to)
+}
+
+// TestConcurrentDeliveries delivers many events about one NetworkConfiguration at the same time, as a process does whose
+// deliveries have waited for each other too long. They share a reconcile, so that they cost about as much as one.
+func TestConcurrentDeliveries(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{})
+	var interfaces []v1alpha1.InterfaceSpec
+	for i := range 10 {
+		interfaces = append(interfaces, v1alpha1.InterfaceSpec{Name: fmt.Sprintf("eth%d", i), MACAddress: anyMAC})
+	}
+	cost := func(name string, deliveries int) int64 {
+		s.configuration(name, "net", interfaces...)
+		f, n := s.countingFunction()
+		e := event.New()
+		e.SetType(events.TypeRefUpdate)
+		events.Ref{APIVersion: "vitistack.io/v1alpha1", Kind: "NetworkConfiguration", Namespace: s.namespace, Name: name}.Set(&e, "")
+		var group errgroup.Group
+		for range deliveries {
+			group.Go(func() error {
+				_, err := f.handle(t.Context(), e)
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		s.awaitReason(name, "NetworkConfigured")
+		return n.Load()
+	}
+	one, many := cost("one", 1), cost("many", 40)
+	if most := one + one/2; many > most {
+		t.Errorf("40 deliveries took %d requests, and a single one %d: want at most %d", many, one, most)
+	}
 }
