@@ -112,7 +112,8 @@ func TestMachineGoesThroughThePhases(t *testing.T) {
 	t.Parallel()
 	const step = 300 * time.Millisecond
 	c := start(t, kubevirt.Options{Times: kubevirt.Times{
-		Provisioning: step, Scheduling: step, Starting: step, Booting: step, Stopping: step,
+		Provisioning: 15 * time.Second, // on a busy machine, too, the instance exists before the volume
+		Scheduling:   step, Starting: step, Booting: step, Stopping: step,
 	}})
 	printable := c.follow(vms, "m", "status", "printableStatus")
 	phases := c.follow(vmis, "m", "status", "phase")
