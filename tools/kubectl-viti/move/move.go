@@ -321,11 +321,11 @@ func condition(u *unstructured.Unstructured, name string) map[string]any {
 // remove removes the objects here, which are paused, so that no function cleans up. Their dependents are orphaned:
 // virtual machines of this cluster stay, too.
 func (m *Mover) remove(ctx context.Context, all []object) error {
+	if err := m.removeVMIDLeases(ctx, all); err != nil {
+		return err
+	}
 	orphan := metav1.DeletePropagationOrphan
 	for _, o := range slices.Backward(all) {
-		if err := m.removeVMIDLeases(ctx, o); err != nil {
-			return err
-		}
 		change := map[string]any{"metadata": map[string]any{"finalizers": nil}}
 		if protected, _, _ := unstructured.NestedBool(o.Object, "spec", "protected"); protected {
 			change["spec"] = map[string]any{"protected": false}
@@ -342,18 +342,22 @@ func (m *Mover) remove(ctx context.Context, all []object) error {
 	return nil
 }
 
-// removeVMIDLeases removes the Leases by which create-vm has claimed the VMID of a Machine, in the namespace of the stack. The
-// functions at the target need none, because Proxmox VE has the virtual machine.
-func (m *Mover) removeVMIDLeases(ctx context.Context, o object) error {
-	if o.kind.Name != "Machine" {
-		return nil
+// removeVMIDLeases removes the Leases by which create-vm has claimed the VMIDs of Machines, in the namespace of the stack. The
+// functions at the target need none, because Proxmox VE has the virtual machines.
+func (m *Mover) removeVMIDLeases(ctx context.Context, all []object) error {
+	machines := map[string]bool{}
+	for _, o := range all {
+		machines[string(o.GetUID())] = o.kind.Name == "Machine"
 	}
 	leases := m.From.Resource(leaseKind.GVR())
-	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelManagedBy + "=create-vm," + v1alpha1.LabelHolder + "=" + string(o.GetUID())})
+	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelManagedBy + "=create-vm," + v1alpha1.LabelHolder})
 	if err != nil {
 		return m.From.Explain(err, leaseKind, "")
 	}
 	for _, l := range list.Items {
+		if !machines[l.GetLabels()[v1alpha1.LabelHolder]] {
+			continue
+		}
 		if err := leases.Namespace(l.GetNamespace()).Delete(ctx, l.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("remove Lease %s/%s: %w", l.GetNamespace(), l.GetName(), err)
 		}
