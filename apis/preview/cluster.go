@@ -150,12 +150,12 @@ func stepOf(p clusterplan.Plan, s clusterplan.Step) Step {
 	case clusterplan.StepCreate:
 		detail = "machines of " + what + " are created"
 	case clusterplan.StepRemove:
-		detail = fmt.Sprintf("nodes of %s are drained for at most %s, and their machines deleted", what, clusterplan.DrainTimeout(propertiesOf(p, s.Pool)))
+		detail = fmt.Sprintf("nodes of %s are drained for at most %s, and their machines deleted", what, clusterplan.DrainTimeout(p.PropertiesOf(s.Pool)))
 	case clusterplan.StepReplace:
-		detail = fmt.Sprintf("machines of %s are replaced: a new machine joins, and the node of the former one is drained for at most %s", what, clusterplan.DrainTimeout(propertiesOf(p, s.Pool)))
+		detail = fmt.Sprintf("machines of %s are replaced: a new machine joins, and the node of the former one is drained for at most %s", what, clusterplan.DrainTimeout(p.PropertiesOf(s.Pool)))
 	case clusterplan.StepResize:
 		detail = fmt.Sprintf("machines of %s are resized in place, %s: a node is drained for at most %s, and its machine restarts with the new size",
-			what, clusterplan.Pick(s.AtOnce > 1, fmt.Sprintf("%d at a time", s.AtOnce), "one after another"), clusterplan.DrainTimeout(propertiesOf(p, s.Pool)))
+			what, clusterplan.Pick(s.AtOnce > 1, fmt.Sprintf("%d at a time", s.AtOnce), "one after another"), clusterplan.DrainTimeout(p.PropertiesOf(s.Pool)))
 	case clusterplan.StepUpgrade:
 		detail = describeUpgrade(p, s, what)
 	}
@@ -173,15 +173,6 @@ func describeUpgrade(p clusterplan.Plan, s clusterplan.Step, what string) string
 	default:
 		return fmt.Sprintf("the kubelets of %s are upgraded to Kubernetes %s", what, to)
 	}
-}
-
-func propertiesOf(p clusterplan.Plan, pool string) v1alpha1.MachineProperties {
-	for _, g := range p.Groups {
-		if g.Pool == pool {
-			return g.Properties
-		}
-	}
-	return v1alpha1.MachineProperties{}
 }
 
 // pointerOf returns the JSON pointer of the field that an error of a cluster is about.

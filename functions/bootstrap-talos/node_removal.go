@@ -57,10 +57,7 @@ func (r *removals) nodeRemovalOf(c *cluster, m *v1alpha1.Machine) plan.NodeRemov
 	if err != nil {
 		return d
 	}
-	var properties v1alpha1.MachineProperties
-	if i := slices.IndexFunc(c.plan.Groups, func(g plan.Group) bool { return g.Pool == plan.PoolOf(m) }); i >= 0 {
-		properties = c.plan.Groups[i].Properties
-	}
+	properties := c.plan.PropertiesOf(plan.PoolOf(m))
 	late := r.now().Sub(since) > plan.DrainTimeout(properties)
 	d.DrainExpired, d.DrainOverdue = late && properties.DrainTimeout != nil, late && properties.DrainTimeout == nil
 	return d

@@ -116,3 +116,13 @@ func (o *observed) node(name string) (plan.Node, bool) {
 
 // hasMachine reports whether the Machines that were read include one of a name.
 func (o *observed) hasMachine(name string) bool { return o.machines[name] != nil }
+
+// leavingNode returns a node whose machine is being removed, or an empty string.
+func (o *observed) leavingNode() string {
+	for name, m := range o.machines {
+		if plan.IsLeaving(m) {
+			return name
+		}
+	}
+	return ""
+}

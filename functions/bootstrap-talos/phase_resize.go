@@ -165,7 +165,7 @@ func (rs *resizes) drainResized(ctx context.Context, c *cluster, r *v1alpha1.Mac
 		r.Message = messageOf(rs.etcd.checkMembers(ctx, c))
 		isDrained = r.Message == ""
 	}
-	limit := plan.DrainTimeout(c.propertiesOf(m))
+	limit := plan.DrainTimeout(c.plan.PropertiesOf(plan.PoolOf(m)))
 	switch {
 	case isDrained:
 		r.Step, r.Since, r.BootID = v1alpha1.ResizeRestarting, metav1.NewTime(rs.now()), node.BootID
@@ -247,10 +247,8 @@ func (rs *resizes) beginResizes(ctx context.Context, c *cluster) {
 // resizeBlocker returns why no other node may be taken out of service now. It is empty if every node is
 // Ready that is not being resized, and every member of etcd votes and answers.
 func (rs *resizes) resizeBlocker(ctx context.Context, c *cluster) string {
-	for name, m := range c.observed.machines {
-		if plan.IsLeaving(m) {
-			return "node " + name + " is leaving"
-		}
+	if leaving := c.observed.leavingNode(); leaving != "" {
+		return "node " + leaving + " is leaving"
 	}
 	if !c.observed.apiAnswers {
 		return "the workload API does not answer"
@@ -271,14 +269,4 @@ func (c *cluster) resizeReport() error {
 		return nil
 	}
 	return reconcile.WaitError{Reason: reasonResizing, Message: "resizes machines in place: " + plan.DescribeResizes(c.Status.Resizes), Requeue: true}
-}
-
-// propertiesOf returns the properties of the pool of a Machine, empty for a pool that is not in the spec.
-func (c *cluster) propertiesOf(m *v1alpha1.Machine) v1alpha1.MachineProperties {
-	for _, g := range c.plan.Groups {
-		if g.Pool == plan.PoolOf(m) {
-			return g.Properties
-		}
-	}
-	return v1alpha1.MachineProperties{}
 }

@@ -268,10 +268,8 @@ func (up *upgrades) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan
 			return "the API server of " + o.Name + " does not answer"
 		}
 	}
-	for name, m := range c.observed.machines {
-		if plan.IsLeaving(m) {
-			return "node " + name + " is leaving"
-		}
+	if leaving := c.observed.leavingNode(); leaving != "" {
+		return "node " + leaving + " is leaving"
 	}
 	var w reconcile.WaitError
 	switch err := up.etcd.checkMembers(ctx, c); {

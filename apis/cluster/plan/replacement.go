@@ -99,12 +99,20 @@ func (p Plan) OutdatedMachines(machines map[string]*v1alpha1.Machine, classes []
 }
 
 // groupOf returns the group of a Machine, and false if that is not in the spec.
-func (p Plan) groupOf(m *v1alpha1.Machine) (Group, bool) {
-	at := slices.IndexFunc(p.Groups, func(g Group) bool { return g.Pool == PoolOf(m) })
+func (p Plan) groupOf(m *v1alpha1.Machine) (Group, bool) { return p.findGroup(PoolOf(m)) }
+
+func (p Plan) findGroup(pool string) (Group, bool) {
+	at := slices.IndexFunc(p.Groups, func(g Group) bool { return g.Pool == pool })
 	if at < 0 {
 		return Group{}, false
 	}
 	return p.Groups[at], true
+}
+
+// PropertiesOf returns the properties of the machines of a pool, empty for a pool that is not in the spec.
+func (p Plan) PropertiesOf(pool string) v1alpha1.MachineProperties {
+	g, _ := p.findGroup(pool)
+	return g.Properties
 }
 
 // SelectOutdated returns the outdated machines of a pool that are replaced next: unhealthy ones

@@ -80,33 +80,37 @@ func (w *Client) SetCordoned(ctx context.Context, node string, on bool) error {
 // CordonForRemoval cordons a Node, and records on it the UID of the Machine that is removed. A machine that takes over
 // the Node is another one.
 func (w *Client) CordonForRemoval(ctx context.Context, node, machineUID string) error {
-	return w.PatchNode(ctx, node, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationRemoving: machineUID}},
-		"spec":     map[string]any{"unschedulable": true},
-	})
+	return w.cordon(ctx, node, v1alpha1.AnnotationRemoving, machineUID)
 }
 
 // UncordonTakenOver uncordons a Node that another Machine was removed with.
 func (w *Client) UncordonTakenOver(ctx context.Context, node string) error {
-	return w.PatchNode(ctx, node, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationRemoving: nil}},
-		"spec":     map[string]any{"unschedulable": false},
-	})
+	return w.uncordon(ctx, node, v1alpha1.AnnotationRemoving)
 }
 
 // CordonForResize cordons a Node, and records on it the UID of the Machine that is resized in place, so that the Node is
 // uncordoned after that. A Node that a user has cordoned has no such record, and stays cordoned.
 func (w *Client) CordonForResize(ctx context.Context, node, machineUID string) error {
-	return w.PatchNode(ctx, node, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationResizing: machineUID}},
-		"spec":     map[string]any{"unschedulable": true},
-	})
+	return w.cordon(ctx, node, v1alpha1.AnnotationResizing, machineUID)
 }
 
 // UncordonResized uncordons a Node that CordonForResize has cordoned.
 func (w *Client) UncordonResized(ctx context.Context, node string) error {
+	return w.uncordon(ctx, node, v1alpha1.AnnotationResizing)
+}
+
+// cordon cordons a Node, and records a Machine in an annotation of it.
+func (w *Client) cordon(ctx context.Context, node, annotation, machineUID string) error {
 	return w.PatchNode(ctx, node, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationResizing: nil}},
+		"metadata": map[string]any{"annotations": map[string]any{annotation: machineUID}},
+		"spec":     map[string]any{"unschedulable": true},
+	})
+}
+
+// uncordon uncordons a Node, and removes the annotation that cordon has written.
+func (w *Client) uncordon(ctx context.Context, node, annotation string) error {
+	return w.PatchNode(ctx, node, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{annotation: nil}},
 		"spec":     map[string]any{"unschedulable": false},
 	})
 }
