@@ -62,6 +62,9 @@ func rows(out *bytes.Buffer, prefix string, mapping *yaml.Node) error {
 		case ok: // a comment before an empty line is about the file
 			comment = strings.TrimPrefix(last, "# ")
 		}
+		if value.Kind == yaml.AliasNode && value.Alias.Kind != yaml.MappingNode {
+			value = value.Alias
+		}
 		switch {
 		case value.Kind == yaml.AliasNode:
 			fmt.Fprintf(out, "| `%s` | as `%s%s` | |\n", name, prefix, value.Value)
