@@ -2,7 +2,9 @@ package history
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -42,15 +44,18 @@ func (q LetterQuery) where() conditions {
 	return c
 }
 
+// deadLetters is the table of events that could not be delivered.
+type deadLetters struct{ *database }
+
 // DeadLetters reads what could not be delivered, the newest first unless the query has another order.
-func (s *Store) DeadLetters(ctx context.Context, q LetterQuery) (all []DeadLetter, err error) {
-	if !s.ready.Load() {
-		return nil, s.whyNotReady()
+func (l deadLetters) DeadLetters(ctx context.Context, q LetterQuery) (all []DeadLetter, err error) {
+	if err := l.requireReady(); err != nil {
+		return nil, err
 	}
 	c := q.where()
 	order := c.page(q.Order)
 	where, args := c.sql()
-	rows, err := s.query(ctx, "SELECT seq, id, source, destination, type, subject, namespace, name, code, error, time, data FROM dead_letters WHERE "+
+	rows, err := l.query(ctx, "SELECT seq, id, source, destination, type, subject, namespace, name, code, error, time, data FROM dead_letters WHERE "+
 		where+order+" LIMIT ?", append(args, q.Limit)...)
 	if err != nil {
 		return nil, fmt.Errorf("read dead letters: %w", err)
@@ -70,41 +75,31 @@ func (s *Store) DeadLetters(ctx context.Context, q LetterQuery) (all []DeadLette
 }
 
 // CountDeadLetters counts the dead letters that a query selects on all pages.
-func (s *Store) CountDeadLetters(ctx context.Context, q LetterQuery) (int, error) {
-	if !s.ready.Load() {
-		return 0, s.whyNotReady()
+func (l deadLetters) CountDeadLetters(ctx context.Context, q LetterQuery) (int, error) {
+	if err := l.requireReady(); err != nil {
+		return 0, err
 	}
 	c := q.where()
 	where, args := c.sql()
 	n := 0
-	if err := s.queryRow(ctx, "SELECT COUNT(*) FROM dead_letters WHERE "+where, args...).Scan(&n); err != nil {
+	if err := l.queryRow(ctx, "SELECT COUNT(*) FROM dead_letters WHERE "+where, args...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count dead letters: %w", err)
 	}
 	return n, nil
 }
 
-// RemoveDeadLetter deletes a dead letter and, in the same transaction, adds the deliveries that replace it. It reports whether the dead
-// letter existed; otherwise nothing changes.
-func (s *Store) RemoveDeadLetter(ctx context.Context, sequence int64, replacements ...Delivery) (bool, error) {
-	if !s.ready.Load() {
-		return false, s.whyNotReady()
-	}
-	removed := false
-	err := s.submit(ctx, &request{urgent: true, delivers: len(replacements) > 0, apply: func(ctx context.Context, tx *sql.Tx) error {
-		n, err := s.exec(ctx, tx, "DELETE FROM dead_letters WHERE seq = ?", sequence)
-		if err != nil || n == 0 {
-			return err
-		}
-		for _, d := range replacements {
-			if err := s.insertDelivery(ctx, tx, d); err != nil {
-				return err
-			}
-		}
-		removed = true
-		return nil
-	}})
+// insert adds a dead letter in a transaction, and returns the number of new ones: 0 if it exists already.
+func (l deadLetters) insert(ctx context.Context, tx *sql.Tx, d DeadLetter) (int, error) {
+	n, err := l.exec(ctx, tx, l.dialect.insertNew("dead_letters", "identity, id, source, destination, type, subject, namespace, name, code, error, time, data", 12),
+		d.identity(), fit(d.ID, 255), fit(d.Source, 255), fit(d.Destination, 1024), fit(d.Type, 255), fit(d.Subject, 1024),
+		fit(d.Namespace, 63), fit(d.Name, 253), d.Code, fit(d.Error, 2048), d.Time.UnixMicro(), d.Data)
 	if err != nil {
-		return false, fmt.Errorf("remove dead letter %d: %w", sequence, err)
+		return 0, fmt.Errorf("write dead letter %s: %w", d.ID, err)
 	}
-	return removed, nil
+	return int(n), nil
+}
+
+func (d DeadLetter) identity() string {
+	sum := sha256.Sum256([]byte(d.ID + "\x00" + d.Source + "\x00" + d.Destination))
+	return hex.EncodeToString(sum[:])
 }

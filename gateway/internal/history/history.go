@@ -4,7 +4,6 @@ package history
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -14,36 +13,18 @@ import (
 	"github.com/vitistack/stack/gateway/internal/config"
 )
 
-// ErrNotReady is returned until the database has been reached and its schema is migrated.
-var ErrNotReady = errors.New("the database is not ready")
-
-// ErrConflict is returned if another replica has recorded a newer version of an object.
-var ErrConflict = errors.New("another replica has recorded a newer version of the object")
-
 // Store is the database. Its methods are safe for concurrent use.
 type Store struct {
-	dialect dialect
-	db      *sql.DB
-	log     *slog.Logger
-	// insertEvent and insertKnown are statements in the dialect of the database.
-	insertEvent, insertKnown string
-	// kept are the prepared statements by their text.
-	kept map[string]*sql.Stmt
-
-	batchSize     int
-	flushInterval time.Duration
-	retention     time.Duration
-
-	ready    atomic.Bool
-	migrated chan struct{}
-	baseline atomic.Int64
-	outbox   chan struct{}
-
-	mu       sync.Mutex
-	closed   bool
-	pending  []*request
-	arrived  chan struct{}
-	fallback error
+	*database
+	events
+	objects
+	deadLetters
+	outbox
+	writer    *writer
+	log       *slog.Logger
+	retention time.Duration
+	migrated  chan struct{}
+	baseline  atomic.Int64
 }
 
 // Open opens the database of a URL without connecting to it; Run connects. A URL of an unknown kind is an error.
@@ -57,17 +38,20 @@ func Open(c *config.Database, log *slog.Logger) (*Store, error) {
 		return nil, fmt.Errorf("read DATABASE_URL: %w", hide(err, c.URL))
 	}
 	d.pool(db, c)
-	return &Store{
-		dialect: d, db: db, log: log,
+	data := &database{
+		dialect: d, sql: db,
 		insertEvent: d.insertNew("events", "id, source, type, subject, time, kind, namespace, name, uid, cluster, cause, data", 12),
 		insertKnown: d.insertNew("known", "id, kind, namespace, name, version, document", 6),
-		batchSize:   c.BatchSize, flushInterval: c.FlushInterval, retention: c.Retention,
-		migrated: make(chan struct{}), outbox: make(chan struct{}, 1), arrived: make(chan struct{}, 1),
+	}
+	added := make(chan struct{}, 1)
+	w := &writer{database: data, batchSize: c.BatchSize, flushInterval: c.FlushInterval, arrived: make(chan struct{}, 1), delivers: added}
+	letters := deadLetters{data}
+	return &Store{
+		database: data, events: events{data}, objects: objects{data}, deadLetters: letters,
+		outbox: outbox{database: data, writer: w, letters: letters, added: added},
+		writer: w, log: log, retention: c.Retention, migrated: make(chan struct{}),
 	}, nil
 }
-
-// Mode returns the kind of the database, for example sqlite.
-func (s *Store) Mode() string { return s.dialect.name }
 
 // Migrated returns a channel that is closed when the schema is migrated.
 func (s *Store) Migrated() <-chan struct{} { return s.migrated }
@@ -75,42 +59,24 @@ func (s *Store) Migrated() <-chan struct{} { return s.migrated }
 // Baseline returns when the history began. Older objects lead to no events.
 func (s *Store) Baseline() time.Time { return time.UnixMicro(s.baseline.Load()).UTC() }
 
-// Ping returns an error unless the database answers and is migrated.
-func (s *Store) Ping(ctx context.Context) error {
-	if !s.ready.Load() {
-		return s.whyNotReady()
-	}
-	if err := s.db.PingContext(ctx); err != nil {
-		return fmt.Errorf("reach the database: %w", err)
-	}
-	return nil
-}
-
-// Stats returns statistics of the connections to the database.
-func (s *Store) Stats() sql.DBStats { return s.db.Stats() }
-
 // reconnectDelay is the time between two attempts to reach the database at the start.
 const reconnectDelay = 2 * time.Second
 
 // Run waits for the database, migrates the schema, and writes records until ctx ends. It then writes pending records and closes the
 // database.
 func (s *Store) Run(ctx context.Context) {
-	defer func() { _ = s.db.Close() }()
+	defer func() { _ = s.sql.Close() }()
 	for {
 		err := s.prepare(ctx)
 		if err == nil {
 			break
 		}
-		s.mu.Lock()
-		news := s.fallback == nil || s.fallback.Error() != err.Error()
-		s.fallback = err
-		s.mu.Unlock()
-		if news && ctx.Err() == nil {
+		if isNew := s.setProblem(err); isNew && ctx.Err() == nil {
 			s.log.Warn("Cannot use the database, trying again", "mode", s.dialect.name, "error", err.Error())
 		}
 		select {
 		case <-ctx.Done():
-			s.shut(ErrNotReady)
+			s.writer.shut(ErrNotReady)
 			return
 		case <-time.After(reconnectDelay):
 		}
@@ -120,7 +86,7 @@ func (s *Store) Run(ctx context.Context) {
 	s.log.Info("Database is ready", "mode", s.dialect.name)
 	var running sync.WaitGroup
 	running.Go(func() { s.expire(ctx) })
-	s.write(ctx)
+	s.writer.run(ctx)
 	running.Wait()
 }
 
@@ -168,8 +134,8 @@ func (s *Store) expire(ctx context.Context) {
 
 // Expire deletes the events, dead letters and pending deliveries from before a time.
 func (s *Store) Expire(ctx context.Context, before time.Time) error {
-	if !s.ready.Load() {
-		return ErrNotReady
+	if err := s.requireReady(); err != nil {
+		return err
 	}
 	at := before.UnixMicro()
 	for _, statement := range []string{

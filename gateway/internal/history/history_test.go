@@ -253,9 +253,9 @@ func TestNothingIsLostAtTheEnd(t *testing.T) {
 		})
 	}
 	for {
-		s.mu.Lock()
-		waiting := len(s.pending)
-		s.mu.Unlock()
+		s.writer.mu.Lock()
+		waiting := len(s.writer.pending)
+		s.writer.mu.Unlock()
 		if waiting == n {
 			break
 		}
@@ -277,9 +277,9 @@ func TestOneBadRecordHarmsNoOther(t *testing.T) {
 	errs := make(chan error, 2)
 	go func() { _, err := s.WriteLater(t.Context(), Record{Events: []Event{bad}}); errs <- err }()
 	for waiting := 0; waiting == 0; {
-		s.mu.Lock()
-		waiting = len(s.pending)
-		s.mu.Unlock()
+		s.writer.mu.Lock()
+		waiting = len(s.writer.pending)
+		s.writer.mu.Unlock()
 	}
 	if _, err := s.Write(t.Context(), Record{Events: []Event{anEvent("good")}}); err != nil {
 		t.Errorf("the good record: %v", err)

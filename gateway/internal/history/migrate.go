@@ -13,8 +13,8 @@ import (
 var migrations embed.FS
 
 // migrate brings the schema up to the newest version.
-func (s *Store) migrate(ctx context.Context) error {
-	p, err := s.migrator()
+func (d *database) migrate(ctx context.Context) error {
+	p, err := d.migrator()
 	if err != nil {
 		return err
 	}
@@ -25,8 +25,8 @@ func (s *Store) migrate(ctx context.Context) error {
 }
 
 // migrateDown drops the schema and all data.
-func (s *Store) migrateDown(ctx context.Context) error {
-	p, err := s.migrator()
+func (d *database) migrateDown(ctx context.Context) error {
+	p, err := d.migrator()
 	if err != nil {
 		return err
 	}
@@ -36,15 +36,15 @@ func (s *Store) migrateDown(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) migrator() (*goose.Provider, error) {
+func (d *database) migrator() (*goose.Provider, error) {
 	folder := map[goose.Dialect]string{
 		goose.DialectPostgres: "postgres", goose.DialectMySQL: "mysql", goose.DialectSQLite3: "sqlite",
-	}[s.dialect.goose]
+	}[d.dialect.goose]
 	files, err := fs.Sub(migrations, "migrations/"+folder)
 	if err != nil {
 		return nil, fmt.Errorf("read the migrations: %w", err)
 	}
-	p, err := goose.NewProvider(s.dialect.goose, s.db, files, goose.WithDisableGlobalRegistry(true))
+	p, err := goose.NewProvider(d.dialect.goose, d.sql, files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return nil, fmt.Errorf("read the migrations: %w", err)
 	}

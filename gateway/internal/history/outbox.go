@@ -9,30 +9,38 @@ import (
 	"time"
 )
 
+// outbox is the table of pending deliveries.
+type outbox struct {
+	*database
+	writer  *writer
+	letters deadLetters
+	added   <-chan struct{}
+}
+
 // Outbox returns a channel that receives a value when new deliveries may be due.
-func (s *Store) Outbox() <-chan struct{} { return s.outbox }
+func (o outbox) Outbox() <-chan struct{} { return o.added }
 
 // Claim returns up to eight due deliveries to an endpoint, and postpones them to until, so that other replicas do not claim them
 // meanwhile. They become due again then, unless Delivered, Retry or MoveToDeadLetters is called.
-func (s *Store) Claim(ctx context.Context, endpoint string, now, until time.Time) ([]Delivery, error) {
-	if !s.ready.Load() {
-		return nil, ErrNotReady
+func (o outbox) Claim(ctx context.Context, endpoint string, now, until time.Time) ([]Delivery, error) {
+	if err := o.requireReady(); err != nil {
+		return nil, err
 	}
-	due, err := s.deliveriesWhere(ctx, dueDeliveries, fit(endpoint, 255), now.UnixMicro())
+	due, err := o.deliveriesWhere(ctx, dueDeliveries, fit(endpoint, 255), now.UnixMicro())
 	if err != nil {
 		return nil, err
 	}
 	if len(due) == 0 {
 		return nil, nil
 	}
-	tx, err := s.db.BeginTx(ctx, nil)
+	tx, err := o.sql.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("claim deliveries: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }()
 	var claimed []Delivery
 	for _, d := range due {
-		n, err := s.exec(ctx, tx, claimDelivery, until.UnixMicro(), d.Sequence, d.Due.UnixMicro())
+		n, err := o.exec(ctx, tx, claimDelivery, until.UnixMicro(), d.Sequence, d.Due.UnixMicro())
 		if err != nil {
 			return nil, fmt.Errorf("claim delivery of event %s: %w", d.EventID, err)
 		}
@@ -47,12 +55,12 @@ func (s *Store) Claim(ctx context.Context, endpoint string, now, until time.Time
 }
 
 // NextDue returns when the next delivery to an endpoint is due, and false if there is none.
-func (s *Store) NextDue(ctx context.Context, endpoint string) (time.Time, bool, error) {
-	if !s.ready.Load() {
-		return time.Time{}, false, ErrNotReady
+func (o outbox) NextDue(ctx context.Context, endpoint string) (time.Time, bool, error) {
+	if err := o.requireReady(); err != nil {
+		return time.Time{}, false, err
 	}
 	var due sql.NullInt64
-	row := s.queryRow(ctx, nextDue, fit(endpoint, 255))
+	row := o.queryRow(ctx, nextDue, fit(endpoint, 255))
 	if err := row.Scan(&due); err != nil {
 		return time.Time{}, false, fmt.Errorf("read what is due: %w", err)
 	}
@@ -60,20 +68,20 @@ func (s *Store) NextDue(ctx context.Context, endpoint string) (time.Time, bool, 
 }
 
 // MoveOtherEndpoints replaces the pending deliveries to endpoints that are not named by the dead letters that letter returns.
-func (s *Store) MoveOtherEndpoints(ctx context.Context, names []string, letter func(Delivery) DeadLetter) error {
-	if !s.ready.Load() {
-		return ErrNotReady
+func (o outbox) MoveOtherEndpoints(ctx context.Context, names []string, letter func(Delivery) DeadLetter) error {
+	if err := o.requireReady(); err != nil {
+		return err
 	}
 	args := []any{""}
 	for _, name := range names {
 		args = append(args, fit(name, 255))
 	}
-	pending, err := s.deliveriesWhere(ctx, selectDeliveries+"endpoint NOT IN (?"+strings.Repeat(", ?", len(names))+") ORDER BY seq", args...)
+	pending, err := o.deliveriesWhere(ctx, selectDeliveries+"endpoint NOT IN (?"+strings.Repeat(", ?", len(names))+") ORDER BY seq", args...)
 	if err != nil {
 		return err
 	}
 	for _, d := range pending {
-		if err := s.MoveToDeadLetters(ctx, d, letter(d)); err != nil {
+		if err := o.MoveToDeadLetters(ctx, d, letter(d)); err != nil {
 			return err
 		}
 	}
@@ -81,9 +89,9 @@ func (s *Store) MoveOtherEndpoints(ctx context.Context, names []string, letter f
 }
 
 // Delivered deletes a delivery that the endpoint has accepted.
-func (s *Store) Delivered(ctx context.Context, d Delivery) error {
-	err := s.submit(ctx, &request{urgent: true, apply: func(ctx context.Context, tx *sql.Tx) error {
-		_, err := s.exec(ctx, tx, deleteDelivery, d.Sequence)
+func (o outbox) Delivered(ctx context.Context, d Delivery) error {
+	err := o.writer.submit(ctx, &request{urgent: true, apply: func(ctx context.Context, tx *sql.Tx) error {
+		_, err := o.exec(ctx, tx, deleteDelivery, d.Sequence)
 		return err
 	}})
 	if err != nil {
@@ -93,8 +101,8 @@ func (s *Store) Delivered(ctx context.Context, d Delivery) error {
 }
 
 // Retry records that a delivery failed and is due again at d.Due.
-func (s *Store) Retry(ctx context.Context, d Delivery) error {
-	_, err := s.exec(ctx, nil, "UPDATE deliveries SET attempts = ?, due = ?, error = ? WHERE seq = ?",
+func (o outbox) Retry(ctx context.Context, d Delivery) error {
+	_, err := o.exec(ctx, nil, "UPDATE deliveries SET attempts = ?, due = ?, error = ? WHERE seq = ?",
 		d.Attempts, d.Due.UnixMicro(), fit(d.Error, 1024), d.Sequence)
 	if err != nil {
 		return fmt.Errorf("postpone delivery of event %s: %w", d.EventID, err)
@@ -103,16 +111,16 @@ func (s *Store) Retry(ctx context.Context, d Delivery) error {
 }
 
 // MoveToDeadLetters replaces a delivery that failed for good by a dead letter.
-func (s *Store) MoveToDeadLetters(ctx context.Context, d Delivery, letter DeadLetter) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+func (o outbox) MoveToDeadLetters(ctx context.Context, d Delivery, letter DeadLetter) error {
+	tx, err := o.sql.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("move delivery of event %s to the dead letters: %w", d.EventID, err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := s.apply(ctx, tx, &Record{DeadLetters: []DeadLetter{letter}}); err != nil {
+	if _, err := o.letters.insert(ctx, tx, letter); err != nil {
 		return err
 	}
-	if _, err := s.exec(ctx, tx, deleteDelivery, d.Sequence); err != nil {
+	if _, err := o.exec(ctx, tx, deleteDelivery, d.Sequence); err != nil {
 		return fmt.Errorf("move delivery of event %s to the dead letters: %w", d.EventID, err)
 	}
 	if err := tx.Commit(); err != nil {
@@ -121,8 +129,8 @@ func (s *Store) MoveToDeadLetters(ctx context.Context, d Delivery, letter DeadLe
 	return nil
 }
 
-func (s *Store) deliveriesWhere(ctx context.Context, statement string, args ...any) (all []Delivery, err error) {
-	rows, err := s.query(ctx, statement, args...)
+func (o outbox) deliveriesWhere(ctx context.Context, statement string, args ...any) (all []Delivery, err error) {
+	rows, err := o.query(ctx, statement, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read deliveries: %w", err)
 	}
@@ -137,4 +145,40 @@ func (s *Store) deliveriesWhere(ctx context.Context, statement string, args ...a
 		all = append(all, d)
 	}
 	return all, rows.Err()
+}
+
+// RemoveDeadLetter deletes a dead letter and, in the same transaction, adds the deliveries that replace it. It reports whether the dead
+// letter existed; otherwise nothing changes.
+func (o outbox) RemoveDeadLetter(ctx context.Context, sequence int64, replacements ...Delivery) (bool, error) {
+	if err := o.requireReady(); err != nil {
+		return false, err
+	}
+	removed := false
+	err := o.writer.submit(ctx, &request{urgent: true, delivers: len(replacements) > 0, apply: func(ctx context.Context, tx *sql.Tx) error {
+		n, err := o.exec(ctx, tx, "DELETE FROM dead_letters WHERE seq = ?", sequence)
+		if err != nil || n == 0 {
+			return err
+		}
+		for _, d := range replacements {
+			if err := o.insert(ctx, tx, d); err != nil {
+				return err
+			}
+		}
+		removed = true
+		return nil
+	}})
+	if err != nil {
+		return false, fmt.Errorf("remove dead letter %d: %w", sequence, err)
+	}
+	return removed, nil
+}
+
+// insert adds a delivery in a transaction.
+func (o outbox) insert(ctx context.Context, tx *sql.Tx, d Delivery) error {
+	_, err := o.exec(ctx, tx, insertDelivery,
+		fit(d.Endpoint, 255), fit(d.EventID, 255), fit(d.Type, 255), d.Body, d.Due.UnixMicro(), d.Created.UnixMicro())
+	if err != nil {
+		return fmt.Errorf("write delivery of event %s: %w", d.EventID, err)
+	}
+	return nil
 }

@@ -48,26 +48,29 @@ func (q Query) where() conditions {
 	return c
 }
 
+// events is the table of events.
+type events struct{ *database }
+
 // Events reads events, the newest first unless the query has another order.
-func (s *Store) Events(ctx context.Context, q Query) (all []Event, err error) {
+func (e events) Events(ctx context.Context, q Query) (all []Event, err error) {
 	c := q.where()
 	order := c.page(q.Order)
 	where, args := c.sql()
-	return s.events(ctx, selectEvents+where+order+" LIMIT ?", append(args, q.Limit)...)
+	return e.selectAll(ctx, selectEvents+where+order+" LIMIT ?", append(args, q.Limit)...)
 }
 
 // CausedBy reads the events that the delivery of another has led to.
-func (s *Store) CausedBy(ctx context.Context, id string) ([]Event, error) {
-	return s.events(ctx, eventsCausedBy, fit(id, 255))
+func (e events) CausedBy(ctx context.Context, id string) ([]Event, error) {
+	return e.selectAll(ctx, eventsCausedBy, fit(id, 255))
 }
 
 // Has reports whether an event is in the history.
-func (s *Store) Has(ctx context.Context, id, source string) (bool, error) {
-	if !s.ready.Load() {
-		return false, s.whyNotReady()
+func (e events) Has(ctx context.Context, id, source string) (bool, error) {
+	if err := e.requireReady(); err != nil {
+		return false, err
 	}
 	var one int
-	row := s.queryRow(ctx, "SELECT 1 FROM events WHERE id = ? AND source = ?", fit(id, 255), fit(source, 255))
+	row := e.queryRow(ctx, "SELECT 1 FROM events WHERE id = ? AND source = ?", fit(id, 255), fit(source, 255))
 	err := row.Scan(&one)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
@@ -79,41 +82,52 @@ func (s *Store) Has(ctx context.Context, id, source string) (bool, error) {
 }
 
 // Count counts the events that a query selects, up to a bound.
-func (s *Store) Count(ctx context.Context, q Query, bound int) (int, error) {
-	if !s.ready.Load() {
-		return 0, s.whyNotReady()
+func (e events) Count(ctx context.Context, q Query, bound int) (int, error) {
+	if err := e.requireReady(); err != nil {
+		return 0, err
 	}
 	c := q.where()
 	where, args := c.sql()
 	statement := "SELECT COUNT(*) FROM (SELECT 1 FROM events WHERE " + where + " LIMIT ?) counted"
 	n := 0
-	if err := s.queryRow(ctx, statement, append(args, bound)...).Scan(&n); err != nil {
+	if err := e.queryRow(ctx, statement, append(args, bound)...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count events: %w", err)
 	}
 	return n, nil
 }
 
-func (s *Store) events(ctx context.Context, statement string, args ...any) (all []Event, err error) {
-	if !s.ready.Load() {
-		return nil, s.whyNotReady()
+func (e events) selectAll(ctx context.Context, statement string, args ...any) (all []Event, err error) {
+	if err := e.requireReady(); err != nil {
+		return nil, err
 	}
-	rows, err := s.query(ctx, statement, args...)
+	rows, err := e.query(ctx, statement, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		var e Event
+		var one Event
 		var at int64
 		var data string
-		err := rows.Scan(&e.Sequence, &e.ID, &e.Source, &e.Type, &e.Subject, &at, &e.Kind, &e.Namespace, &e.Name, &e.UID, &e.Cluster, &e.Cause, &data)
+		err := rows.Scan(&one.Sequence, &one.ID, &one.Source, &one.Type, &one.Subject, &at, &one.Kind, &one.Namespace, &one.Name, &one.UID, &one.Cluster, &one.Cause, &data)
 		if err != nil {
 			return nil, fmt.Errorf("read events: %w", err)
 		}
-		e.Time, e.Data = timeOf(at), json.RawMessage(data)
-		all = append(all, e)
+		one.Time, one.Data = timeOf(at), json.RawMessage(data)
+		all = append(all, one)
 	}
 	return all, rows.Err()
+}
+
+// insert adds an event in a transaction, and reports whether it is new.
+func (e events) insert(ctx context.Context, tx *sql.Tx, one Event) (bool, error) {
+	n, err := e.exec(ctx, tx, e.insertEvent,
+		fit(one.ID, 255), fit(one.Source, 255), fit(one.Type, 255), fit(one.Subject, 1024), one.Time.UnixMicro(),
+		fit(one.Kind, 63), fit(one.Namespace, 63), fit(one.Name, 253), fit(one.UID, 63), fit(one.Cluster, 63), fit(one.Cause, 255), string(one.Data))
+	if err != nil {
+		return false, fmt.Errorf("write event %s: %w", one.ID, err)
+	}
+	return n > 0, nil
 }
 
 // The first and the last time that can be written in JSON.

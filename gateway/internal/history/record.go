@@ -6,8 +6,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"time"
 )
 
@@ -97,71 +95,63 @@ type Written struct {
 	DeadLetters int
 }
 
+// Write writes a record and waits until it is in the database.
+func (s *Store) Write(ctx context.Context, r Record) (Written, error) {
+	return s.record(ctx, r, true)
+}
+
+// WriteLater writes a record within the flush interval, together with others. Use it if no request waits for the record.
+func (s *Store) WriteLater(ctx context.Context, r Record) (Written, error) {
+	return s.record(ctx, r, false)
+}
+
+func (s *Store) record(ctx context.Context, r Record, urgent bool) (Written, error) {
+	if err := s.requireReady(); err != nil {
+		return Written{}, err
+	}
+	var written Written
+	err := s.writer.submit(ctx, &request{urgent: urgent, delivers: len(r.Deliveries) > 0, apply: func(ctx context.Context, tx *sql.Tx) (err error) {
+		written, err = s.apply(ctx, tx, &r)
+		return err
+	}})
+	if err != nil {
+		return Written{}, err
+	}
+	return written, nil
+}
+
 // apply writes a record in a transaction.
 func (s *Store) apply(ctx context.Context, tx *sql.Tx, r *Record) (Written, error) {
 	var out Written
-	if err := s.applyKnown(ctx, tx, r); err != nil {
-		return out, err
+	if r.Known != nil {
+		if err := s.objects.replace(ctx, tx, *r.Known, r.Forget); err != nil {
+			return out, err
+		}
 	}
 	for _, e := range r.Events {
-		n, err := s.exec(ctx, tx, s.insertEvent,
-			fit(e.ID, 255), fit(e.Source, 255), fit(e.Type, 255), fit(e.Subject, 1024), e.Time.UnixMicro(),
-			fit(e.Kind, 63), fit(e.Namespace, 63), fit(e.Name, 253), fit(e.UID, 63), fit(e.Cluster, 63), fit(e.Cause, 255), string(e.Data))
+		added, err := s.events.insert(ctx, tx, e)
 		if err != nil {
-			return out, fmt.Errorf("write event %s: %w", e.ID, err)
+			return out, err
 		}
-		if n > 0 {
+		if added {
 			out.Events = append(out.Events, e)
 		}
 	}
 	if len(out.Events) > 0 {
 		for _, d := range r.Deliveries {
-			if err := s.insertDelivery(ctx, tx, d); err != nil {
+			if err := s.outbox.insert(ctx, tx, d); err != nil {
 				return out, err
 			}
 		}
 	}
 	for _, d := range r.DeadLetters {
-		n, err := s.exec(ctx, tx, s.dialect.insertNew("dead_letters", "identity, id, source, destination, type, subject, namespace, name, code, error, time, data", 12),
-			d.identity(), fit(d.ID, 255), fit(d.Source, 255), fit(d.Destination, 1024), fit(d.Type, 255), fit(d.Subject, 1024),
-			fit(d.Namespace, 63), fit(d.Name, 253), d.Code, fit(d.Error, 2048), d.Time.UnixMicro(), d.Data)
+		n, err := s.deadLetters.insert(ctx, tx, d)
 		if err != nil {
-			return out, fmt.Errorf("write dead letter %s: %w", d.ID, err)
+			return out, err
 		}
-		out.DeadLetters += int(n)
+		out.DeadLetters += n
 	}
 	return out, nil
-}
-
-func (d DeadLetter) identity() string {
-	sum := sha256.Sum256([]byte(d.ID + "\x00" + d.Source + "\x00" + d.Destination))
-	return hex.EncodeToString(sum[:])
-}
-
-func (s *Store) applyKnown(ctx context.Context, tx *sql.Tx, r *Record) error {
-	k := r.Known
-	if k == nil {
-		return nil
-	}
-	var n int64
-	var err error
-	switch {
-	case r.Forget:
-		n, err = s.exec(ctx, tx, deleteKnown, k.ID, k.Version)
-	case k.Version == 0:
-		n, err = s.exec(ctx, tx, s.insertKnown,
-			k.ID, k.Kind, k.Namespace, k.Name, 1, string(k.Document))
-	default:
-		n, err = s.exec(ctx, tx, updateKnown,
-			k.Version+1, string(k.Document), k.ID, k.Version)
-	}
-	if err != nil {
-		return fmt.Errorf("record %s %s/%s: %w", k.Kind, k.Namespace, k.Name, err)
-	}
-	if n == 0 {
-		return ErrConflict
-	}
-	return nil
 }
 
 // fit shortens what is too long for its column, so that different values stay
@@ -177,64 +167,4 @@ func fit(s string, most int) string {
 		cut--
 	}
 	return s[:cut] + mark
-}
-
-// Known reads what is recorded of an object by its identifier. Version 0 means
-// nothing.
-func (s *Store) Known(ctx context.Context, id string) (Known, error) {
-	if !s.ready.Load() {
-		return Known{}, ErrNotReady
-	}
-	k := Known{ID: id}
-	var document string
-	row := s.queryRow(ctx, selectKnown, id)
-	err := row.Scan(&k.Kind, &k.Namespace, &k.Name, &k.Version, &document)
-	if errors.Is(err, sql.ErrNoRows) {
-		return k, nil
-	}
-	if err != nil {
-		return k, fmt.Errorf("read what is known of %s: %w", id, err)
-	}
-	k.Document = json.RawMessage(document)
-	return k, nil
-}
-
-// KnownNamed reads what is recorded of all objects that have had a name.
-func (s *Store) KnownNamed(ctx context.Context, o Object) ([]Known, error) {
-	return s.knownAll(ctx, knownNamed, o.Kind, o.Namespace, o.Name)
-}
-
-// KnownOf reads what is recorded of all objects of a kind.
-func (s *Store) KnownOf(ctx context.Context, kind string) ([]Known, error) {
-	return s.knownAll(ctx, knownOf, kind)
-}
-
-func (s *Store) knownAll(ctx context.Context, statement string, args ...any) (all []Known, err error) {
-	if !s.ready.Load() {
-		return nil, ErrNotReady
-	}
-	rows, err := s.query(ctx, statement, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read what is known: %w", err)
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var k Known
-		var document string
-		if err := rows.Scan(&k.ID, &k.Kind, &k.Namespace, &k.Name, &k.Version, &document); err != nil {
-			return nil, fmt.Errorf("read what is known: %w", err)
-		}
-		k.Document = json.RawMessage(document)
-		all = append(all, k)
-	}
-	return all, rows.Err()
-}
-
-func (s *Store) insertDelivery(ctx context.Context, tx *sql.Tx, d Delivery) error {
-	_, err := s.exec(ctx, tx, insertDelivery,
-		fit(d.Endpoint, 255), fit(d.EventID, 255), fit(d.Type, 255), d.Body, d.Due.UnixMicro(), d.Created.UnixMicro())
-	if err != nil {
-		return fmt.Errorf("write delivery of event %s: %w", d.EventID, err)
-	}
-	return nil
 }

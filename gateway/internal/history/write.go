@@ -5,36 +5,26 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
-// Write writes a record and waits until it is in the database.
-func (s *Store) Write(ctx context.Context, r Record) (Written, error) {
-	return s.record(ctx, r, true)
-}
+// writer makes changes of the database in batches. A change waits for the next batch, or has it written at once if it is urgent.
+type writer struct {
+	*database
+	batchSize     int
+	flushInterval time.Duration
+	arrived       chan struct{}
+	// delivers receives a value after a change that adds to the outbox.
+	delivers chan<- struct{}
 
-// WriteLater writes a record within the flush interval, together with others. Use it if no request waits for the record.
-func (s *Store) WriteLater(ctx context.Context, r Record) (Written, error) {
-	return s.record(ctx, r, false)
+	mu      sync.Mutex
+	closed  bool
+	pending []*request
 }
 
 // maxPending bounds the pending records. Further events wait at the Broker.
 const maxPending = 10_000
-
-func (s *Store) record(ctx context.Context, r Record, urgent bool) (Written, error) {
-	if !s.ready.Load() {
-		return Written{}, s.whyNotReady()
-	}
-	var written Written
-	err := s.submit(ctx, &request{urgent: urgent, delivers: len(r.Deliveries) > 0, apply: func(ctx context.Context, tx *sql.Tx) (err error) {
-		written, err = s.apply(ctx, tx, &r)
-		return err
-	}})
-	if err != nil {
-		return Written{}, err
-	}
-	return written, nil
-}
 
 // request is a pending change of the database.
 type request struct {
@@ -48,19 +38,19 @@ type request struct {
 }
 
 // submit waits until a change is in the database.
-func (s *Store) submit(ctx context.Context, req *request) error {
+func (w *writer) submit(ctx context.Context, req *request) error {
 	req.done = make(chan struct{})
-	s.mu.Lock()
-	if s.closed || len(s.pending) >= maxPending {
-		s.mu.Unlock()
+	w.mu.Lock()
+	if w.closed || len(w.pending) >= maxPending {
+		w.mu.Unlock()
 		return fmt.Errorf("write to the history: %w", ErrNotReady)
 	}
-	s.pending = append(s.pending, req)
-	wake := req.urgent || len(s.pending) >= s.batchSize
-	s.mu.Unlock()
+	w.pending = append(w.pending, req)
+	wake := req.urgent || len(w.pending) >= w.batchSize
+	w.mu.Unlock()
 	if wake {
 		select {
-		case s.arrived <- struct{}{}:
+		case w.arrived <- struct{}{}:
 		default:
 		}
 	}
@@ -72,20 +62,20 @@ func (s *Store) submit(ctx context.Context, req *request) error {
 	}
 }
 
-// write makes the pending changes in batches, until ctx ends and none is pending. While it writes one batch, the next one collects.
-func (s *Store) write(ctx context.Context) {
-	ticker := time.NewTicker(s.flushInterval)
+// run makes the pending changes in batches, until ctx ends and none is pending. While it writes one batch, the next one collects.
+func (w *writer) run(ctx context.Context) {
+	ticker := time.NewTicker(w.flushInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			s.flush()
-			s.shut(ErrNotReady)
+			w.flush()
+			w.shut(ErrNotReady)
 			return
 		case <-ticker.C:
-		case <-s.arrived:
+		case <-w.arrived:
 		}
-		s.flush()
+		w.flush()
 	}
 }
 
@@ -93,45 +83,45 @@ func (s *Store) write(ctx context.Context) {
 const writeTimeout = 20 * time.Second
 
 // flush makes all pending changes.
-func (s *Store) flush() {
+func (w *writer) flush() {
 	for {
-		s.mu.Lock()
-		n := min(len(s.pending), s.batchSize)
-		batch := s.pending[:n:n]
-		s.pending = s.pending[n:]
-		if len(s.pending) == 0 {
-			s.pending = nil
+		w.mu.Lock()
+		n := min(len(w.pending), w.batchSize)
+		batch := w.pending[:n:n]
+		w.pending = w.pending[n:]
+		if len(w.pending) == 0 {
+			w.pending = nil
 		}
-		s.mu.Unlock()
+		w.mu.Unlock()
 		if n == 0 {
 			return
 		}
 		// What has been taken is written to its end, even while the process ends.
 		ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
-		s.writeBatch(ctx, batch)
+		w.writeBatch(ctx, batch)
 		cancel()
 	}
 }
 
 // shut refuses all pending and later changes.
-func (s *Store) shut(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	for _, r := range s.pending {
+func (w *writer) shut(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for _, r := range w.pending {
 		r.err = err
 		close(r.done)
 	}
-	s.pending = nil
+	w.pending = nil
 }
 
 // writeBatch makes a batch of changes in one transaction. If that fails, it makes each change in a transaction of its own, so that
 // one failing change does not block the others.
-func (s *Store) writeBatch(ctx context.Context, batch []*request) {
-	err := s.transact(ctx, batch)
-	if err != nil && len(batch) > 1 && s.db.PingContext(ctx) == nil {
+func (w *writer) writeBatch(ctx context.Context, batch []*request) {
+	err := w.transact(ctx, batch)
+	if err != nil && len(batch) > 1 && w.sql.PingContext(ctx) == nil {
 		for _, r := range batch {
-			if err := s.transact(ctx, []*request{r}); err != nil {
+			if err := w.transact(ctx, []*request{r}); err != nil {
 				r.err = err
 			}
 		}
@@ -147,15 +137,15 @@ func (s *Store) writeBatch(ctx context.Context, batch []*request) {
 	}
 	if delivers {
 		select {
-		case s.outbox <- struct{}{}:
+		case w.delivers <- struct{}{}:
 		default:
 		}
 	}
 }
 
 // transact makes changes in one transaction. A conflict fails only its own change.
-func (s *Store) transact(ctx context.Context, batch []*request) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+func (w *writer) transact(ctx context.Context, batch []*request) error {
+	tx, err := w.sql.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin to write: %w", err)
 	}
@@ -169,13 +159,4 @@ func (s *Store) transact(ctx context.Context, batch []*request) error {
 		return fmt.Errorf("write to the history: %w", err)
 	}
 	return nil
-}
-
-func (s *Store) whyNotReady() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fallback != nil {
-		return fmt.Errorf("%w: %w", ErrNotReady, s.fallback)
-	}
-	return ErrNotReady
 }
