@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the programs of Knative from their Go modules, and lays out images and manifests: build.sh DIRECTORY EVENTING.
+# Builds the programs of Knative and kube-router from their Go modules, and lays out images and manifests: build.sh DIRECTORY EVENTING.
 # Programs of Kubernetes are in the folder kubernetes beside DIRECTORY, Helm in bin, and Knative Eventing in EVENTING. The file name of a
 # program has its version, and an existing file is not built again.
 set -eu
@@ -18,6 +18,12 @@ test -f "$serving/go.mod" || source_of "knative.dev/serving@$knative" "serving-$
 for command in activator autoscaler controller queue webhook; do
 	! missing "serving-$command" "$knative" || build "$serving" "serving-$command" "$knative" "./cmd/$command" -mod=mod -ldflags '-s -w'
 done
+# kube-router enforces NetworkPolicies. The newest version in the Go module proxy.
+router=v2.1.0
+if missing kube-router $router; then
+	source_of github.com/cloudnativelabs/kube-router/v2@$router kube-router
+	build "$to/source/kube-router" kube-router $router ./cmd/kube-router -mod=mod -ldflags '-s -w'
+fi
 crane=$(version "$root/tools/ship" github.com/google/go-containerregistry)
 ! missing crane "$crane" || build "$root/tools/ship" crane "$crane" github.com/google/go-containerregistry/cmd/crane -ldflags '-s -w'
 for program in ./tests/node/ingress ./tests/sim; do

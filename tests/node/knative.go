@@ -9,6 +9,8 @@ import (
 
 // Manifests of what runs in the cluster before Knative.
 var (
+	//go:embed manifests/network.yaml
+	networkManifest string
 	//go:embed manifests/dns.yaml
 	dnsManifest string
 	//go:embed manifests/ingress.yaml

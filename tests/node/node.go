@@ -95,7 +95,7 @@ func (m *machine) issue() error {
 		k.kubeconfig("admin", apiURL, template("admin", "system:masters")),
 		k.kubeconfig("kubelet", apiURL, template("system:node:"+nodeName, "system:nodes"), address, nodeName),
 	}
-	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-proxy"} {
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-proxy", "kube-router"} {
 		errs = append(errs, k.kubeconfig(name, apiURL, template("system:"+name)))
 	}
 	return errors.Join(errs...)
@@ -181,7 +181,7 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 // control are the services of the control plane, in the order of their start, and worker those of the node.
 var (
 	control = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-	worker  = []string{"containerd", "kubelet", "kube-proxy"}
+	worker  = []string{"containerd", "kubelet", "kube-proxy", "kube-router"}
 )
 
 // command returns the program and arguments of a service.
@@ -211,6 +211,11 @@ func (m *machine) command(name string) []string {
 			"--root-dir=" + m.path("kubelet"),
 		},
 		"kube-proxy": {"--config=" + m.path("proxy.yaml")},
+		// Only NetworkPolicies: kube-proxy serves Services, and the CNI plugin ptp connects pods.
+		"kube-router": {
+			config("--kubeconfig"), "--hostname-override=" + nodeName, "--run-firewall=true", "--run-router=false", "--run-service-proxy=false",
+			"--service-cluster-ip-range=" + services, "--health-port=0",
+		},
 	}
 	return append([]string{filepath.Join(m.programs, name)}, arguments[name]...)
 }

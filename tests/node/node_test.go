@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ func TestNode(t *testing.T) {
 		{"Knative", (*env).installKnative},
 		{"Install", (*env).install},
 		{"Tour", (*env).tour},
+		{"Borders", (*env).borders},
 		{"ScaleFromZero", (*env).scaleFromZero},
 		{"Faults", (*env).faults},
 		{"Upgrade", (*env).upgrade},
@@ -58,6 +60,7 @@ func (e *env) startNode() {
 	})
 	table.row("API server ready", e.step("the API server is ready"))
 	must(e.machine.start(control[2:]...))
+	e.apply(networkManifest)
 	must(e.machine.start(worker...))
 	e.apply(withAddresses(dnsManifest))
 	e.await("the node is Ready", 2*time.Minute, func(ctx context.Context) error { return e.requireReady(ctx, "Ready", "nodes") })
@@ -120,7 +123,8 @@ func (e *env) install() {
 	// The release writes them into the chart: make pin.
 	values := e.path("values.yaml")
 	text := "image: {repository: " + repository + ", digests: {" + strings.Join(pins, ", ") + "}}\n" +
-		"gateway: {env: {AUTH_TOKENREVIEW: \"true\"}}\n" // the simulated IPAM answers with a token of its ServiceAccount
+		"gateway: {env: {AUTH_TOKENREVIEW: \"true\"}}\n" + // the simulated IPAM answers with a token of its ServiceAccount
+		"networkPolicy: {" + simulatorPorts() + "}\n" // their URLs are in Secrets, which the chart cannot read
 	if err := os.WriteFile(values, []byte(text), 0o600); err != nil {
 		e.t.Fatal(err)
 	}
@@ -204,9 +208,36 @@ func (e *env) example(name string) string {
 	return strings.ReplaceAll(string(text), "127.64.", "10.64.")
 }
 
+// simulators are the ports of the simulated backends, by their values of networkPolicy in the chart.
+var simulators = map[string]int{"kea": 8000, "nam": 8001, "netbox": 8002, "proxy": 1080}
+
+// simulatorPorts returns the values of networkPolicy with these ports.
+func simulatorPorts() string {
+	var all []string
+	for name, port := range simulators {
+		all = append(all, fmt.Sprintf("%s: {ports: [%d]}", name, port))
+	}
+	return strings.Join(all, ", ")
+}
+
+// assignPorts writes the files from which the simulators take the addresses at which they listen.
+func (e *env) assignPorts() error {
+	errs := []error{os.MkdirAll(e.path("sim"), 0o700)}
+	for name, port := range simulators {
+		if name == "proxy" {
+			name = "gateway" // into the simulated networks
+		}
+		errs = append(errs, os.WriteFile(e.path("sim", name+".address"), []byte(address+":"+strconv.Itoa(port)), 0o600))
+	}
+	return errors.Join(errs...)
+}
+
 // startSimulators starts the simulators of all backends as a process of the node.
 func (e *env) startSimulators() {
 	e.t.Helper()
+	if err := e.assignPorts(); err != nil {
+		e.t.Fatal(err)
+	}
 	var gateway struct{ Spec struct{ ClusterIP string } }
 	if err := json.Unmarshal([]byte(e.kubectl("get", "service", "gateway", "-n", system, "-o", "json")), &gateway); err != nil {
 		e.t.Fatal(err)

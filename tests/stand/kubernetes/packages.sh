@@ -10,6 +10,7 @@ need runc runc
 need host-local containernetworking-plugins
 need nft nftables
 need iptables iptables
+need ipset ipset
 need conntrack conntrack
 need ip iproute2
 need mount mount
