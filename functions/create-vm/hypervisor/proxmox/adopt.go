@@ -16,10 +16,10 @@ func (vm *virtualMachine) isUnmarked(m *v1alpha1.Machine) bool {
 // adopt marks a virtual machine of a former UID with the machine's UID. Of two machines that try, one gets
 // errConflict, because Proxmox VE compares the digest of the configuration. One at the place in the machine's status without a mark
 // is adopted too, if an administrator has allowed that. A second call writes nothing.
-func (x *Hypervisor) adopt(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) error {
+func (f finder) adopt(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) error {
 	unmarked := v1alpha1.AdoptsUnmarked(m) && vm.isUnmarked(m)
 	if !unmarked && !isAdoptable(m, splitTags(vm.config["tags"]), vm.config["description"]) {
 		return nil
 	}
-	return x.configure(ctx, vm, map[string]string{"tags": machineTags(m), "description": machineDescription(m)})
+	return f.configure(ctx, vm, map[string]string{"tags": machineTags(m), "description": machineDescription(m)})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/diskfs/go-diskfs/backend/file"
@@ -70,14 +71,20 @@ func renderCD(m *v1alpha1.Machine, f firstBootConfig) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// ensureCD returns the volume of a machine's CD. Until it exists, it returns the task that uploads it.
-func (x *Hypervisor) ensureCD(ctx context.Context, m *v1alpha1.Machine, all inventory, node string, f firstBootConfig) (volume string, begun *pve.Task, err error) {
+// cds are the CDs with the first configurations of machines.
+type cds struct {
+	api
+	settings
+}
+
+// ensure returns the volume of a machine's CD. Until it exists, it returns the task that uploads it.
+func (c cds) ensure(ctx context.Context, m *v1alpha1.Machine, all inventory, node string, f firstBootConfig) (volume string, begun *pve.Task, err error) {
 	s, ok := all.storageWithMostRoom(node, "iso")
 	if !ok {
 		return "", nil, reconcile.UserError{Reason: "StorageClassNotFound", Message: "node " + node + " has no storage for ISO images, which the first configuration of the machine needs: allow that content on one"}
 	}
 	volume = s.Storage + ":iso/" + cdName(m)
-	has, err := x.hasVolume(ctx, node, s.Storage, "iso", volume)
+	has, err := c.hasVolume(ctx, node, s.Storage, "iso", volume)
 	if err != nil || has {
 		return volume, nil, err
 	}
@@ -86,34 +93,69 @@ func (x *Hypervisor) ensureCD(ctx context.Context, m *v1alpha1.Machine, all inve
 		return "", nil, err
 	}
 	var upid pve.UPID
-	err = x.client.UploadReader("/nodes/"+node+"/storage/"+s.Storage+"/upload", map[string]string{"content": "iso"}, cdName(m), bytes.NewReader(image), int64(len(image)), &upid)
-	return "", pve.NewTask(upid, x.client), err
+	err = c.client.UploadReader("/nodes/"+node+"/storage/"+s.Storage+"/upload", map[string]string{"content": "iso"}, cdName(m), bytes.NewReader(image), int64(len(image)), &upid)
+	return "", pve.NewTask(upid, c.client), err
+}
+
+// restrictStorages returns the cluster without the content iso of storages from which the
+// user may not delete a CD again: that needs Datastore.Allocate (pve-storage,
+// PVE/API2/Storage/Content.pm). A CD contains keys, so the stack creates none that it cannot delete.
+// A guest without a CD needs no such storage.
+func (c cds) restrictStorages(ctx context.Context, all inventory, first firstBootConfig) (inventory, error) {
+	if !first.iso() {
+		return all, nil
+	}
+	may := map[string]bool{}
+	var refused []string
+	kept := slices.Clone(all)
+	for i, s := range kept {
+		if !s.has("iso") {
+			continue
+		}
+		if _, known := may[s.Storage]; !known {
+			missing, err := c.lacksPrivileges(ctx, "/storage/"+s.Storage, "Datastore.Allocate", "Datastore.AllocateTemplate")
+			if err != nil {
+				return nil, err
+			}
+			may[s.Storage] = len(missing) == 0
+			refused = append(refused, missing...)
+		}
+		if !may[s.Storage] {
+			kept[i].Content = strings.Join(slices.DeleteFunc(strings.Split(s.Content, ","), func(content string) bool { return content == "iso" }), ",")
+		}
+	}
+	if len(refused) > 0 && !slices.ContainsFunc(kept, func(i inventoryItem) bool { return i.has("iso") }) {
+		slices.Sort(refused)
+		return nil, reconcile.UserError{Reason: "PermissionDenied", Message: fmt.Sprintf("the machine needs a CD for its first configuration, which the user of MachineProvider %s may not upload and delete: "+
+			"grant Datastore.Allocate and Datastore.AllocateTemplate on one storage for ISO images; missing: %s", c.provider.Name, strings.Join(refused, ", "))}
+	}
+	return kept, nil
 }
 
 // emptyDrive is the option of a drive without a CD, which a running machine accepts as well.
 const emptyDrive = "none,media=cdrom"
 
-// deleteCD deletes the CD of a machine, and then empties the drive. In this order a crash in
+// delete deletes the CD of a machine, and then empties the drive. In this order a crash in
 // between leaves no CD without a reference. It returns the task, or nil if there is no CD.
-func (x *Hypervisor) deleteCD(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) (*pve.Task, error) {
+func (c cds) delete(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) (*pve.Task, error) {
 	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
 	storage, name, ok := strings.Cut(volume, ":")
 	if !ok || name != "iso/"+cdName(m) {
 		return nil, nil
 	}
-	has, err := x.hasVolume(ctx, vm.node, storage, "iso", volume)
+	has, err := c.hasVolume(ctx, vm.node, storage, "iso", volume)
 	if err != nil {
 		return nil, err
 	}
 	if !has {
-		return nil, x.configure(ctx, vm, map[string]string{cloudDrive: emptyDrive})
+		return nil, c.configure(ctx, vm, map[string]string{cloudDrive: emptyDrive})
 	}
-	return x.deleteVolume(ctx, vm.node, storage, volume)
+	return c.deleteVolume(ctx, vm.node, storage, volume)
 }
 
-// deleteOrphanedCD deletes the CDs of a machine without a virtual machine on every host. It
+// deleteOrphaned deletes the CDs of a machine without a virtual machine on every host. It
 // returns the task, or nil if there is no CD.
-func (x *Hypervisor) deleteOrphanedCD(ctx context.Context, m *v1alpha1.Machine, all inventory) (*pve.Task, error) {
+func (c cds) deleteOrphaned(ctx context.Context, m *v1alpha1.Machine, all inventory) (*pve.Task, error) {
 	if m.Spec.CloudInit == nil || all.hasFormerTag(m) {
 		return nil, nil
 	}
@@ -122,10 +164,10 @@ func (x *Hypervisor) deleteOrphanedCD(ctx context.Context, m *v1alpha1.Machine, 
 			continue
 		}
 		volume := s.Storage + ":iso/" + cdName(m)
-		if has, err := x.hasVolume(ctx, s.Node, s.Storage, "iso", volume); err != nil {
+		if has, err := c.hasVolume(ctx, s.Node, s.Storage, "iso", volume); err != nil {
 			return nil, err
 		} else if has {
-			return x.deleteVolume(ctx, s.Node, s.Storage, volume)
+			return c.deleteVolume(ctx, s.Node, s.Storage, volume)
 		}
 	}
 	return nil, nil

@@ -16,45 +16,52 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// applyChanges writes the options that differ into the configuration of a virtual machine, creates
+// changes changes virtual machines that exist.
+type changes struct {
+	api
+	settings
+	cds cds
+}
+
+// apply writes the options that differ into the configuration of a virtual machine, creates
 // missing disks and grows disks that are too small. It returns after the first task that it has
 // started, or nil once nothing differs.
-func (x *Hypervisor) applyChanges(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
-	change := x.pendingChanges(m, want, vm)
+func (c changes) apply(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+	change := pendingChanges(m, want, vm)
 	if !slices.Contains(splitTags(vm.config["tags"]), uidTag(m)) {
-		if t, err := x.configureClone(ctx, m, want, vm, change); err != nil || t != nil {
+		if t, err := c.configureClone(ctx, m, want, vm, change); err != nil || t != nil {
 			return t, err
 		}
 		maps.DeleteFunc(change, func(key, value string) bool { return isUpToDate(key, vm.config[key], value) })
 	}
 	if len(change) > 0 {
-		if err := x.configure(ctx, vm, change); err != nil {
+		if err := c.configure(ctx, vm, change); err != nil {
 			return nil, err
 		}
 	}
-	if t, err := x.handOverMachineConfig(ctx, m, want, vm); err != nil || t != nil {
+	if t, err := c.handOverMachineConfig(ctx, m, want, vm); err != nil || t != nil {
 		return t, err
 	}
-	return x.ensureDisks(ctx, want, vm)
+	return c.ensureDisks(ctx, want, vm)
 }
 
 // handOverMachineConfig gives or takes the machine configuration of a node: as a CD in its drive.
 // It returns the task that it has started, or nil if it is done.
-func (x *Hypervisor) handOverMachineConfig(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+func (c changes) handOverMachineConfig(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
 	switch {
 	case want.Handover == hypervisor.HandoverRemove:
-		t, err := x.deleteCD(ctx, m, vm)
+		t, err := c.cds.delete(ctx, m, vm)
 		if err != nil || t == nil {
 			return nil, err
 		}
 		return taskOf(actionDeleteCD, t), nil
 	case want.Handover == hypervisor.HandoverProvide && !strings.HasSuffix(volume, ":iso/"+cdName(m)):
-		cd, t, err := x.ensureCDOption(ctx, m, want, vm)
+		cd, t, err := c.ensureCDOption(ctx, m, want, vm)
 		if err != nil || t != nil {
 			return t, err
 		}
-		return nil, x.configure(ctx, vm, map[string]string{cloudDrive: cd})
+		return nil, c.configure(ctx, vm, map[string]string{cloudDrive: cd})
 	default:
 		return nil, nil
 	}
@@ -62,16 +69,16 @@ func (x *Hypervisor) handOverMachineConfig(ctx context.Context, m *v1alpha1.Mach
 
 // ensureCDOption brings the CD with the first configuration of a machine to the host of its virtual
 // machine. It returns the option of the drive, or the task that brings the CD.
-func (x *Hypervisor) ensureCDOption(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (string, *v1alpha1.ProviderTask, error) {
+func (c changes) ensureCDOption(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (string, *v1alpha1.ProviderTask, error) {
 	first := decideFirstBoot(m, want)
-	all, err := x.readInventory(ctx)
+	all, err := c.readInventory(ctx)
 	if err == nil {
-		all, err = x.withCDStorages(ctx, all, first)
+		all, err = c.cds.restrictStorages(ctx, all, first)
 	}
 	if err != nil {
 		return "", nil, err
 	}
-	volume, t, err := x.ensureCD(ctx, m, all, vm.node, first)
+	volume, t, err := c.cds.ensure(ctx, m, all, vm.node, first)
 	if err != nil || t == nil {
 		return volume + ",media=cdrom", nil, err
 	}
@@ -79,7 +86,7 @@ func (x *Hypervisor) ensureCDOption(ctx context.Context, m *v1alpha1.Machine, wa
 }
 
 // pendingChanges returns the options that a machine's spec has changed.
-func (x *Hypervisor) pendingChanges(m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) map[string]string {
+func pendingChanges(m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) map[string]string {
 	change := updatableOptions(m, want)
 	if vm.config["protection"] == "1" && change["protection"] == "0" && !strings.Contains(vm.config["description"], protectedLine) {
 		delete(change, "protection") // an administrator has set it
@@ -109,17 +116,17 @@ func isUpToDate(key, has, value string) bool {
 
 // configureClone adds to a change what a new clone lacks. It returns the task that uploads the CD of the
 // clone, or nil.
-func (x *Hypervisor) configureClone(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
+func (c changes) configureClone(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
 	first := decideFirstBoot(m, want)
 	if first.iso() {
-		drive, t, err := x.ensureCDOption(ctx, m, want, vm)
+		drive, t, err := c.ensureCDOption(ctx, m, want, vm)
 		if err != nil || t != nil {
 			return t, err
 		}
 		first.options = map[string]string{cloudDrive: drive}
 	}
 	storage, _, _ := strings.Cut(vm.config[diskSlot(vm, 0, hypervisor.Disk{Name: v1alpha1.RootDisk})], ":")
-	for key, value := range x.creationOptions(m, want, first) {
+	for key, value := range c.creationOptions(m, want, first) {
 		switch key {
 		case "scsihw", "bios", "machine", "ostype", "boot", "numa":
 			// What the template's system was installed with stays. With numa and memory in
@@ -141,11 +148,11 @@ func (x *Hypervisor) configureClone(ctx context.Context, m *v1alpha1.Machine, wa
 
 // ensureDisks creates the first missing disk, or grows the first disk that is too small, and returns the
 // task. It returns a UserError for a disk that is too large.
-func (x *Hypervisor) ensureDisks(ctx context.Context, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+func (c changes) ensureDisks(ctx context.Context, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	for i, d := range want.Disks {
 		slot := diskSlot(vm, i, d)
 		if slot == "" {
-			return x.addDisk(ctx, vm, d)
+			return c.addDisk(ctx, vm, d)
 		}
 		properties := parseProperties(vm.config[slot])
 		has := parseSize(properties)
@@ -154,7 +161,7 @@ func (x *Hypervisor) ensureDisks(ctx context.Context, want hypervisor.Desired, v
 				d.Name, resource.NewQuantity(has, resource.BinarySI))}
 		}
 		if has > 0 && has < d.Size.Value() {
-			t, err := x.vmClient(vm).ResizeDisk(ctx, slot, fmt.Sprintf("%dG", gigabytes(d)))
+			t, err := c.vmClient(vm).ResizeDisk(ctx, slot, fmt.Sprintf("%dG", gigabytes(d)))
 			return taskOf(actionResize, t), err
 		}
 	}
@@ -180,12 +187,12 @@ func diskSlot(vm *virtualMachine, index int, d hypervisor.Disk) string {
 }
 
 // addDisk creates a disk in the first free slot, and returns the task.
-func (x *Hypervisor) addDisk(ctx context.Context, vm *virtualMachine, d hypervisor.Disk) (*v1alpha1.ProviderTask, error) {
-	all, err := x.readInventory(ctx)
+func (c changes) addDisk(ctx context.Context, vm *virtualMachine, d hypervisor.Disk) (*v1alpha1.ProviderTask, error) {
+	all, err := c.readInventory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	storages, refusal := all.findStorages(vm.node, demand{disks: []hypervisor.Disk{d}, storage: x.defaults.StorageClass})
+	storages, refusal := all.findStorages(vm.node, demand{disks: []hypervisor.Disk{d}, storage: c.defaults.StorageClass})
 	if refusal != "" {
 		return nil, reconcile.UserError{Reason: reasonInsufficient, Message: fmt.Sprintf("node %s cannot take disk %s: %s", vm.node, d.Name, refusal)}
 	}
@@ -195,7 +202,7 @@ func (x *Hypervisor) addDisk(ctx context.Context, vm *virtualMachine, d hypervis
 		if vm.config[slot] != "" {
 			continue
 		}
-		t, err := x.vmClient(vm).Config(ctx, pve.VirtualMachineOption{Name: slot, Value: newDiskOption(d, storages[0])},
+		t, err := c.vmClient(vm).Config(ctx, pve.VirtualMachineOption{Name: slot, Value: newDiskOption(d, storages[0])},
 			pve.VirtualMachineOption{Name: "digest", Value: vm.config["digest"]})
 		if isModified(err) {
 			return nil, errConflict

@@ -44,16 +44,24 @@ func recordedPlacement(m *v1alpha1.Machine) (node string, vmid int) {
 	return node, vmid
 }
 
-// claimVMID claims a VMID of the range for a machine. taken has the VMIDs in use at Proxmox VE. The
+// vmids are the VMIDs of a MachineProvider, which Leases in a namespace claim for machines.
+type vmids struct {
+	settings
+	// home is the client for the cluster of the function.
+	home      *kube.Client
+	namespace string
+}
+
+// claim claims a VMID of the range for a machine. taken has the VMIDs in use at Proxmox VE. The
 // claim is a Lease with the name of the VMID, so the API server lets only one machine create it. The
 // search starts at from if that is in the range, and otherwise at a VMID that derives from the
 // machine's UID, so a second call finds the claim of the first one, and machines do not compete for
-// the same VMID. The claim counts once it is in the machine's status. claimVMID returns a UserError
+// the same VMID. The claim counts once it is in the machine's status. claim returns a UserError
 // if the range is invalid or exhausted.
-func (x *Hypervisor) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken map[int]bool, from int) (int, error) {
-	first, last := cmp.Or(int(x.options.VMIDStart), firstVMID), cmp.Or(int(x.options.VMIDEnd), lastVMID)
+func (v vmids) claim(ctx context.Context, m *v1alpha1.Machine, taken map[int]bool, from int) (int, error) {
+	first, last := cmp.Or(int(v.options.VMIDStart), firstVMID), cmp.Or(int(v.options.VMIDEnd), lastVMID)
 	if last < first {
-		return 0, reconcile.UserError{Reason: "VMIDRangeInvalid", Message: fmt.Sprintf("MachineProvider %s: its VMIDs end at %d before they begin at %d: correct spec.proxmox.vmidEnd", x.provider.Name, last, first)}
+		return 0, reconcile.UserError{Reason: "VMIDRangeInvalid", Message: fmt.Sprintf("MachineProvider %s: its VMIDs end at %d before they begin at %d: correct spec.proxmox.vmidEnd", v.provider.Name, last, first)}
 	}
 	size := last - first + 1
 	start := firstCandidate(m, size)
@@ -65,7 +73,7 @@ func (x *Hypervisor) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken m
 		if taken[vmid] {
 			continue
 		}
-		mine, err := x.createVMIDLease(ctx, m, vmid)
+		mine, err := v.createLease(ctx, m, vmid)
 		if err != nil {
 			return 0, err
 		}
@@ -73,7 +81,7 @@ func (x *Hypervisor) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken m
 			return vmid, nil
 		}
 	}
-	return 0, reconcile.UserError{Reason: "VMIDsExhausted", Message: fmt.Sprintf("MachineProvider %s: every VMID from %d to %d is taken: raise spec.proxmox.vmidEnd, or delete machines", x.provider.Name, first, last)}
+	return 0, reconcile.UserError{Reason: "VMIDsExhausted", Message: fmt.Sprintf("MachineProvider %s: every VMID from %d to %d is taken: raise spec.proxmox.vmidEnd, or delete machines", v.provider.Name, first, last)}
 }
 
 // firstCandidate returns where in a range of VMIDs the search for a machine starts.
@@ -83,25 +91,25 @@ func firstCandidate(m *v1alpha1.Machine, size int) int {
 	return int(hash.Sum64() % uint64(size))
 }
 
-// createVMIDLease creates the Lease of a VMID, and reports whether the machine holds it. It does so
+// createLease creates the Lease of a VMID, and reports whether the machine holds it. It does so
 // after an earlier call as well.
-func (x *Hypervisor) createVMIDLease(ctx context.Context, m *v1alpha1.Machine, vmid int) (bool, error) {
+func (v vmids) createLease(ctx context.Context, m *v1alpha1.Machine, vmid int) (bool, error) {
 	holder := string(m.UID)
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: x.namespace, Name: kube.Name("vmid", x.provider.Name, strconv.Itoa(vmid)),
+			Namespace: v.namespace, Name: kube.Name("vmid", v.provider.Name, strconv.Itoa(vmid)),
 			Labels:      map[string]string{v1alpha1.LabelManagedBy: hypervisor.FunctionName, v1alpha1.LabelHolder: holder},
 			Annotations: map[string]string{v1alpha1.LabelMachine: m.Namespace + "/" + m.Name},
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	}
 	name := lease.Name
-	err := x.home.Create(ctx, lease)
+	err := v.home.Create(ctx, lease)
 	if !kube.AlreadyExists(err) {
 		return err == nil, err
 	}
 	held := &coordinationv1.Lease{}
-	if err := x.home.Get(ctx, x.namespace, name, held); err != nil {
+	if err := v.home.Get(ctx, v.namespace, name, held); err != nil {
 		if kube.NotFound(err) {
 			return false, nil
 		}
@@ -110,14 +118,14 @@ func (x *Hypervisor) createVMIDLease(ctx context.Context, m *v1alpha1.Machine, v
 	return held.Spec.HolderIdentity != nil && *held.Spec.HolderIdentity == holder, nil
 }
 
-// releaseVMIDs releases all VMIDs of a machine.
-func (x *Hypervisor) releaseVMIDs(ctx context.Context, m *v1alpha1.Machine) error {
+// release releases all VMIDs of a machine.
+func (v vmids) release(ctx context.Context, m *v1alpha1.Machine) error {
 	leases := &coordinationv1.LeaseList{}
-	if err := x.home.List(ctx, x.namespace, v1alpha1.LabelHolder+"="+string(m.UID), leases); err != nil {
+	if err := v.home.List(ctx, v.namespace, v1alpha1.LabelHolder+"="+string(m.UID), leases); err != nil {
 		return err
 	}
 	for i := range leases.Items {
-		if err := x.home.Delete(ctx, &leases.Items[i]); err != nil {
+		if err := v.home.Delete(ctx, &leases.Items[i]); err != nil {
 			return err
 		}
 	}

@@ -95,10 +95,7 @@ func connect(ctx context.Context, env hypervisor.Environment, p *v1alpha1.Machin
 	default:
 		return nil, hypervisor.UnusableSecret(p, "it needs the keys tokenID, for example viti@pve!stack, and tokenSecret, or else username and password")
 	}
-	x := &Hypervisor{home: env.Home, namespace: env.Namespace, provider: p, defaults: hypervisor.DefaultsOf(p), api: api{pve.NewClient(strings.TrimRight(end.URL, "/")+"/api2/json", options...)}}
-	if p.Spec.Proxmox != nil {
-		x.options = *p.Spec.Proxmox
-	}
+	x := newHypervisor(p, api{pve.NewClient(strings.TrimRight(end.URL, "/")+"/api2/json", options...)}, env.Home, env.Namespace)
 	if login {
 		if err := x.client.CreateSession(ctx); err != nil {
 			return nil, x.toUserError(err)

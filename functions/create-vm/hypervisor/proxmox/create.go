@@ -13,30 +13,40 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// creation creates virtual machines.
+type creation struct {
+	api
+	settings
+	vmids  vmids
+	images images
+	hosts  hosts
+	cds    cds
+}
+
 // createMachine creates the virtual machine of a machine, one step in each call: it claims a
 // VMID and a host, which the caller records, then brings what the first boot needs to the
 // host, and then creates the virtual machine.
-func (x *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory) (hypervisor.State, error) {
-	if err := cmp.Or(checkSupported(m), x.checkSnippet(want.UserData)); err != nil {
+func (c creation) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory) (hypervisor.State, error) {
+	if err := cmp.Or(checkSupported(m), c.checkSnippet(want.UserData)); err != nil {
 		return hypervisor.State{}, err
 	}
 	m.Status.VMName, m.Status.NodeName = "", ""
 	first := decideFirstBoot(m, want)
-	all, err := x.withCDStorages(ctx, all, first)
+	all, err := c.cds.restrictStorages(ctx, all, first)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	source, err := x.findTemplate(ctx, m, all)
+	source, err := c.images.findTemplate(ctx, m, all)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	where, err := x.choosePlacement(ctx, m, want, all, source)
+	where, err := c.hosts.choose(ctx, m, want, all, source)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
 	node, vmid := recordedPlacement(m)
 	if vmid == 0 {
-		if vmid, err = x.claimVMID(ctx, m, all.vmids(), 0); err != nil {
+		if vmid, err = c.vmids.claim(ctx, m, all.vmids(), 0); err != nil {
 			return hypervisor.State{}, err
 		}
 	}
@@ -44,15 +54,15 @@ func (x *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, wan
 		m.Status.ProviderID = formatProviderID(where.node, vmid)
 		return taskState(m, &v1alpha1.ProviderTask{ID: strconv.Itoa(vmid), Action: actionClaim}), nil
 	}
-	if err := x.confirmClaim(ctx, m); err != nil {
+	if err := c.confirmClaim(ctx, m); err != nil {
 		return hypervisor.State{}, err
 	}
-	image, fetching, err := x.ensureImage(ctx, m, all, where.node)
+	image, fetching, err := c.images.ensure(ctx, m, all, where.node)
 	if err != nil || fetching != nil {
 		return taskState(m, fetching), err
 	}
 	if first.iso() && source.VMID == 0 {
-		volume, t, err := x.ensureCD(ctx, m, all, where.node, first)
+		volume, t, err := c.cds.ensure(ctx, m, all, where.node, first)
 		if err != nil {
 			return hypervisor.State{}, err
 		}
@@ -65,20 +75,20 @@ func (x *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, wan
 	action := actionCreate
 	if source.VMID != 0 {
 		action = actionClone
-		t, err = x.clone(ctx, m, where, source, vmid)
+		t, err = c.clone(ctx, m, where, source, vmid)
 	} else {
-		t, err = x.create(ctx, m, want, where, vmid, image, first)
+		t, err = c.create(ctx, m, want, where, vmid, image, first)
 	}
 	if hasMessage(err, "already exists") {
-		return x.adoptOrSkipVMID(ctx, m, where.node, vmid, all)
+		return c.adoptOrSkipVMID(ctx, m, where.node, vmid, all)
 	}
 	return taskState(m, taskOf(action, t)), err
 }
 
 // adoptOrSkipVMID handles a VMID that is in use although the user sees no virtual machine with
 // it. It is the machine's own if an answer was lost. Otherwise the machine gets the next VMID.
-func (x *Hypervisor) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, node string, vmid int, all inventory) (hypervisor.State, error) {
-	vm, err := x.read(ctx, node, vmid)
+func (c creation) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, node string, vmid int, all inventory) (hypervisor.State, error) {
+	vm, err := c.read(ctx, node, vmid)
 	if err == nil && (vm.isOf(m) || vm.isClaimedBy(m)) {
 		return taskState(m, taskOf(actionCreate, nil)), nil
 	}
@@ -87,20 +97,20 @@ func (x *Hypervisor) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, n
 	}
 	used := all.vmids()
 	used[vmid] = true
-	next, err := x.claimVMID(ctx, m, used, vmid+1)
+	next, err := c.vmids.claim(ctx, m, used, vmid+1)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
 	m.Status.ProviderID = formatProviderID(node, next)
 	return hypervisor.State{}, hypervisor.RetriedUserError{UserError: reconcile.UserError{Reason: "VMIDTaken", Message: fmt.Sprintf("VMID %d belongs to a virtual machine that the user of MachineProvider %s cannot see; VMID %d is tried next: "+
-		"reserve VMIDs for this provider in spec.proxmox.vmidStart and vmidEnd, or grant VM.Audit on /vms", vmid, x.provider.Name, next)}}
+		"reserve VMIDs for this provider in spec.proxmox.vmidStart and vmidEnd, or grant VM.Audit on /vms", vmid, c.provider.Name, next)}}
 }
 
 // confirmClaim returns an error for a machine that is being deleted, or whose placement
 // another delivery has written. It is the last check before something is created.
-func (x *Hypervisor) confirmClaim(ctx context.Context, m *v1alpha1.Machine) error {
+func (c creation) confirmClaim(ctx context.Context, m *v1alpha1.Machine) error {
 	now := &v1alpha1.Machine{}
-	if err := x.home.Get(ctx, m.Namespace, m.Name, now); err != nil {
+	if err := c.vmids.home.Get(ctx, m.Namespace, m.Name, now); err != nil {
 		return err
 	}
 	if now.UID != m.UID || now.DeletionTimestamp != nil || now.Status.ProviderID != m.Status.ProviderID {
@@ -110,8 +120,8 @@ func (x *Hypervisor) confirmClaim(ctx context.Context, m *v1alpha1.Machine) erro
 }
 
 // create creates a virtual machine with disks of its own.
-func (x *Hypervisor) create(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, where placement, vmid int, image string, first firstBootConfig) (*pve.Task, error) {
-	options := x.creationOptions(m, want, first)
+func (c creation) create(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, where placement, vmid int, image string, first firstBootConfig) (*pve.Task, error) {
+	options := c.creationOptions(m, want, first)
 	if options[cloudDrive] == "" {
 		options[cloudDrive] = where.storages[0] + ":cloudinit"
 	}
@@ -120,28 +130,28 @@ func (x *Hypervisor) create(ctx context.Context, m *v1alpha1.Machine, want hyper
 			options[key] = value
 		}
 	}
-	if x.options.Pool != "" {
-		options["pool"] = x.options.Pool
+	if c.options.Pool != "" {
+		options["pool"] = c.options.Pool
 	}
 	var given []pve.VirtualMachineOption
 	for key, value := range options {
 		given = append(given, pve.VirtualMachineOption{Name: key, Value: value})
 	}
-	node := (&pve.Node{}).New(x.client, where.node)
+	node := (&pve.Node{}).New(c.client, where.node)
 	return node.NewVirtualMachine(ctx, vmid, given...)
 }
 
 // clone copies a template. The copy has the options of the template at first, and the
 // description that marks it as the machine's.
-func (x *Hypervisor) clone(ctx context.Context, m *v1alpha1.Machine, where placement, source inventoryItem, vmid int) (*pve.Task, error) {
-	options := &pve.VirtualMachineCloneOptions{NewID: vmid, Name: hostname(m), Description: machineDescription(m), Pool: x.options.Pool}
-	if !x.options.LinkedClone {
+func (c creation) clone(ctx context.Context, m *v1alpha1.Machine, where placement, source inventoryItem, vmid int) (*pve.Task, error) {
+	options := &pve.VirtualMachineCloneOptions{NewID: vmid, Name: hostname(m), Description: machineDescription(m), Pool: c.options.Pool}
+	if !c.options.LinkedClone {
 		options.Full, options.Storage = true, where.storages[0]
 	}
 	if where.node != source.Node {
 		options.Target = where.node
 	}
-	from := x.vmClient(&virtualMachine{id: source.VMID, node: source.Node})
+	from := c.vmClient(&virtualMachine{id: source.VMID, node: source.Node})
 	_, t, err := from.Clone(ctx, options)
 	return t, err
 }

@@ -24,7 +24,7 @@ func TestImageURL(t *testing.T) {
 // TestSnippetsOfOthers names a snippet of another tenant, or none.
 func TestSnippetsOfOthers(t *testing.T) {
 	t.Parallel()
-	x := &Hypervisor{options: v1alpha1.ProxmoxOptions{AllowedSnippets: []string{"local:snippets/base.yaml"}}}
+	x := settings{options: v1alpha1.ProxmoxOptions{AllowedSnippets: []string{"local:snippets/base.yaml"}}}
 	for text, refused := range map[string]bool{
 		"local:snippets/base.yaml\n":        false,
 		"#cloud-config\n{}\n":               false,
@@ -39,7 +39,7 @@ func TestSnippetsOfOthers(t *testing.T) {
 			t.Errorf("%q: %v, want a refusal: %t", text, err, refused)
 		}
 	}
-	if (&Hypervisor{}).checkSnippet("local:snippets/base.yaml") == nil {
+	if (settings{}).checkSnippet("local:snippets/base.yaml") == nil {
 		t.Error("a provider that lists no snippets allows one")
 	}
 }

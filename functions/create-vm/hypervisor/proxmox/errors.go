@@ -83,17 +83,17 @@ func isModified(err error) bool {
 }
 
 // toUserError returns a UserError for what Proxmox VE refuses, and any other error as it is.
-func (x *Hypervisor) toUserError(err error) error {
+func (s settings) toUserError(err error) error {
 	var e *apiError
 	if !errors.As(err, &e) {
 		if untrusted := wireclient.Untrustworthy(err); untrusted != "" {
-			return reconcile.UserError{Reason: "EndpointUntrusted", Message: fmt.Sprintf("MachineProvider %s: %s: write its authority into spec.endpoint.caBundle, or into ca.crt of its Secret", x.provider.Name, untrusted)}
+			return reconcile.UserError{Reason: "EndpointUntrusted", Message: fmt.Sprintf("MachineProvider %s: %s: write its authority into spec.endpoint.caBundle, or into ca.crt of its Secret", s.provider.Name, untrusted)}
 		}
 		return err
 	}
 	switch {
 	case e.status == http.StatusUnauthorized:
-		return hypervisor.UnusableSecret(x.provider, "Proxmox VE does not accept its credentials: "+e.message)
+		return hypervisor.UnusableSecret(s.provider, "Proxmox VE does not accept its credentials: "+e.message)
 	case e.status == http.StatusForbidden:
 		return reconcile.UserError{Reason: "PermissionDenied", Message: "Proxmox VE: " + e.message + ": grant that privilege to the user, and to its token if privileges are separated"}
 	case e.status == http.StatusBadRequest, e.status == http.StatusNotImplemented && !hasMessage(err, "Service Unavailable"):

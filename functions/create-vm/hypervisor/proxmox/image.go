@@ -18,8 +18,11 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// images finds and fetches what the disks of machines are copied from.
+type images struct{ api }
+
 // findTemplate returns the template from which a machine is cloned, or nothing.
-func (x *Hypervisor) findTemplate(ctx context.Context, m *v1alpha1.Machine, all inventory) (inventoryItem, error) {
+func (x images) findTemplate(ctx context.Context, m *v1alpha1.Machine, all inventory) (inventoryItem, error) {
 	id := imageID(m)
 	if id == "" || imageURL(m) != "" {
 		return inventoryItem{}, nil
@@ -86,10 +89,10 @@ func imageURL(m *v1alpha1.Machine) string {
 	return id
 }
 
-// ensureImage returns the volume of a machine's image on a host, and nothing if the machine has no
+// ensure returns the volume of a machine's image on a host, and nothing if the machine has no
 // image. Until the volume is there it returns the task that fetches it. Machines with the same
 // image share the volume.
-func (x *Hypervisor) ensureImage(ctx context.Context, m *v1alpha1.Machine, all inventory, node string) (volume string, begun *v1alpha1.ProviderTask, err error) {
+func (x images) ensure(ctx context.Context, m *v1alpha1.Machine, all inventory, node string) (volume string, begun *v1alpha1.ProviderTask, err error) {
 	from := imageURL(m)
 	if from == "" {
 		return "", nil, nil

@@ -44,7 +44,7 @@ func (x *Hypervisor) Inspect(ctx context.Context) (hypervisor.Health, error) {
 	if len(h.Nodes) == 0 {
 		return hypervisor.Health{}, reconcile.UserError{Reason: "PermissionDenied", Message: "Proxmox VE shows no node: grant Sys.Audit on /nodes"}
 	}
-	missing, err := x.missingPrivileges(ctx, h.Version, all)
+	missing, err := x.access.missing(ctx, h.Version, all)
 	if err != nil {
 		return hypervisor.Health{}, x.toUserError(err)
 	}

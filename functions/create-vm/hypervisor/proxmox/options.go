@@ -40,9 +40,9 @@ func updatableOptions(m *v1alpha1.Machine, want hypervisor.Desired) map[string]s
 
 // creationOptions returns the options that do not change after the creation. Threads count as cores,
 // because Proxmox VE has no threads.
-func (x *Hypervisor) creationOptions(m *v1alpha1.Machine, want hypervisor.Desired, cd firstBootConfig) map[string]string {
+func (s settings) creationOptions(m *v1alpha1.Machine, want hypervisor.Desired, cd firstBootConfig) map[string]string {
 	o := map[string]string{
-		"name": hostname(m), "cpu": cmp.Or(x.options.CPUType, "x86-64-v2-AES"), "numa": "0", "balloon": "0", "agent": "enabled=1", "scsihw": "virtio-scsi-single", "ostype": "l26",
+		"name": hostname(m), "cpu": cmp.Or(s.options.CPUType, "x86-64-v2-AES"), "numa": "0", "balloon": "0", "agent": "enabled=1", "scsihw": "virtio-scsi-single", "ostype": "l26",
 		"onboot": "1", "machine": "q35", "bios": "seabios", "serial0": "socket",
 	}
 	if d := m.Spec.Domain; d != nil {
@@ -60,7 +60,7 @@ func (x *Hypervisor) creationOptions(m *v1alpha1.Machine, want hypervisor.Desire
 		}
 	}
 	for i, n := range want.NICs {
-		o["net"+strconv.Itoa(i)] = x.networkOption(n)
+		o["net"+strconv.Itoa(i)] = s.networkOption(n)
 	}
 	for key, value := range cd.options {
 		o[key] = value
@@ -73,9 +73,9 @@ func (x *Hypervisor) creationOptions(m *v1alpha1.Machine, want hypervisor.Desire
 }
 
 // networkOption returns the option of a network interface.
-func (x *Hypervisor) networkOption(n hypervisor.NIC) string {
+func (s settings) networkOption(n hypervisor.NIC) string {
 	model := cmp.Or(string(n.Model), "virtio")
-	value := fmt.Sprintf("%s=%s,bridge=%s", model, strings.ToUpper(n.MAC), x.bridgeName(n))
+	value := fmt.Sprintf("%s=%s,bridge=%s", model, strings.ToUpper(n.MAC), s.bridgeName(n))
 	if n.VLAN != 0 {
 		value += fmt.Sprintf(",tag=%d", n.VLAN)
 	}
@@ -170,6 +170,6 @@ func familySuffix(a netip.Addr) string {
 }
 
 // bridgeName returns the bridge of an interface.
-func (x *Hypervisor) bridgeName(n hypervisor.NIC) string {
-	return cmp.Or(n.Bridge, x.defaults.Bridge, "vmbr0")
+func (s settings) bridgeName(n hypervisor.NIC) string {
+	return cmp.Or(n.Bridge, s.defaults.Bridge, "vmbr0")
 }

@@ -13,10 +13,16 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// choosePlacement chooses the host of a machine: the one that it has if that can still take it, or else
+// hosts are the nodes of Proxmox VE.
+type hosts struct {
+	api
+	settings
+}
+
+// choose chooses the host of a machine: the one that it has if that can still take it, or else
 // the first of the ranked hosts that has its bridges.
-func (x *Hypervisor) choosePlacement(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory, source inventoryItem) (placement, error) {
-	d := x.demandOf(m, want, source)
+func (h hosts) choose(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory, source inventoryItem) (placement, error) {
+	d := h.demandOf(m, want, source)
 	if err := all.checkNamed(d); err != nil {
 		return placement{}, err
 	}
@@ -32,11 +38,11 @@ func (x *Hypervisor) choosePlacement(ctx context.Context, m *v1alpha1.Machine, w
 			why[p.node] = fmt.Sprintf("template %s is on a storage of node %s alone: move it to a shared one, or name that node", source.Name, source.Node)
 			continue
 		}
-		if s, _ := all.storage(p.node, p.storages[0]); source.VMID != 0 && p.node != source.Node && !x.options.LinkedClone && s.Shared == 0 {
+		if s, _ := all.storage(p.node, p.storages[0]); source.VMID != 0 && p.node != source.Node && !h.options.LinkedClone && s.Shared == 0 {
 			why[p.node] = "a template of another node can only be copied to a shared storage"
 			continue
 		}
-		lacks, err := x.missingBridge(ctx, p.node, want)
+		lacks, err := h.missingBridge(ctx, p.node, want)
 		if err != nil {
 			return placement{}, err
 		}
@@ -61,13 +67,13 @@ func (x *Hypervisor) choosePlacement(ctx context.Context, m *v1alpha1.Machine, w
 }
 
 // demandOf returns what a machine needs of a host. source is its template, or empty.
-func (x *Hypervisor) demandOf(m *v1alpha1.Machine, want hypervisor.Desired, source inventoryItem) demand {
+func (s settings) demandOf(m *v1alpha1.Machine, want hypervisor.Desired, source inventoryItem) demand {
 	d := demand{
 		node: m.Spec.NodeName, field: "spec.nodeName", memory: megabytes(want) << 20, cpus: want.Cores * want.Threads * want.Sockets, disks: want.Disks,
-		storage: x.defaults.StorageClass,
+		storage: s.defaults.StorageClass,
 	}
 	if d.node == "" {
-		d.node, d.field = x.defaults.NodeName, "spec.nodeName, or into spec.defaults.nodeName of MachineProvider "+x.provider.Name
+		d.node, d.field = s.defaults.NodeName, "spec.nodeName, or into spec.defaults.nodeName of MachineProvider "+s.provider.Name
 	}
 	if source.VMID != 0 && source.Shared == 0 && m.Spec.NodeName == "" {
 		d.node = source.Node
@@ -86,18 +92,18 @@ func (x *Hypervisor) demandOf(m *v1alpha1.Machine, want hypervisor.Desired, sour
 }
 
 // missingBridge returns a bridge that a machine needs and a node lacks, or nothing.
-func (x *Hypervisor) missingBridge(ctx context.Context, node string, want hypervisor.Desired) (string, error) {
+func (h hosts) missingBridge(ctx context.Context, node string, want hypervisor.Desired) (string, error) {
 	if len(want.NICs) == 0 {
 		return "", nil
 	}
 	var networks []struct {
 		Iface string `json:"iface"`
 	}
-	if err := x.client.Get(ctx, "/nodes/"+node+"/network?type=any_bridge", &networks); err != nil {
+	if err := h.client.Get(ctx, "/nodes/"+node+"/network?type=any_bridge", &networks); err != nil {
 		return "", err
 	}
 	for _, n := range want.NICs {
-		bridge := x.bridgeName(n)
+		bridge := h.bridgeName(n)
 		if !slices.ContainsFunc(networks, func(i struct {
 			Iface string `json:"iface"`
 		}) bool {

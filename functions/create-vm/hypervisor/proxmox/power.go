@@ -29,18 +29,18 @@ func (x api) readPower(ctx context.Context, vm *virtualMachine) (p powerState, e
 // updateMachine takes one step towards the desired state of a virtual machine that exists: it
 // changes its configuration, then its power.
 func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (hypervisor.State, error) {
-	if t, err := x.applyChanges(ctx, m, want, vm); err != nil || t != nil {
-		return x.startedState(m, vm, t), err
+	if t, err := x.changes.apply(ctx, m, want, vm); err != nil || t != nil {
+		return startedState(m, vm, t), err
 	}
 	p, err := x.readPower(ctx, vm)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	s := x.startedState(m, vm, nil)
+	s := startedState(m, vm, nil)
 	running := p.Status == pve.StatusVirtualMachineRunning
 	if action := decidePower(m, running); action != "" {
 		t, err := x.changePower(ctx, vm, action)
-		s = x.startedState(m, vm, t)
+		s = startedState(m, vm, t)
 		s.RestartToken, s.Handover = m.Spec.RestartToken, want.Handover
 		return s, err
 	}

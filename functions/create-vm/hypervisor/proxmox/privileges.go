@@ -2,13 +2,10 @@ package proxmox
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 const (
@@ -62,22 +59,28 @@ func (x api) lacksPrivileges(ctx context.Context, path string, needed ...string)
 	return missing, err
 }
 
-// missingPrivileges returns every privilege that the user lacks for a Machine of any kind.
-func (x *Hypervisor) missingPrivileges(ctx context.Context, version string, all inventory) (missing []string, err error) {
+// access compares what a user may do with what the stack needs.
+type access struct {
+	api
+	settings
+}
+
+// missing returns every privilege that the user lacks for a Machine of any kind.
+func (a access) missing(ctx context.Context, version string, all inventory) (missing []string, err error) {
 	agent := "VM.GuestAgent.Audit"
 	if majorOf(version) < agentPrivileges {
 		agent = "VM.Monitor"
 	}
 	vms := "/vms"
-	if x.options.Pool != "" {
-		vms = "/pool/" + x.options.Pool
+	if a.options.Pool != "" {
+		vms = "/pool/" + a.options.Pool
 	}
 	check := func(path string, needed ...string) {
 		if err != nil {
 			return
 		}
 		var more []string
-		more, err = x.lacksPrivileges(ctx, path, needed...)
+		more, err = a.lacksPrivileges(ctx, path, needed...)
 		missing = append(missing, more...)
 	}
 	check(vms, append(slices.Clone(vmPrivileges), agent)...)
@@ -89,7 +92,7 @@ func (x *Hypervisor) missingPrivileges(ctx context.Context, version string, all 
 		return nil, err
 	}
 	for _, s := range storagePrivileges {
-		more, err := x.missingOnStorages(ctx, all, s.content, s.privileges)
+		more, err := a.missingOnStorages(ctx, all, s.content, s.privileges)
 		if err != nil {
 			return nil, err
 		}
@@ -101,15 +104,15 @@ func (x *Hypervisor) missingPrivileges(ctx context.Context, version string, all 
 
 // missingOnStorages returns what the user lacks on the storage for a content on which it
 // lacks the least. It is empty where one storage grants everything, or there is none.
-func (x *Hypervisor) missingOnStorages(ctx context.Context, all inventory, content string, needed []string) (least []string, err error) {
+func (a access) missingOnStorages(ctx context.Context, all inventory, content string, needed []string) (least []string, err error) {
 	var seen []string
 	for _, s := range all {
-		named := content != "images" || x.defaults.StorageClass == "" || s.Storage == x.defaults.StorageClass
+		named := content != "images" || a.defaults.StorageClass == "" || s.Storage == a.defaults.StorageClass
 		if !s.has(content) || !named || slices.Contains(seen, s.Storage) {
 			continue
 		}
 		seen = append(seen, s.Storage)
-		missing, err := x.lacksPrivileges(ctx, "/storage/"+s.Storage, needed...)
+		missing, err := a.lacksPrivileges(ctx, "/storage/"+s.Storage, needed...)
 		if err != nil {
 			return nil, err
 		}
@@ -121,41 +124,6 @@ func (x *Hypervisor) missingOnStorages(ctx context.Context, all inventory, conte
 		}
 	}
 	return least, nil
-}
-
-// withCDStorages returns the cluster without the content iso of storages from which the
-// user may not delete a CD again: that needs Datastore.Allocate (pve-storage,
-// PVE/API2/Storage/Content.pm). A CD contains keys, so the stack creates none that it cannot delete.
-// A guest without a CD needs no such storage.
-func (x *Hypervisor) withCDStorages(ctx context.Context, all inventory, first firstBootConfig) (inventory, error) {
-	if !first.iso() {
-		return all, nil
-	}
-	may := map[string]bool{}
-	var refused []string
-	kept := slices.Clone(all)
-	for i, s := range kept {
-		if !s.has("iso") {
-			continue
-		}
-		if _, known := may[s.Storage]; !known {
-			missing, err := x.lacksPrivileges(ctx, "/storage/"+s.Storage, "Datastore.Allocate", "Datastore.AllocateTemplate")
-			if err != nil {
-				return nil, err
-			}
-			may[s.Storage] = len(missing) == 0
-			refused = append(refused, missing...)
-		}
-		if !may[s.Storage] {
-			kept[i].Content = strings.Join(slices.DeleteFunc(strings.Split(s.Content, ","), func(c string) bool { return c == "iso" }), ",")
-		}
-	}
-	if len(refused) > 0 && !slices.ContainsFunc(kept, func(i inventoryItem) bool { return i.has("iso") }) {
-		slices.Sort(refused)
-		return nil, reconcile.UserError{Reason: "PermissionDenied", Message: fmt.Sprintf("the machine needs a CD for its first configuration, which the user of MachineProvider %s may not upload and delete: "+
-			"grant Datastore.Allocate and Datastore.AllocateTemplate on one storage for ISO images; missing: %s", x.provider.Name, strings.Join(refused, ", "))}
-	}
-	return kept, nil
 }
 
 // majorOf returns the major release of a version, or 0 if the version has none.

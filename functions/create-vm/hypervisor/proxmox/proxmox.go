@@ -17,14 +17,37 @@ import (
 // task that it has started is in the Machine's status.
 type Hypervisor struct {
 	api
+	settings
+	access   access
+	finder   finder
+	images   images
+	cds      cds
+	vmids    vmids
+	creation creation
+	changes  changes
+}
 
-	// home is the client for the cluster of the function.
-	home     *kube.Client
+// settings are what a MachineProvider says about its virtual machines.
+type settings struct {
 	provider *v1alpha1.MachineProvider
 	options  v1alpha1.ProxmoxOptions
 	defaults v1alpha1.ProviderDefaults
-	// namespace is the namespace of the Leases that claim VMIDs.
-	namespace string
+}
+
+// newHypervisor returns the hypervisor of a MachineProvider. home is the client for the cluster of the function, and
+// namespace the one of the Leases that claim VMIDs.
+func newHypervisor(p *v1alpha1.MachineProvider, a api, home *kube.Client, namespace string) *Hypervisor {
+	s := settings{provider: p, defaults: hypervisor.DefaultsOf(p)}
+	if p.Spec.Proxmox != nil {
+		s.options = *p.Spec.Proxmox
+	}
+	x := &Hypervisor{
+		api: a, settings: s, access: access{a, s}, finder: finder{a}, images: images{a}, cds: cds{a, s},
+		vmids: vmids{settings: s, home: home, namespace: namespace},
+	}
+	x.creation = creation{api: a, settings: s, vmids: x.vmids, images: x.images, hosts: hosts{a, s}, cds: x.cds}
+	x.changes = changes{api: a, settings: s, cds: x.cds}
+	return x
 }
 
 // Ensure implements hypervisor.Interface.
@@ -44,13 +67,13 @@ func (x *Hypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	if failure == failureFinal {
 		return hypervisor.State{}, failed
 	}
-	vm, all, err := x.find(ctx, m)
+	vm, all, err := x.finder.find(ctx, m)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
 	switch decideStep(vm, failure) {
 	case stepCreate:
-		return x.createMachine(ctx, m, want, all)
+		return x.creation.createMachine(ctx, m, want, all)
 	case stepMove:
 		return x.moveToOtherHost(ctx, m, want, vm, failed)
 	case stepWait:
@@ -80,7 +103,7 @@ func (x *Hypervisor) observeLocked(ctx context.Context, m *v1alpha1.Machine, wan
 	} else {
 		s.Phase = v1alpha1.MachineStopped
 	}
-	waiting := running != (m.Spec.PowerState != v1alpha1.PowerStopped) || m.Spec.RestartToken != m.Status.RestartToken || len(x.pendingChanges(m, want, vm)) > 0
+	waiting := running != (m.Spec.PowerState != v1alpha1.PowerStopped) || m.Spec.RestartToken != m.Status.RestartToken || len(pendingChanges(m, want, vm)) > 0
 	switch {
 	case lock == "suspended":
 		s.Reason, s.Message = "Suspended", fmt.Sprintf("VM %d is suspended: resume it at Proxmox VE", vm.id)
@@ -100,7 +123,7 @@ func (x *Hypervisor) moveToOtherHost(ctx context.Context, m *v1alpha1.Machine, w
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	source, err := x.findTemplate(ctx, m, all)
+	source, err := x.images.findTemplate(ctx, m, all)
 	if err != nil {
 		return hypervisor.State{}, err
 	}

@@ -22,16 +22,16 @@ func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 	if busy, err := x.awaitTask(ctx, m); err != nil || busy {
 		return "the task of Proxmox VE", err
 	}
-	vm, all, err := x.find(ctx, m)
+	vm, all, err := x.finder.find(ctx, m)
 	if err != nil {
 		return "", err
 	}
 	if vm == nil {
-		if t, err := x.deleteOrphanedCD(ctx, m, all); err != nil || t != nil {
+		if t, err := x.cds.deleteOrphaned(ctx, m, all); err != nil || t != nil {
 			m.Status.Task = taskOf(actionDeleteCD, t)
 			return "the CD of the machine", err
 		}
-		return "", x.releaseVMIDs(ctx, m)
+		return "", x.vmids.release(ctx, m)
 	}
 	name := fmt.Sprintf("VM %d on %s", vm.id, vm.node)
 	begun := func(action string, t *pve.Task, err error) (string, error) {
@@ -65,7 +65,7 @@ func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 		t, err := x.vmClient(vm).Stop(ctx)
 		return begun(actionStop, t, err)
 	}
-	if t, err := x.deleteCD(ctx, m, vm); err != nil || t != nil {
+	if t, err := x.cds.delete(ctx, m, vm); err != nil || t != nil {
 		return begun(actionDeleteCD, t, err)
 	}
 	t, err := x.destroy(ctx, vm)

@@ -31,9 +31,9 @@ func checkSupported(m *v1alpha1.Machine) error {
 
 // checkSnippet returns a UserError for a snippet that the platform team has not listed,
 // because the snippets of a storage may belong to other tenants.
-func (x *Hypervisor) checkSnippet(userData string) error {
+func (s settings) checkSnippet(userData string) error {
 	name := strings.TrimSpace(userData)
-	if !snippet.MatchString(name) || slices.Contains(x.options.AllowedSnippets, name) {
+	if !snippet.MatchString(name) || slices.Contains(s.options.AllowedSnippets, name) {
 		return nil
 	}
 	return reconcile.UserError{Reason: "SnippetNotAllowed", Message: fmt.Sprintf("snippet %s is not for everybody: write the user data itself into spec.cloudInit, or have the snippet added to spec.proxmox.allowedSnippets of the MachineProvider", name)}

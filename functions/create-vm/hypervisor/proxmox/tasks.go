@@ -102,7 +102,7 @@ func taskOf(action string, t *pve.Task) *v1alpha1.ProviderTask {
 }
 
 // startedState returns the state of a machine after a task was started for its virtual machine.
-func (x *Hypervisor) startedState(m *v1alpha1.Machine, vm *virtualMachine, t *v1alpha1.ProviderTask) hypervisor.State {
+func startedState(m *v1alpha1.Machine, vm *virtualMachine, t *v1alpha1.ProviderTask) hypervisor.State {
 	s := taskState(m, t)
 	s.VMName, s.NodeName = nameOf(m, vm), vm.node
 	return s

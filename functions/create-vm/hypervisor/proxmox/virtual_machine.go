@@ -28,17 +28,20 @@ func (x api) vmClient(vm *virtualMachine) *pve.VirtualMachine {
 // path returns the path of a virtual machine in the API.
 func (vm *virtualMachine) path() string { return fmt.Sprintf("/nodes/%s/qemu/%d", vm.node, vm.id) }
 
+// finder finds the virtual machines of Machines.
+type finder struct{ api }
+
 // find returns the machine's virtual machine: at the recorded place, or else by its UID in the
 // whole cluster, whose resources it then returns too. It adopts the one of a former UID. It returns nil if there is none. Another
 // virtual machine with the recorded VMID ends the claim.
-func (x *Hypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine, inventory, error) {
+func (f finder) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine, inventory, error) {
 	node, vmid := recordedPlacement(m)
 	if node != "" && m.Status.VMName != "" {
-		if vm, err := x.readRecorded(ctx, m, node, vmid); err != nil || vm != nil {
+		if vm, err := f.readRecorded(ctx, m, node, vmid); err != nil || vm != nil {
 			return vm, nil, err
 		}
 	}
-	all, err := x.readInventory(ctx)
+	all, err := f.readInventory(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,9 +49,9 @@ func (x *Hypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMac
 	if at < 0 {
 		return nil, all, nil
 	}
-	vm, err := x.read(ctx, all[at].Node, all[at].VMID)
+	vm, err := f.read(ctx, all[at].Node, all[at].VMID)
 	if err == nil {
-		err = x.adopt(ctx, m, vm)
+		err = f.adopt(ctx, m, vm)
 	}
 	switch {
 	case isMissing(err):
@@ -80,15 +83,15 @@ func (c inventory) indexOf(m *v1alpha1.Machine, vmid int) int {
 
 // readRecorded returns the virtual machine at the recorded place, and adopts it if it has a former UID
 // of the Machine. It returns nil if it is another one, or none.
-func (x *Hypervisor) readRecorded(ctx context.Context, m *v1alpha1.Machine, node string, vmid int) (*virtualMachine, error) {
-	vm, err := x.read(ctx, node, vmid)
+func (f finder) readRecorded(ctx context.Context, m *v1alpha1.Machine, node string, vmid int) (*virtualMachine, error) {
+	vm, err := f.read(ctx, node, vmid)
 	if err != nil {
-		if x.isUnusedVMID(ctx, vmid, err) {
+		if f.isUnusedVMID(ctx, vmid, err) {
 			return nil, nil
 		}
 		return nil, err
 	}
-	if err := x.adopt(ctx, m, vm); err != nil {
+	if err := f.adopt(ctx, m, vm); err != nil {
 		return nil, err
 	}
 	if !vm.isOf(m) {
