@@ -62,9 +62,10 @@ func TestProxmoxPrivileges(t *testing.T) {
 func TestProxmoxVersions(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ reason, version, instead, ready string }{
-		"8": {reason: "the guest agent requires VM.Monitor in Proxmox VE 8", version: "8.4.14", instead: "VM.Monitor", ready: "Healthy"},
-		"9": {reason: "VM.GuestAgent.Audit replaces it in Proxmox VE 9", version: "9.0.3", instead: "VM.GuestAgent.Audit", ready: "Healthy"},
-		"7": {reason: "Proxmox VE 7 lacks required features", version: "7.4-3", instead: "VM.Monitor", ready: "VersionNotSupported"},
+		"8":   {reason: "the guest agent requires VM.Monitor in Proxmox VE 8", version: "8.4.14", instead: "VM.Monitor", ready: "Healthy"},
+		"9":   {reason: "VM.GuestAgent.Audit replaces it in Proxmox VE 9", version: "9.0.3", instead: "VM.GuestAgent.Audit", ready: "Healthy"},
+		"8.3": {reason: "it imports no disk image from a URL", version: "8.3.5", instead: "VM.Monitor", ready: "VersionNotSupported"},
+		"7":   {reason: "Proxmox VE 7 lacks required features", version: "7.4-3", instead: "VM.Monitor", ready: "VersionNotSupported"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -18,18 +18,8 @@ var link = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 func TestLinksLead(t *testing.T) {
 	t.Parallel()
 	followed := 0
-	err := filepath.WalkDir(engine.Root(), func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != engine.Root() {
-			return fs.SkipDir
-		}
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".md" {
-			return err
-		}
-		page, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for _, found := range link.FindAllStringSubmatch(string(page), -1) {
+	eachFile(t, ".md", func(path, page string) {
+		for _, found := range link.FindAllStringSubmatch(page, -1) {
 			if strings.Contains(found[1], "://") {
 				continue
 			}
@@ -38,13 +28,58 @@ func TestLinksLead(t *testing.T) {
 				t.Errorf("%s links to %s, which does not exist", path, found[1])
 			}
 		}
-		return nil
+	})
+	if followed < 50 {
+		t.Errorf("only %d links were found", followed)
+	}
+}
+
+var (
+	namedTest    = regexp.MustCompile("`(Test[A-Z][A-Za-z0-9]*)(?:/[^`]*)?`")
+	declaredTest = regexp.MustCompile(`(?m)^func (Test[A-Z][A-Za-z0-9]*)\(`)
+)
+
+// TestNamedTestsExist checks that the tests which pages give as evidence exist.
+func TestNamedTestsExist(t *testing.T) {
+	t.Parallel()
+	exists := map[string]bool{}
+	eachFile(t, "_test.go", func(_, text string) {
+		for _, found := range declaredTest.FindAllStringSubmatch(text, -1) {
+			exists[found[1]] = true
+		}
+	})
+	named := 0
+	eachFile(t, ".md", func(path, page string) {
+		for _, found := range namedTest.FindAllStringSubmatch(page, -1) {
+			named++
+			if !exists[found[1]] {
+				t.Errorf("%s names %s, which does not exist", path, found[1])
+			}
+		}
+	})
+	if named < 50 {
+		t.Errorf("only %d names were found", named)
+	}
+}
+
+// eachFile calls visit with the path and the text of every file of this repository whose name ends with suffix.
+func eachFile(t *testing.T, suffix string, visit func(path, text string)) {
+	t.Helper()
+	err := filepath.WalkDir(engine.Root(), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != engine.Root() {
+			return fs.SkipDir
+		}
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, suffix) {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err == nil {
+			visit(path, string(text))
+		}
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if followed < 50 {
-		t.Errorf("only %d links were found", followed)
 	}
 }
 

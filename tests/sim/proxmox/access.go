@@ -47,9 +47,6 @@ var Administrator = []string{
 	"VM.GuestAgent.Audit", "VM.Monitor", "VM.PowerMgmt",
 }
 
-// privilegesOfAgent is the first release with the privileges VM.GuestAgent.* instead of VM.Monitor.
-const privilegesOfAgent = 9
-
 // identity is the caller of a method.
 type identity struct {
 	user string

@@ -36,6 +36,8 @@ func (c *call) fileStorage(content, name string) (Storage, error) {
 		return st, die("storage '%s' is not configured for content-type '%s'", st.Name, content)
 	case content == "iso" && !installerName.MatchString(name):
 		return st, badParameter("filename", "wrong file extension")
+	case content == "import" && c.server.isBefore(importOfImages) && !strings.HasSuffix(name, ".ova"):
+		return st, badParameter("filename", "wrong file extension")
 	case content == "import" && !importName.MatchString(name):
 		return st, badParameter("filename", "invalid filename or wrong extension")
 	}

@@ -121,7 +121,7 @@ func (s *Server) answer(r *http.Request, path string) (any, error) {
 		c.given[name] = value
 	}
 	var wrong map[string]string
-	if c.params, wrong = method.params.check(c.given); len(wrong) > 0 {
+	if c.params, wrong = method.params.check(c.given, c.server.major()); len(wrong) > 0 {
 		return nil, badParameters(wrong)
 	}
 	c.vmid, _ = strconv.Atoi(c.params["vmid"])

@@ -130,7 +130,7 @@ func storageMethods(add adder) {
 func machineMethods(add adder) {
 	update := schema{"delete": text().with(isOptionList), "digest": text().atMost(64), "force": boolean(), "revert": text().with(isOptionList), "skiplock": boolean()}
 	create := schema{
-		"archive": text().atMost(255), "bwlimit": integer().from(0), "force": boolean().needs("archive"), "ha-managed": boolean(),
+		"archive": text().atMost(255), "bwlimit": integer().from(0), "force": boolean().needs("archive"), "ha-managed": boolean().newIn(release9),
 		"import-working-storage": storage(), "live-restore": boolean(), "pool": text().with(isPool), "start": boolean(), "storage": storage(),
 		"unique": boolean().needs("archive"),
 	}
@@ -172,7 +172,7 @@ func powerMethods(add adder) {
 	add("POST", machinePath+"/status/reboot", method{run: rebootMachine, params: merge(onMachine, timeout), allowed: power})
 	add("GET", machinePath+"/agent/network-get-interfaces", method{run: networkInterfaces, params: onMachine,
 		allowed: func(c *call) error {
-			if c.server.major() < privilegesOfAgent {
+			if c.server.major() < release9 {
 				return c.demand("/vms/"+c.params["vmid"], "VM.Monitor")
 			}
 			return c.demandAny("/vms/"+c.params["vmid"], "VM.GuestAgent.Audit", "VM.GuestAgent.Unrestricted")

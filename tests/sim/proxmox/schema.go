@@ -38,6 +38,8 @@ type rule struct {
 	// this one.
 	alias, keyAlias string
 	requires        string
+	// since is the first major release that has the parameter. 0 means all.
+	since int
 }
 
 // schema has rules by name.
@@ -61,6 +63,7 @@ func (r rule) like(pattern string) rule {
 func (r rule) with(check func(string) error) rule { r.format = check; return r }
 func (r rule) of(properties schema) rule          { r.properties = properties; return r }
 func (r rule) needs(other string) rule            { r.requires = other; return r }
+func (r rule) newIn(release int) rule             { r.since = release; return r }
 
 func vmid() rule    { return integer().from(100).to(999999999).with(isVMID) }
 func node() rule    { return text().with(isNode) }
@@ -86,12 +89,12 @@ func numbered(name string, n int, r rule) schema {
 }
 
 // check returns the parameters as text, or the error of each invalid parameter in the words of Proxmox
-// VE.
-func (s schema) check(given map[string]any) (params, wrong map[string]string) {
+// VE of a major release.
+func (s schema) check(given map[string]any, release int) (params, wrong map[string]string) {
 	params, wrong = map[string]string{}, map[string]string{}
 	for name, value := range given {
 		r, known := s[name]
-		if !known {
+		if !known || r.since > release {
 			wrong[name] = "property is not defined in schema and the schema does not allow additional properties"
 			continue
 		}

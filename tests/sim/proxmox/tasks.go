@@ -120,7 +120,7 @@ func (c *call) taskOf() (*task, error) {
 	}
 	t, ok := c.server.tasks[upid]
 	if !ok || t.Node != c.node.Name {
-		return nil, die("no such task")
+		return nil, badParameter("upid", "no such task")
 	}
 	owner, _, _ := strings.Cut(t.User, "!")
 	if owner != c.user.user {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/version"
 )
 
 // Version and Release identify the simulated Proxmox VE.
@@ -14,11 +16,24 @@ const (
 	release = "9.1"
 )
 
+// Releases of Proxmox VE that change what the stack uses.
+const (
+	// importOfImages is the first release that takes qcow2, raw and vmdk into the content import: libpve-storage-perl 8.3.6.
+	importOfImages = "8.4"
+	// release9 replaces VM.Monitor by the privileges VM.GuestAgent.*.
+	release9 = 9
+)
+
 // major is the simulated major release.
 func (s *Server) major() int {
 	number, _, _ := strings.Cut(s.options.Version, ".")
 	n, _ := strconv.Atoi(number)
 	return n
+}
+
+// isBefore reports whether the simulated release is older than another one.
+func (s *Server) isBefore(release string) bool {
+	return version.MustParseGeneric(s.options.Version).LessThan(version.MustParseGeneric(release))
 }
 
 func getVersion(c *call) (any, error) {

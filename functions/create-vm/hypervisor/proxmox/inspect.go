@@ -2,7 +2,6 @@ package proxmox
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -24,8 +23,8 @@ func (x *Hypervisor) Inspect(ctx context.Context) (hypervisor.Health, error) {
 	if err != nil {
 		return hypervisor.Health{}, x.toUserError(err)
 	}
-	if major := majorOf(version.Version); major != 0 && major < oldestRelease {
-		return hypervisor.Health{}, reconcile.UserError{Reason: "VersionNotSupported", Message: fmt.Sprintf("Proxmox VE %s is not supported: upgrade it to %d or later", version.Version, oldestRelease)}
+	if err := checkRelease(version.Version); err != nil {
+		return hypervisor.Health{}, err
 	}
 	h := hypervisor.Health{Version: version.Version}
 	for _, r := range all {

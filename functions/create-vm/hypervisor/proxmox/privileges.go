@@ -2,16 +2,21 @@ package proxmox
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 const (
-	// oldestRelease is the first major release that is supported. Earlier ones have
-	// neither SDN.Use nor the content import.
-	oldestRelease = 8
+	// oldestRelease is the first release that is supported. Earlier ones do not import disk images from a URL
+	// (libpve-storage-perl 8.3.6).
+	oldestRelease = "8.4"
 	// agentPrivileges is the major release that has VM.GuestAgent.Audit in place of
 	// VM.Monitor.
 	agentPrivileges = 9
@@ -124,6 +129,15 @@ func (a access) missingOnStorages(ctx context.Context, all inventory, content st
 		}
 	}
 	return least, nil
+}
+
+// checkRelease returns a UserError for a release that is too old. A release without a number is accepted.
+func checkRelease(release string) error {
+	parsed, err := version.ParseGeneric(release)
+	if err != nil || parsed.AtLeast(version.MustParseGeneric(oldestRelease)) {
+		return nil
+	}
+	return reconcile.UserError{Reason: "VersionNotSupported", Message: fmt.Sprintf("Proxmox VE %s is not supported: upgrade it to %s or later", release, oldestRelease)}
 }
 
 // majorOf returns the major release of a version, or 0 if the version has none.
