@@ -286,6 +286,8 @@ func (b *boot) try(timeout time.Duration) {
 
 // reconfigured applies a changed configuration to a running machine.
 func (b *boot) reconfigured() {
+	b.node.provisionUserVolumes()
+	b.refresh()
 	b.relisten()
 	c := b.node.cluster()
 	if c == nil || b.joined == "" {

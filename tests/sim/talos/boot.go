@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
 	"github.com/vitistack/stack/tests/sim/talos/internal/workload"
@@ -194,10 +195,20 @@ func (n *node) checkInstallDisk() error {
 	return fmt.Errorf("disk %s does not exist", want)
 }
 
-// configure boots with a configuration.
+// configure boots with a configuration. Nothing listens without the volume STATE, and no service that needs the
+// volume EPHEMERAL starts without it.
 func (b *boot) configure() {
 	b.enter(runtime.MachineStageBooting)
+	if err := b.node.openSystemVolumes(constants.StatePartitionLabel); err != nil {
+		b.fail("mount", err)
+		return
+	}
 	b.identify()
+	if err := b.node.openSystemVolumes(constants.EphemeralPartitionLabel); err != nil {
+		b.fail("mount", err)
+		return
+	}
+	b.node.provisionUserVolumes()
 	b.later(b.node.fleet.timing.Services, func() {
 		b.services = true
 		b.node.fleet.reconcile(b.node.cluster())

@@ -247,8 +247,10 @@ func (n *node) wipe(partitions []string) {
 		switch p {
 		case "STATE":
 			n.Config, n.Staged, n.config = nil, nil, nil
+			delete(n.Volumes, p)
 		case "EPHEMERAL":
 			n.Etcd, n.Recovery, n.Images, n.KubeletCA = nil, nil, nil, nil
+			delete(n.Volumes, p)
 		}
 	}
 	n.mustSave()

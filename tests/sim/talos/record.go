@@ -37,6 +37,8 @@ type record struct {
 	Etcd *etcdData `json:"etcd,omitempty"`
 	// Recovery is an uploaded snapshot, from which a bootstrap can recover.
 	Recovery []byte `json:"recovery,omitempty"`
+	// Volumes are the provisioned volumes, by name.
+	Volumes map[string]volume `json:"volumes,omitempty"`
 	// Images are the pulled images.
 	Images []pulled `json:"images,omitempty"`
 }

@@ -2,6 +2,7 @@ package talos
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"path"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/dustin/go-humanize"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
@@ -200,23 +202,16 @@ func diskResources(n *node) []resource.Resource {
 	*system.TypedSpec() = block.SystemDiskSpec{DiskID: path.Base(at.Device), DevPath: at.Device}
 	all = append(all, system)
 	const stateSize = 100 << 20
-	for _, volume := range []struct {
-		name  string
-		index int
-		size  uint64
-		fs    block.FilesystemType
-	}{
-		{"META", 2, 1 << 20, block.FilesystemTypeNone},
-		{"STATE", 3, stateSize, block.FilesystemTypeXFS},
-		{"EPHEMERAL", 4, at.Size - min(at.Size, 3*stateSize), block.FilesystemTypeXFS},
-	} {
-		status := block.NewVolumeStatus(block.NamespaceName, volume.name)
-		location := fmt.Sprintf("%s%d", at.Device, volume.index)
-		*status.TypedSpec() = block.VolumeStatusSpec{
-			Phase: block.VolumePhaseReady, Type: block.VolumeTypePartition, Location: location, MountLocation: location,
-			ParentLocation: at.Device, PartitionIndex: volume.index, Size: volume.size, PrettySize: humanize.Bytes(volume.size), Filesystem: volume.fs,
+	all = append(all,
+		n.volumeStatus("META", 2, 1<<20, block.FilesystemTypeNone),
+		n.volumeStatus("STATE", 3, stateSize, block.FilesystemTypeXFS),
+		n.volumeStatus("EPHEMERAL", 4, at.Size-min(at.Size, 3*stateSize), block.FilesystemTypeXFS))
+	index := 5
+	for _, name := range slices.Sorted(maps.Keys(n.Volumes)) {
+		if strings.HasPrefix(name, constants.UserVolumePrefix) {
+			all = append(all, n.volumeStatus(name, index, 0, block.FilesystemTypeXFS))
+			index++
 		}
-		all = append(all, status)
 	}
 	return all
 }
