@@ -1,0 +1,43 @@
+package nodeconfig
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
+	"github.com/siderolabs/talos/pkg/machinery/config/container"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+)
+
+// OfPatches returns the parts of the configurations that patches make. The configurations of the stack without
+// patches have none.
+func OfPatches(patches []configpatcher.Patch) (Parts, error) {
+	empty := container.NewV1Alpha1(&v1alpha1.Config{ConfigVersion: "v1alpha1", MachineConfig: &v1alpha1.MachineConfig{}, ClusterConfig: &v1alpha1.ClusterConfig{}})
+	patched, err := configpatcher.Apply(configpatcher.WithConfig(empty), patches)
+	if err != nil {
+		return nil, fmt.Errorf("apply patches: %w", err)
+	}
+	cfg, err := patched.Config()
+	if err != nil {
+		return nil, fmt.Errorf("apply patches: %w", err)
+	}
+	return Read(cfg), nil
+}
+
+// NeedsBoot reports whether Talos applies a difference between two configurations at the next boot, although it accepts it
+// without one.
+func NeedsBoot(present, wanted config.Provider) bool {
+	return len(Read(present).Compare(Read(wanted)).AtBoot) > 0 || !reflect.DeepEqual(etcdSettings(present), etcdSettings(wanted))
+}
+
+// etcdSettings returns what a control plane starts its etcd with, without the authority, which Talos renews at once.
+func etcdSettings(cfg config.Provider) any {
+	raw := cfg.RawV1Alpha1()
+	if raw == nil || raw.ClusterConfig == nil || raw.ClusterConfig.EtcdConfig == nil || cfg.Machine() == nil || !cfg.Machine().Type().IsControlPlane() {
+		return v1alpha1.EtcdConfig{}
+	}
+	settings := *raw.ClusterConfig.EtcdConfig
+	settings.RootCA = nil
+	return settings
+}
