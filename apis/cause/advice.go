@@ -349,6 +349,7 @@ var advices = map[string]Advice{
 	"NotReady":           on(PlatformTeam, "Look at the kubelet of the node, and at its log (talosctl dmesg)."),
 	"Rebooting":          on(NoAction, "No action: one node after the other reboots with the new configuration."),
 	"Staged":             on(Requester, "Reboot the nodes that the message names: the new configuration applies at their next boot."),
+	"NewNodeNeeded":      on(Requester, "Wait while MachinesCurrent is False: the machine is replaced. Otherwise, set the annotation vitistack.io/remove=true on the Machine that the message names, or take back the patch."),
 	"RebootNeeded":       on(Requester, "Write Reboot into spec.talos.configChanges to reboot one node after the other, or reboot the nodes that the message names."),
 
 	"Accepting": on(NoAction, continues), "Issuing": on(NoAction, continues), "RemovingKubernetes": on(NoAction, continues),

@@ -33,11 +33,11 @@ func (m *maker) addons(kc *v1alpha1.KubernetesCluster) {
 // addonConfigMap warns if the ConfigMap of an add-on does not exist: it may be created later.
 func (m *maker) addonConfigMap(a v1alpha1.ClusterAddon, pointer string) {
 	what := fmt.Sprintf("whether ConfigMap %s of add-on %s exists", a.ConfigMap, a.Name)
-	if m.world.HasConfigMap == nil {
+	if m.world.ConfigMap == nil {
 		m.uncheck(what)
 		return
 	}
-	exists, err := m.world.HasConfigMap(m.result.Namespace, string(a.ConfigMap))
+	_, exists, err := m.world.ConfigMap(m.result.Namespace, string(a.ConfigMap))
 	if err != nil {
 		m.uncheck(what)
 		return

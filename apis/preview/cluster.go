@@ -30,6 +30,7 @@ func (m *maker) cluster(kc *v1alpha1.KubernetesCluster) {
 		m.refuse(pointerOfPool(kc, pool)+"/template", reason, message)
 		return
 	}
+	p = p.WithNodeConfigs(m.nodeConfigs(kc, p))
 	steps, protected := p.Forecast(kc, machines, m.world.Classes, running)
 	for _, name := range protected {
 		m.warn("/spec/topology", "MachineProtected", "Machine %s is protected, and stays: set its spec.protected to false to have it removed", name)
@@ -39,7 +40,7 @@ func (m *maker) cluster(kc *v1alpha1.KubernetesCluster) {
 	}
 	addresses := 0
 	for _, s := range steps {
-		m.result.Steps = append(m.result.Steps, stepOf(p, s))
+		m.result.Steps = append(m.result.Steps, m.describeNodeConfig(stepOf(p, s), p, machines))
 		addresses += m.takeMachines(kc, p, s)
 	}
 	if p.Endpoint.Mode == v1alpha1.EndpointVIP && p.Endpoint.Address == "" && m.of.Before == nil {

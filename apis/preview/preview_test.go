@@ -23,7 +23,11 @@ const (
 func worldOf(t *testing.T) World {
 	t.Helper()
 	w := World{DefaultTalos: "1.13.9", Settings: &Settings{OptionalPools: true, ImageHosts: onlyHost("images.example.com"), AddonHosts: onlyHost("manifests.example.com")}, NamespaceLabels: func(string) (map[string]string, error) { return nil, nil },
-		HasConfigMap: func(_, name string) (bool, error) { return name == "cilium", nil }}
+		ConfigMap: func(_, name string) (map[string]string, bool, error) {
+			patches := map[string]map[string]string{"cilium": {}, "encrypted": {"a.yaml": encryptionPatch}, "broken": {"a.yaml": "["}}
+			data, exists := patches[name]
+			return data, exists, nil
+		}}
 	read := func(text string, into any) {
 		if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
 			t.Fatal(err)

@@ -37,7 +37,7 @@ var unsaid = map[string][]string{
 	},
 	"etcd-backup decides, at the reconcile": {"ClusterNotFound", "InvalidSchedule", "InvalidEndpoint", "InvalidPath", "StorageRefused", "BackupFailed"},
 	"the machines and nodes of the cluster decide, while it changes": {
-		"AddonRefused", "DrainBlocked", "MachineOutdated", "MachineRefused", "MachinesUnhealthy", "RebootNeeded", "ResizeFailed", "Staged", "TalosTooOld", "UpgradeFailed", "UpgradeRefused", "VirtualAddressFailed", "WaitingForEndpoint",
+		"AddonRefused", "DrainBlocked", "MachineOutdated", "MachineRefused", "MachinesUnhealthy", "NewNodeNeeded", "RebootNeeded", "ResizeFailed", "Staged", "TalosTooOld", "UpgradeFailed", "UpgradeRefused", "VirtualAddressFailed", "WaitingForEndpoint",
 	},
 	"a person decides":                              {"PendingApproval", "ApprovalRejected"},
 	"it comes later, with time":                     {"Lapsed"},

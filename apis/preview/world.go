@@ -31,8 +31,8 @@ type World struct {
 	NamespaceLabels func(namespace string) (map[string]string, error)
 	// DefaultTalos is the Talos version of clusters that name none.
 	DefaultTalos string
-	// HasConfigMap reports whether a ConfigMap exists, or is nil if that is not known.
-	HasConfigMap func(namespace, name string) (bool, error)
+	// ConfigMap returns the data of a ConfigMap, and whether it exists. It is nil if that is not known.
+	ConfigMap func(namespace, name string) (data map[string]string, exists bool, err error)
 	// Settings are those of the functions, or nil if they are not known.
 	Settings *Settings
 	Unread   Unread

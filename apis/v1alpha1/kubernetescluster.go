@@ -264,7 +264,8 @@ type TalosOptions struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	InstallDisk string `json:"installDisk,omitempty"`
-	// Patches of the machine configurations.
+	// Patches of the machine configurations. Machines are replaced for what Talos applies
+	// to a new node only, such as the encryption of its disk.
 	// +optional
 	Patches *ConfigPatches `json:"patches,omitempty"`
 	// How a changed configuration that needs a reboot is applied. NoReboot reports it

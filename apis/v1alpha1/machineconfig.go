@@ -20,6 +20,10 @@ const (
 	// AnnotationInstalled, with the value true, is set on a Machine while its node has
 	// its configuration on its disk.
 	AnnotationInstalled = "vitistack.io/os-installed"
+	// AnnotationNodeConfig of a Machine says what its node was installed with, of the parts of a machine
+	// configuration that Talos applies to a new node only. Its value is a JSON object with a digest of each
+	// part: see package apis/cluster/nodeconfig.
+	AnnotationNodeConfig = "vitistack.io/node-config"
 	// ConditionMachineConfigRemoved of a Machine is False while its hypervisor has the
 	// machine configuration of the node, and True after it has been removed there.
 	ConditionMachineConfigRemoved = "MachineConfigRemoved"

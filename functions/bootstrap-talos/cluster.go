@@ -125,7 +125,7 @@ func (c *cluster) isResizeActive() bool {
 
 // outdated returns the machines that differ from their pools.
 func (c *cluster) outdated() plan.Outdated {
-	return c.plan.OutdatedMachines(c.observed.machines, c.observed.classes)
+	return c.plan.WithNodeConfigs(c.observed.nodeConfigs).OutdatedMachines(c.observed.machines, c.observed.classes)
 }
 
 // tolerateUserError keeps a UserError of a cluster that has nodes. Other errors are returned.

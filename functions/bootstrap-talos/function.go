@@ -73,7 +73,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		rotation:     &rotation{kube: client, secrets: secrets, status: status, now: o.now},
 		renderer:     renderer,
 		configurator: &nodeConfigurator{kube: client, secrets: secrets},
-		updater:      &configUpdater{renderer: renderer, manifests: store, secrets: secrets, now: o.now},
+		updater:      &configUpdater{kube: client, renderer: renderer, manifests: store, secrets: secrets, now: o.now},
 		bootstrap:    &bootstrapper{status: status, now: o.now},
 		etcd:         etcd,
 		nodes:        nodes,

@@ -20,7 +20,7 @@ const (
 func (c *cluster) machinesReport() conditionReport {
 	outdated := c.outdated()
 	if outdated.IsEmpty() && len(c.Status.Resizes) == 0 {
-		return conditionReport{true, "MachinesCurrent", "every machine has the template and the provider of its pool"}
+		return conditionReport{true, "MachinesCurrent", "every machine has the template, the provider and the patches of its pool"}
 	}
 	protected := []string{}
 	for name := range outdated.Replaced {

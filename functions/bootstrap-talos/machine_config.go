@@ -59,7 +59,7 @@ func (r *configRenderer) renderConfigs(ctx context.Context, c *cluster, members 
 			return nil, nil, err
 		}
 		c.observed.macs[m.Name] = talos.MACsOf(nc)
-		patches, err := r.loadPatches(ctx, c, m)
+		patches, err := r.loadPatches(ctx, c, m.Role, m.Properties)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -104,25 +104,13 @@ func (r *configRenderer) clusterConfig(c *cluster) talos.ClusterConfig {
 	return common
 }
 
-// patchesOf returns the ConfigMaps with the patches of a member, in the order in which they are
-// applied.
-func patchesOf(kc *v1alpha1.KubernetesCluster, m plan.Member) []v1alpha1.ObjectName {
-	var names []v1alpha1.ObjectName
-	if kc.Spec.Talos != nil && kc.Spec.Talos.Patches != nil {
-		p := kc.Spec.Talos.Patches
-		names = append(names, p.All...)
-		names = append(names, plan.Pick(m.Role == v1alpha1.RoleControlPlane, p.ControlPlane, p.Workers)...)
-	}
-	return append(names, m.Properties.Patches...)
-}
-
-// loadPatches returns the patches of a member. A delivery reads each ConfigMap once.
-func (r *configRenderer) loadPatches(ctx context.Context, c *cluster, m plan.Member) ([]talos.Patch, error) {
+// loadPatches returns the patches of the machines of a role with some properties. A delivery reads each ConfigMap once.
+func (r *configRenderer) loadPatches(ctx context.Context, c *cluster, role string, properties v1alpha1.MachineProperties) ([]talos.Patch, error) {
 	if c.observed.patches == nil {
 		c.observed.patches = map[v1alpha1.ObjectName][]talos.Patch{}
 	}
 	var all []talos.Patch
-	for _, name := range patchesOf(c.KubernetesCluster, m) {
+	for _, name := range plan.PatchesOf(c.KubernetesCluster, role, properties) {
 		found, read := c.observed.patches[name]
 		if !read {
 			var err error

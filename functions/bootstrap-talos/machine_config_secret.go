@@ -18,12 +18,13 @@ import (
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // provideConfig writes the configuration of a node into the Secret that its Machine names, and
-// then annotates the Machine for create-vm.
+// then annotates the Machine for create-vm, and with what the node is installed with.
 func (n *nodeConfigurator) provideConfig(ctx context.Context, c *cluster, m *v1alpha1.Machine, config []byte) error {
 	if err := n.secrets.checkKeys(ctx, c); err != nil {
 		return err
@@ -34,6 +35,11 @@ func (n *nodeConfigurator) provideConfig(ctx context.Context, c *cluster, m *v1a
 	before := m.DeepCopy()
 	sum := sha256.Sum256(config)
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationMachineConfig, hex.EncodeToString(sum[:]))
+	parts, err := talos.PartsOf(config)
+	if err != nil {
+		return err
+	}
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationNodeConfig, parts.String())
 	wrote, err := n.kube.Patch(ctx, before, m)
 	switch {
 	case kube.NotFound(err):

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/vitistack/stack/apis/cluster/addons"
+	"github.com/vitistack/stack/apis/cluster/nodeconfig"
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
@@ -40,6 +41,9 @@ type observed struct {
 	patches map[v1alpha1.ObjectName][]talos.Patch
 	// classes are the MachineClasses that exist, if the machines that are resized in place depend on them.
 	classes []v1alpha1.MachineClass
+	// nodeConfigs has the parts of the configurations of each pool that only a new node gets. A pool
+	// whose patches are not read, or wrong, has no entry.
+	nodeConfigs map[string]nodeconfig.Parts
 	// addons are the manifests that have been read, by the names of the add-ons.
 	addons map[string]addons.Manifests
 	// apiAnswers is whether the workload API has answered. nodes are the Nodes that it has listed, without

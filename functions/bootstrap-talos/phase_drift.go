@@ -21,6 +21,7 @@ import (
 
 // configUpdater has nodes run their rendered configurations after a change.
 type configUpdater struct {
+	kube      *kube.Client
 	renderer  *configRenderer
 	manifests *manifests.Store
 	secrets   *secretStore
@@ -36,11 +37,10 @@ func (u *configUpdater) updateConfigs(ctx context.Context, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	save := sync.OnceValue(func() error { return u.manifests.Save(ctx, c.KubernetesCluster, files) })
-	policy := v1alpha1.ConfigNoReboot
-	if c.Spec.Talos != nil && c.Spec.Talos.ConfigChanges != "" {
-		policy = c.Spec.Talos.ConfigChanges
+	if err := u.renderer.findNodeConfigs(ctx, c); err != nil {
+		return err
 	}
+	save := sync.OnceValue(func() error { return u.manifests.Save(ctx, c.KubernetesCluster, files) })
 	c.report.config = conditionReport{true, "ConfigCurrent", "every node runs its rendered configuration"}
 	var waiting error
 	for _, m := range c.plan.Members {
@@ -48,36 +48,58 @@ func (u *configUpdater) updateConfigs(ctx context.Context, c *cluster) error {
 		if !plan.IsRunning(machine) || !plan.IsInstalled(machine) {
 			continue
 		}
-		isControlPlane, allow := m.Role == v1alpha1.RoleControlPlane, save
-		if isControlPlane {
-			allow = func() error { return cmp.Or(c.awaitOtherControlPlanes(ctx, m), save()) }
-		}
-		outcome, diff, err := talos.UpdateConfig(ctx, plan.Address(machine), c.connections.credentials, configs[m.Name], policy, allow)
-		switch {
-		case errors.As(err, new(reconcile.WaitError)): // another control plane may be the one that has to change first
-			waiting = cmp.Or(waiting, err)
-			continue
-		case err != nil:
-			return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s, to compare its configuration", m.Name), Requeue: true}
-		case outcome == talos.ConfigChanged && isControlPlane:
-			err = c.awaitStaticPods(ctx, m)
-		}
-		if err != nil {
-			c.report.config = conditionReport{}
+		isNext, err := u.updateConfig(ctx, c, m, configs[m.Name], save)
+		if err != nil && isNext {
 			return err
 		}
-		if outcome == talos.ConfigUnchanged || outcome == talos.ConfigChanged {
-			continue
-		}
-		c.report.config = conditionReport{false, string(outcome), fmt.Sprintf("node %s: %s", m.Name, diff)}
-		if outcome == talos.ConfigReboots {
-			return reconcile.WaitError{Reason: "ChangingNodes", Message: fmt.Sprintf("reboots node %s to apply its new configuration", m.Name), Requeue: true}
-		}
+		waiting = cmp.Or(waiting, err) // another control plane may be the one that has to change first
 	}
 	if waiting != nil {
 		c.report.config = conditionReport{}
 	}
 	return waiting
+}
+
+// updateConfig has the node of a member run its configuration, and reports in ConfigCurrent what is left. isNext is false
+// if another control plane has to run its configuration before.
+func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Member, config []byte, save func() error) (isNext bool, err error) {
+	machine := c.observed.machines[m.Name]
+	isControlPlane, allow := m.Role == v1alpha1.RoleControlPlane, save
+	if isControlPlane {
+		allow = func() error { return cmp.Or(c.awaitOtherControlPlanes(ctx, m), save()) }
+	}
+	result, err := talos.UpdateConfig(ctx, plan.Address(machine), c.connections.credentials, config, c.configPolicy(), allow)
+	switch {
+	case errors.As(err, new(reconcile.WaitError)):
+		return false, err
+	case err != nil:
+		return true, reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s, to compare its configuration", m.Name), Requeue: true}
+	case result.Outcome == talos.ConfigChanged && isControlPlane:
+		err = c.awaitStaticPods(ctx, m)
+	}
+	if err = cmp.Or(err, u.recordNodeConfig(ctx, machine, result.NodeConfig)); err != nil {
+		c.report.config = conditionReport{}
+		return true, err
+	}
+	switch result.Outcome {
+	case talos.ConfigUnchanged, talos.ConfigChanged:
+		if result.Withheld != "" && c.report.config.current {
+			c.report.config = c.withheldReport(m, result.Withheld)
+		}
+		return true, nil
+	case talos.ConfigReboots:
+		err = reconcile.WaitError{Reason: "ChangingNodes", Message: fmt.Sprintf("reboots node %s to apply its new configuration", m.Name), Requeue: true}
+	}
+	c.report.config = conditionReport{false, string(result.Outcome), fmt.Sprintf("node %s: %s", m.Name, result.Difference)}
+	return true, err
+}
+
+// configPolicy returns how configurations are applied that need a reboot.
+func (c *cluster) configPolicy() v1alpha1.ConfigChanges {
+	if c.Spec.Talos == nil || c.Spec.Talos.ConfigChanges == "" {
+		return v1alpha1.ConfigNoReboot
+	}
+	return c.Spec.Talos.ConfigChanges
 }
 
 // updateConfigsEarly gives the nodes of a cluster that has never been Running the changes that
@@ -101,9 +123,9 @@ func (u *configUpdater) updateConfigsEarly(ctx context.Context, c *cluster) erro
 		if state, _ := talos.Probe(ctx, address, c.connections.credentials); state != talos.Configured {
 			continue
 		}
-		outcome, diff, err := talos.UpdateConfig(ctx, address, c.connections.credentials, configs[m.Name], v1alpha1.ConfigNoReboot, save)
-		if err == nil && outcome == talos.ConfigNeedsReboot {
-			c.report.config = conditionReport{false, string(outcome), fmt.Sprintf("node %s: %s", m.Name, diff)}
+		result, err := talos.UpdateConfig(ctx, address, c.connections.credentials, configs[m.Name], v1alpha1.ConfigNoReboot, save)
+		if err == nil && result.Outcome == talos.ConfigNeedsReboot {
+			c.report.config = conditionReport{false, string(result.Outcome), fmt.Sprintf("node %s: %s", m.Name, result.Difference)}
 		}
 	}
 	return nil

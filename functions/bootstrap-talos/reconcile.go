@@ -69,6 +69,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		f.machines.releaseDeleted,
 		f.planner.makePlan,
 		f.resizes.readClasses,
+		f.renderer.readNodeConfigs,
 		f.replacements.keepCurrentAgain,
 		f.endpoints.findNetwork,
 		f.endpoints.reserve,

@@ -23,6 +23,7 @@ var usersAnnotations = map[string]string{
 	"vitistack.io/replace":         "is on the user's own machine, and has the effect of vitistack.io/remove",
 	"vitistack.io/force":           "gives up the user's own object",
 	"vitistack.io/nodepool":        "describes a machine for users, and no function reads it",
+	"vitistack.io/node-config":     "is on the user's own machine, has at most the effect of vitistack.io/remove, and is corrected from the node",
 	"vitistack.io/os-installed":    "a user removes it from a machine whose disk was erased, as the condition says",
 	"vitistack.io/rotation":        "is on Secrets with the keys of a cluster, and a user who may write them administers the cluster",
 	"vitistack.io/rotation-phase":  "is on Secrets with the keys of a cluster, and a user who may write them administers the cluster",

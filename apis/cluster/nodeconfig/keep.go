@@ -43,6 +43,8 @@ func Keep(present, wanted config.Provider) (config.Provider, error) {
 }
 
 // keepMachine writes into after what a machine section has before.
+//
+//nolint:staticcheck // Talos still reads the deprecated fields
 func keepMachine(before, after *v1alpha1.MachineConfig, changed []string) {
 	if before == nil || after == nil {
 		return

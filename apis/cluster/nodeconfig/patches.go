@@ -2,7 +2,9 @@ package nodeconfig
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
@@ -23,6 +25,22 @@ func OfPatches(patches []configpatcher.Patch) (Parts, error) {
 		return nil, fmt.Errorf("apply patches: %w", err)
 	}
 	return Read(cfg), nil
+}
+
+// OfConfigMaps returns the parts of the configurations that the patches in ConfigMaps make, which are applied in the
+// alphabetical order of the keys.
+func OfConfigMaps(all ...map[string]string) (Parts, error) {
+	var patches []configpatcher.Patch
+	for _, data := range all {
+		for _, key := range slices.Sorted(maps.Keys(data)) {
+			patch, err := configpatcher.LoadPatch([]byte(data[key]))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", key, err)
+			}
+			patches = append(patches, patch)
+		}
+	}
+	return OfPatches(patches)
 }
 
 // NeedsBoot reports whether Talos applies a difference between two configurations at the next boot, although it accepts it

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/vitistack/stack/apis/cluster/nodeconfig"
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
@@ -39,6 +40,9 @@ type Group struct {
 	Rollout RolloutLimits
 	// InPlace is whether its machines get another size in place if they can.
 	InPlace bool
+	// NodeConfig are the parts of the configurations of its nodes that only a new node gets, or nil if
+	// they are not known.
+	NodeConfig nodeconfig.Parts
 }
 
 // Member is one planned machine of a cluster.

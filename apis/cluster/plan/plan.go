@@ -55,7 +55,7 @@ func Make(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine,
 	if t.ControlPlane.Replicas < 1 || t.ControlPlane.Replicas%2 == 0 {
 		return Plan{}, usererror.Error{Reason: "InvalidTopology", Message: fmt.Sprintf("%d control planes cannot keep a majority: write 1, 3, 5 or 7 into topology.controlplane.replicas", t.ControlPlane.Replicas)}
 	}
-	p.addGroup(kc, machines, Group{v1alpha1.ControlPlanePool, v1alpha1.RoleControlPlane, int(t.ControlPlane.Replicas), p.Kubernetes, t.ControlPlane.MachineProperties, limitsOf(nil), resizesControlPlane(t.ControlPlane)})
+	p.addGroup(kc, machines, Group{v1alpha1.ControlPlanePool, v1alpha1.RoleControlPlane, int(t.ControlPlane.Replicas), p.Kubernetes, t.ControlPlane.MachineProperties, limitsOf(nil), resizesControlPlane(t.ControlPlane), nil})
 	for _, pool := range t.Workers {
 		version := p.Kubernetes
 		if pool.Version != "" {
@@ -63,7 +63,7 @@ func Make(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine,
 				return Plan{}, err
 			}
 		}
-		p.addGroup(kc, machines, Group{pool.Name, v1alpha1.RoleWorker, int(pool.Replicas), version, pool.MachineProperties, limitsOf(pool.Rollout), resizesPool(pool)})
+		p.addGroup(kc, machines, Group{pool.Name, v1alpha1.RoleWorker, int(pool.Replicas), version, pool.MachineProperties, limitsOf(pool.Rollout), resizesPool(pool), nil})
 	}
 	if err := p.checkMachines(); err != nil {
 		return Plan{}, err

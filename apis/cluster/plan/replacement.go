@@ -82,9 +82,11 @@ func (p Plan) OutdatedMachines(machines map[string]*v1alpha1.Machine, classes []
 		if !ok || IsLeaving(m) {
 			continue
 		}
-		difference := DifferenceFromPool(m, g)
+		difference, patches := DifferenceFromPool(m, g), DifferenceFromPatches(m, g)
 		switch {
-		case difference == "":
+		case difference+patches == "":
+		case patches != "":
+			outdated.Replaced[name] = strings.Trim(difference+", "+patches, ", ")
 		case !g.InPlace:
 			outdated.Replaced[name] = difference
 		default:

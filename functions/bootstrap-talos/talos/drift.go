@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/vitistack/stack/apis/cluster/nodeconfig"
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
@@ -31,70 +32,110 @@ const (
 	ConfigNeedsReboot ConfigUpdate = "RebootNeeded"
 )
 
+// ConfigResult is what UpdateConfig has found out and done.
+type ConfigResult struct {
+	Outcome ConfigUpdate
+	// Difference is what the node did not run, without secrets.
+	Difference string
+	// NodeConfig is what the node was installed with, of the parts that only a new node gets, and Withheld the
+	// difference from the wanted ones, without secrets.
+	NodeConfig nodeconfig.Parts
+	Withheld   string
+}
+
 // UpdateConfig has a node run a configuration: without a reboot if Talos can, and otherwise as
-// the policy says. It returns the outcome, and the difference without secrets. A second call
+// the policy says. The node does not get what only a new node gets. A second call
 // does nothing. It calls allow before a change, and returns its error.
 func UpdateConfig(
 	ctx context.Context, address string, a *Credentials, wanted []byte, policy v1alpha1.ConfigChanges, allow func() error,
-) (ConfigUpdate, string, error) {
-	outcome, diff, err := compareConfig(ctx, address, a, wanted, policy)
-	if err != nil || outcome != "" {
-		return outcome, diff, err
+) (ConfigResult, error) {
+	result, change, err := compareConfig(ctx, address, a, wanted, policy)
+	if err != nil || result.Outcome != "" {
+		return result, err
 	}
 	if err := allow(); err != nil {
-		return "", "", err
+		return ConfigResult{}, err
 	}
-	outcome, err = changeConfig(ctx, address, a, wanted, policy)
-	return outcome, diff, err
+	result.Outcome, err = changeConfig(ctx, address, a, change, policy)
+	return result, err
+}
+
+// configChange is a configuration for a node that is installed.
+type configChange struct {
+	data []byte
+	// needsBoot is whether Talos applies it at the next boot, although it accepts it without one.
+	needsBoot bool
 }
 
 // compareConfig returns the difference between the configuration of a node and the wanted one. The
 // outcome is empty if the node has to be changed.
 func compareConfig(
 	ctx context.Context, address string, a *Credentials, wanted []byte, policy v1alpha1.ConfigChanges,
-) (ConfigUpdate, string, error) {
+) (result ConfigResult, change configChange, err error) {
 	ctx, c, end, err := Connect(ctx, address, a, longTimeout)
 	if err != nil {
-		return "", "", err
+		return result, change, err
 	}
 	defer end()
 	present, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.ActiveID)
 	if err != nil {
-		return "", "", fmt.Errorf("read configuration of %s: %w", address, err)
+		return result, change, fmt.Errorf("read configuration of %s: %w", address, err)
 	}
-	next, err := configloader.NewFromBytes(wanted)
+	rendered, err := configloader.NewFromBytes(wanted)
 	if err != nil {
-		return "", "", fmt.Errorf("read configuration for %s: %w", address, err)
+		return result, change, fmt.Errorf("read configuration for %s: %w", address, err)
 	}
-	diff, err := diffConfigs(present.Provider(), next)
-	if err != nil || diff == "" {
-		return ConfigUnchanged, "", err
+	next, err := nodeconfig.Keep(present.Provider(), rendered)
+	if err != nil {
+		return result, change, err
+	}
+	result.NodeConfig = nodeconfig.Read(present.Provider())
+	if result.Withheld, err = describeWithheld(next, rendered); err != nil {
+		return result, change, err
+	}
+	if result.Difference, err = diffConfigs(present.Provider(), next); err != nil || result.Difference == "" {
+		result.Outcome = ConfigUnchanged
+		return result, change, err
 	}
 	if policy == v1alpha1.ConfigStaged && isStaged(ctx, c, next) {
-		return ConfigStaged, diff, nil
+		result.Outcome = ConfigStaged
+		return result, change, nil
 	}
-	return "", diff, nil
+	change.needsBoot = nodeconfig.NeedsBoot(present.Provider(), next)
+	change.data, err = Encode(next)
+	return result, change, err
+}
+
+// describeWithheld returns what a node does not get of a configuration, or an empty string: the names of the parts that
+// only a new node gets, or the difference, which may be one of keys.
+func describeWithheld(kept, wanted config.Provider) (string, error) {
+	if parts := nodeconfig.Read(kept).Compare(nodeconfig.Read(wanted)).NewNode; len(parts) > 0 {
+		return "another " + strings.Join(parts, " and "), nil
+	}
+	return diffConfigs(kept, wanted)
 }
 
 // changeConfig gives a node a configuration.
-func changeConfig(ctx context.Context, address string, a *Credentials, wanted []byte, policy v1alpha1.ConfigChanges) (ConfigUpdate, error) {
+func changeConfig(ctx context.Context, address string, a *Credentials, change configChange, policy v1alpha1.ConfigChanges) (ConfigUpdate, error) {
 	ctx, c, end, err := Connect(ctx, address, a, longTimeout)
 	if err != nil {
 		return "", err
 	}
 	defer end()
-	err = applyConfig(ctx, c, wanted, machine.ApplyConfigurationRequest_NO_REBOOT)
-	if err == nil {
-		return ConfigChanged, nil
-	}
-	if status.Code(err) != codes.InvalidArgument {
-		return "", err
+	if !change.needsBoot {
+		err = applyConfig(ctx, c, change.data, machine.ApplyConfigurationRequest_NO_REBOOT)
+		if err == nil {
+			return ConfigChanged, nil
+		}
+		if status.Code(err) != codes.InvalidArgument {
+			return "", err
+		}
 	}
 	switch policy {
 	case v1alpha1.ConfigStaged:
-		return ConfigStaged, applyConfig(ctx, c, wanted, machine.ApplyConfigurationRequest_STAGED)
+		return ConfigStaged, applyConfig(ctx, c, change.data, machine.ApplyConfigurationRequest_STAGED)
 	case v1alpha1.ConfigReboot:
-		return ConfigReboots, applyConfig(ctx, c, wanted, machine.ApplyConfigurationRequest_REBOOT)
+		return ConfigReboots, applyConfig(ctx, c, change.data, machine.ApplyConfigurationRequest_REBOOT)
 	default:
 		return ConfigNeedsReboot, nil
 	}

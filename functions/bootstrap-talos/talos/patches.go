@@ -1,11 +1,14 @@
 package talos
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 
+	"github.com/vitistack/stack/apis/cluster/nodeconfig"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -27,6 +30,24 @@ func ReadPatch(from string, text []byte) (Patch, error) {
 		return Patch{}, reconcile.UserError{Reason: "InvalidPatch", Message: from + " is a JSON patch, which a configuration of several documents cannot take: write the fields to change as YAML"}
 	}
 	return Patch{from: from, Patch: loaded}, nil
+}
+
+// PartsOfPatches returns the parts of the configurations that patches make which only a new node gets.
+func PartsOfPatches(patches []Patch) (nodeconfig.Parts, error) {
+	var all []configpatcher.Patch
+	for _, p := range patches {
+		all = append(all, p.Patch)
+	}
+	return nodeconfig.OfPatches(all)
+}
+
+// PartsOf returns the parts of an encoded configuration that only a new node gets.
+func PartsOf(encoded []byte) (nodeconfig.Parts, error) {
+	cfg, err := configloader.NewFromBytes(encoded)
+	if err != nil {
+		return nil, errors.New("read a rendered configuration: it cannot be read") // the cause could quote a secret
+	}
+	return nodeconfig.Read(cfg), nil
 }
 
 // apply returns the patched configuration. A patch that changes the role, the cluster or the

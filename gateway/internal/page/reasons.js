@@ -133,6 +133,7 @@ export const reasons = {
   "NetworkNotReady": ["no action","See the NetworkNamespace.",["NetworkNamespace"]],
   "NetworkNotStatic": ["network team","Name a network of type static in spec.networkNamespaceName."],
   "NetworkOverlap": ["requester","Write another prefix into the field of spec.networking that the message names."],
+  "NewNodeNeeded": ["requester","Wait while MachinesCurrent is False: the machine is replaced. Otherwise, set the annotation vitistack.io/remove=true on the Machine that the message names, or take back the patch."],
   "NoIPv4Prefix": ["network team","Use a network with an IPv4 prefix: Kea reserves IPv4 addresses."],
   "NoInterfaces": ["requester","Write the interfaces into spec.networkInterfaces."],
   "NoMachineProvider": ["platform team","Create a MachineProvider."],

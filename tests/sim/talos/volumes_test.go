@@ -45,7 +45,7 @@ func TestVolumesOfANewNode(t *testing.T) {
 		r.eventually("volume "+name+" is as expected", func(ctx context.Context) error {
 			v, err := volumeOf(ctx, c, name)
 			if err != nil || v.Size != size || v.EncryptionProvider != provider {
-				return fmt.Errorf("%v: %+v", err, v)
+				return errors.New(fmt.Sprint(v, err))
 			}
 			return nil
 		})

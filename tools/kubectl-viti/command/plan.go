@@ -126,12 +126,16 @@ func (l *planning) world(ctx context.Context, c *cluster.Connection, documents [
 			return nil, fmt.Errorf("the labels of the namespace decide what it may use, and cannot be read: %w", err)
 		}
 		return ns.GetLabels(), nil
-	}, HasConfigMap: func(namespace, name string) (bool, error) {
-		_, err := c.Resource(cluster.Kind{Resource: "configmaps", Version: "v1"}.GVR()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	}, ConfigMap: func(namespace, name string) (map[string]string, bool, error) {
+		cm, err := c.Resource(cluster.Kind{Resource: "configmaps", Version: "v1"}.GVR()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return false, nil
+			return nil, false, nil
 		}
-		return err == nil, err
+		if err != nil {
+			return nil, false, err
+		}
+		data, _, err := unstructured.NestedStringMap(cm.Object, "data")
+		return data, true, err
 	}}
 	objects, err := c.Load(ctx, "", cluster.MustFindKind("machineprovider"), cluster.MustFindKind("machineclass"))
 	if err != nil {

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/cluster/plan"
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+const (
+	swappinessPatch = "machine:\n  sysctls:\n    vm.swappiness: \"7\"\n"
+	encryptionPatch = "apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nencryption:\n  provider: luks2\n  keys:\n    - slot: 0\n      static: {passphrase: former}\n"
+)
+
+// setPatches creates or changes the ConfigMap disks, and has the cluster reconciled.
+func (s *env) setPatches(cluster string, patches ...string) {
+	s.Helper()
+	data := map[string]any{"a.yaml": strings.Join(patches, "---\n")}
+	cm := &corev1.ConfigMap{}
+	if err := s.kube.Get(s.Context(), s.namespace, "disks", cm); err != nil {
+		s.Fatal(err)
+	}
+	if err := s.kube.Merge(s.Context(), cm, map[string]any{"data": data}); err != nil {
+		s.Fatal(err)
+	}
+	s.reconcile(cluster)
+}
+
+// newPatchedCluster creates the cluster shop, whose control plane or whose pool has the patches of the ConfigMap disks.
+func (s *env) newPatchedCluster(controlPlanes, workers int32, patchesOfControlPlane bool) {
+	s.Helper()
+	s.configMap("disks", map[string]string{"a.yaml": swappinessPatch})
+	kc := s.cluster("shop", controlPlanes, workers)
+	if patchesOfControlPlane {
+		kc.Spec.Topology.ControlPlane.Patches = []v1alpha1.ObjectName{"disks"}
+	} else {
+		kc.Spec.Topology.Workers[0].Patches = []v1alpha1.ObjectName{"disks"}
+	}
+	s.create(kc)
+	s.awaitRunning("shop")
+}
+
+// isEncrypted reports whether the volume EPHEMERAL of a node is encrypted.
+func (s *env) isEncrypted(node string) bool {
+	s.Helper()
+	ctx, c, end, err := talos.Connect(s.Context(), plan.Address(s.machine(node)), s.access("shop"), time.Minute)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer end()
+	v, err := safe.StateGetByID[*block.VolumeStatus](ctx, c.COSI, "EPHEMERAL")
+	if err != nil {
+		s.Fatal(err)
+	}
+	return v.TypedSpec().EncryptionProvider == block.EncryptionProviderLUKS2
+}
+
+// awaitCurrent waits until the cluster shop is Running with current machines and configurations, and none of its Machines
+// of a prefix has a UID of before.
+func (s *env) awaitCurrent(prefix string, before map[string]string, machines int) {
+	s.Helper()
+	feed.Until(s, "every machine of "+prefix+" is another one, and current", func() (bool, string) {
+		kc := s.get("shop")
+		now, others := s.uidsOfShop(), 0
+		for name, uid := range now {
+			if strings.HasPrefix(name, prefix) && !slices.Contains(mapValues(before), uid) {
+				others++
+			}
+		}
+		isCurrent := meta.IsStatusConditionTrue(kc.Status.Conditions, v1alpha1.ConditionMachinesCurrent) &&
+			meta.IsStatusConditionTrue(kc.Status.Conditions, v1alpha1.ConditionConfigCurrent)
+		return isUpToDate(kc) && isCurrent && others == machines && len(now) == len(before), fmt.Sprint(kc.Status.Message, now)
+	})
+}
+
+// uidsOfShop returns the UIDs of the Machines of the cluster shop, by name. Machines may be deleted at the same time.
+func (s *env) uidsOfShop() map[string]string {
+	s.Helper()
+	list := &v1alpha1.MachineList{}
+	if err := s.kube.List(s.Context(), s.namespace, v1alpha1.LabelClusterName+"=shop", list); err != nil {
+		s.Fatal(err)
+	}
+	uids := map[string]string{}
+	for _, m := range list.Items {
+		uids[m.Name] = string(m.UID)
+	}
+	return uids
+}
+
+func mapValues(m map[string]string) (values []string) {
+	for _, v := range m {
+		values = append(values, v)
+	}
+	return values
+}
+
+func (s *env) awaitCondition(condition, reason string, words ...string) {
+	s.Helper()
+	feed.Until(s, condition+" is False: "+reason, func() (bool, string) {
+		c := meta.FindStatusCondition(s.get("shop").Status.Conditions, condition)
+		if c == nil {
+			return false, ""
+		}
+		isMissing := func(w string) bool { return !strings.Contains(c.Message, w) }
+		return c.Status == metav1.ConditionFalse && c.Reason == reason && !slices.ContainsFunc(words, isMissing), c.Reason + ": " + c.Message
+	})
+}
+
+// TestPatchThatNeedsNewNodes encrypts the volumes of a pool. Its nodes get what Talos applies to a running node, and are
+// replaced for the rest, like for another template: not while spec.upgrade.paused is true, and not if the patch is taken back before.
+func TestPatchThatNeedsNewNodes(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.newPatchedCluster(1, 2, false)
+	before := s.uidsOfShop()
+	pause := func(paused bool) {
+		t.Helper()
+		s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Upgrade = &v1alpha1.UpgradeOptions{Paused: paused} })
+	}
+	pause(true)
+	s.setPatches("shop", swappinessPatch, encryptionPatch)
+	s.awaitCondition(v1alpha1.ConditionMachinesCurrent, "ReplacementPaused", "2 machines still to be replaced", "another encryption of EPHEMERAL than its patches")
+	s.awaitCondition(v1alpha1.ConditionConfigCurrent, "NewNodeNeeded", "shop-pool-0", "encryption of EPHEMERAL")
+	for _, node := range []string{"pool-0", "pool-1"} {
+		config := s.activeConfig("shop", node)
+		if !strings.Contains(config, "vm.swappiness") || strings.Contains(config, "luks2") {
+			t.Errorf("node %s runs another configuration than what Talos applies to a running node:\n%s", node, config)
+		}
+	}
+	s.setPatches("shop", swappinessPatch)
+	feed.Until(t, "the machines are current without the patch", func() (bool, string) {
+		kc := s.get("shop")
+		return isTrue(kc, v1alpha1.ConditionMachinesCurrent) && isTrue(kc, v1alpha1.ConditionConfigCurrent), kc.Status.Message
+	})
+	s.setPatches("shop", swappinessPatch, encryptionPatch)
+	s.awaitCondition(v1alpha1.ConditionMachinesCurrent, "ReplacementPaused")
+	if now := s.uidsOfShop(); len(now) != len(before) || now["shop-pool-0"] != before["shop-pool-0"] {
+		t.Fatalf("machines were replaced during a pause: %v instead of %v", now, before)
+	}
+	result := s.watchMachines("shop")
+	pause(false)
+	s.awaitCurrent("shop-pool-", before, 2)
+	if most, fewest := result(); most > 4 || fewest < 3 {
+		t.Errorf("between %d and %d machines, want between 3 and 4", fewest, most)
+	}
+	for name, uid := range s.uidsOfShop() {
+		if isWorker := strings.HasPrefix(name, "shop-pool-"); s.isEncrypted(name) != isWorker {
+			t.Errorf("node %s is encrypted: %t, want %t", name, !isWorker, isWorker)
+		} else if !isWorker && uid != before[name] {
+			t.Errorf("%s was replaced", name)
+		}
+	}
+}
+
+// TestPatchOfControlPlanes replaces control planes one at a time.
+func TestPatchOfControlPlanes(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.newPatchedCluster(3, 0, true)
+	before := s.uidsOfShop()
+	result := s.watchMachines("shop")
+	s.setPatches("shop", encryptionPatch)
+	s.awaitCurrent("shop-cp-", before, 3)
+	if most, fewest := result(); most > 4 || fewest < 3 {
+		t.Errorf("between %d and %d control planes, want 3 and one more", fewest, most)
+	}
+	for name := range s.uidsOfShop() {
+		if !s.isEncrypted(name) {
+			t.Errorf("node %s is not encrypted", name)
+		}
+		if members := s.members("shop", strings.TrimPrefix(name, "shop-")); len(members) != 3 {
+			t.Errorf("etcd has the members %v", members)
+		}
+	}
+}
+
+// TestKeyOfAnEncryptedNode changes a passphrase, which the digests do not contain. The condition says so, and following its
+// message leads to a current cluster.
+func TestKeyOfAnEncryptedNode(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.configMap("disks", map[string]string{"a.yaml": encryptionPatch})
+	kc := s.cluster("shop", 1, 1)
+	kc.Spec.Topology.Workers[0].Patches = []v1alpha1.ObjectName{"disks"}
+	s.create(kc)
+	s.awaitRunning("shop")
+	before := s.uidsOfShop()
+	if parts := s.machine("shop-pool-0").Annotations[v1alpha1.AnnotationNodeConfig]; !strings.Contains(parts, "encryption of EPHEMERAL") || strings.Contains(parts, "former") {
+		t.Errorf("the Machine says that its node was installed with %q", parts)
+	}
+	s.annotate("shop-pool-0", v1alpha1.AnnotationNodeConfig, "")
+	s.reconcile("shop")
+	s.awaitCurrent("shop-pool-", map[string]string{"shop-cp-0": "", "shop-pool-0": ""}, 1)
+	if now := s.uidsOfShop(); now["shop-pool-0"] != before["shop-pool-0"] {
+		t.Fatal("a node was replaced because its Machine did not say what it was installed with")
+	}
+	s.setPatches("shop", strings.Replace(encryptionPatch, "former", "latter", 1))
+	s.awaitCondition(v1alpha1.ConditionConfigCurrent, "NewNodeNeeded", "shop-pool-0", "vitistack.io/remove=true")
+	if c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionConfigCurrent); strings.Contains(c.Message, "latter") {
+		t.Errorf("the condition has the passphrase: %s", c.Message)
+	}
+	s.annotate("shop-pool-0", v1alpha1.AnnotationRemove, "true")
+	s.awaitCurrent("shop-pool-", before, 1)
+}
