@@ -24,7 +24,7 @@ type action struct {
 var actions = []action{
 	{6, newMachine}, {2, wrongMachine}, {3, fixMistake}, {3, resize}, {3, power}, {1, restart}, {3, deleteMachine},
 	{3, newCluster}, {1, wrongCluster}, {4, scale}, {2, upgrade}, {1, deleteCluster},
-	{3, replacePool}, {2, pauseReplacement}, {1, killNode}, {1, cutNodes}, {2, protect}, {2, unprotect}, {3, deleteProtected}, {1, protectNode},
+	{4, replacePool}, {2, resizeControlPlane}, {2, pauseReplacement}, {1, killNode}, {1, cutNodes}, {2, protect}, {2, unprotect}, {3, deleteProtected}, {1, protectNode},
 	{3, editNetwork}, {2, tuneNetwork}, {2, newRival}, {3, wrongEdit}, {3, editConfiguration}, {1, newReservation}, {1, deleteReservation},
 	{2, newBackup}, {1, deleteBackup}, {2, newNetwork}, {2, deleteNetwork},
 	{4, changeEventFaults}, {6, killFunction}, {1, killSource}, {1, killAPIServer}, {1, killEtcd}, {2, killGateway}, {1, killSimulators},

@@ -18,7 +18,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// replacePool changes the size of the workers of a cluster, so that they are replaced within other limits than before.
+// replacePool changes the size of the workers of a cluster, so that they are resized in place or replaced, within other limits
+// than before. Only a larger size is possible in place.
 func replacePool(a *generator) func(*env) {
 	b := a.pick(engine.KubernetesClusters, isConnected)
 	if b == nil {
@@ -29,6 +30,19 @@ func replacePool(a *generator) func(*env) {
 	if b.surge+b.pool.away == 0 {
 		b.surge = 1
 	}
+	b.pool.inPlace = a.chance(2)
+	return a.patch(b, b.topologyPatch())
+}
+
+// resizeControlPlane changes the size of the control planes of a cluster, so that they are resized in place or replaced, with
+// or without a health check.
+func resizeControlPlane(a *generator) func(*env) {
+	b := a.pick(engine.KubernetesClusters, isConnected)
+	if b == nil {
+		return nil
+	}
+	b.pool.controlSize = map[string]string{"": "medium", "large": "medium", "medium": "large"}[b.pool.controlSize]
+	b.controlInPlace, b.controlHealthCheck = a.chance(2), a.chance(2)
 	return a.patch(b, b.topologyPatch())
 }
 
@@ -463,7 +477,8 @@ func (w *env) etcdDisks() map[uint64]bool {
 	return disks
 }
 
-// differentWorkers returns how the workers of a cluster differ from its pool, or an empty string.
+// differentWorkers returns how the workers of a cluster differ from its pool, or the size of its control planes from the
+// wanted one, or an empty string.
 func (w *env) differentWorkers(s subject, pool wantedPool) string {
 	w.t.Helper()
 	workers := w.workers(s)
@@ -473,6 +488,11 @@ func (w *env) differentWorkers(s subject, pool wantedPool) string {
 	for _, n := range workers {
 		if n.template != pool.size {
 			return fmt.Sprintf("has worker %s of size %s, want %s", n.name, n.template, pool.size)
+		}
+	}
+	for _, n := range w.machinesOf(s) {
+		if isControl := strings.HasPrefix(n.name, s.name+"-cp-"); isControl && pool.controlSize != "" && n.template != pool.controlSize {
+			return fmt.Sprintf("has control plane %s of size %s, want %s", n.name, n.template, pool.controlSize)
 		}
 	}
 	return ""

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 // step is one step of a run.
@@ -29,6 +31,10 @@ type want struct {
 type wantedPool struct {
 	workers, away int
 	size          string
+	// inPlace is whether the workers are resized in place, and controlSize the size of the control planes, empty for the
+	// default.
+	inPlace     bool
+	controlSize string
 }
 
 // plannedObject is an object of a run in its planned state.
@@ -43,6 +49,9 @@ type plannedObject struct {
 	pool                   wantedPool
 	provider               string
 	paused                 bool
+	// controlInPlace is whether the control planes are resized in place, and controlHealthCheck whether unhealthy ones are
+	// replaced.
+	controlInPlace, controlHealthCheck bool
 	// dead is whether a node of the cluster has died, and cut whether the network of its workers is cut.
 	dead, cut bool
 	// protected is whether the object cannot be deleted.
@@ -157,15 +166,29 @@ func (b *plannedObject) topology() map[string]any {
 	version := fmt.Sprintf("1.%d", b.minor)
 	pool := map[string]any{
 		"name": "pool", "replicas": b.pool.workers, "version": version, "template": b.pool.size,
-		"rollout":     map[string]any{"maxSurge": b.surge, "maxUnavailable": b.pool.away},
+		"rollout":     map[string]any{"type": rolloutType(b.pool.inPlace), "maxSurge": b.surge, "maxUnavailable": b.pool.away},
 		"healthCheck": map[string]any{"unhealthyTimeout": "1m"},
 	}
-	controls := map[string]any{"replicas": b.controls, "version": version}
+	controls := map[string]any{
+		"replicas": b.controls, "version": version, "rollout": map[string]any{"type": rolloutType(b.controlInPlace)},
+		"healthCheck": map[string]any{"enabled": b.controlHealthCheck, "unhealthyTimeout": "1m"},
+	}
+	if b.pool.controlSize != "" {
+		controls["template"] = b.pool.controlSize
+	}
 	if b.provider != "" {
 		pool["providerRef"] = map[string]any{"name": b.provider}
 		controls["providerRef"] = map[string]any{"name": b.provider}
 	}
 	return map[string]any{"version": version, "controlplane": controls, "workers": []any{pool}}
+}
+
+// rolloutType returns how machines get another size.
+func rolloutType(inPlace bool) string {
+	if inPlace {
+		return string(v1alpha1.RolloutInPlace)
+	}
+	return string(v1alpha1.RolloutReplace)
 }
 
 // topologyPatch returns a cluster's topology, and whether replacements are paused, as a merge patch.
