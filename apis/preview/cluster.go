@@ -42,6 +42,9 @@ func (m *maker) cluster(kc *v1alpha1.KubernetesCluster) {
 	for _, s := range steps {
 		m.result.Steps = append(m.result.Steps, m.describeNodeConfig(stepOf(p, s), p, machines))
 		addresses += m.takeMachines(kc, p, s)
+		if s.Action == clusterplan.StepResize {
+			m.growMachines(kc, p, s, machines)
+		}
 	}
 	if p.Endpoint.Mode == v1alpha1.EndpointVIP && p.Endpoint.Address == "" && m.of.Before == nil {
 		addresses++

@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
 
-// demand is what documents take: addresses by network, and memory in bytes by MachineProvider.
+// demand is what documents take: addresses by network, and memory in bytes by MachineProvider and by host of one.
 type demand struct {
 	addresses map[string]int64
 	memory    map[string]int64

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -215,18 +216,48 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+const resizedInPlace = "resize shop-w-0 shop-w-1 1: machines of pool w are resized in place, one after another: a node is drained for at most 5m0s, and its machine restarts with the new size"
+
+// hostsOf returns the host pve1, and pve2 like it if that is named, with used memory and with CPUs of the named one.
+func hostsOf(host v1alpha1.ProviderNode, name, used, cpus string) []v1alpha1.ProviderNode {
+	named := host
+	named.Name = name
+	memory := resource.MustParse(used)
+	named.MemoryUsed = &memory
+	if cpus != "" {
+		named.CPU = resource.MustParse(cpus)
+	}
+	if name == host.Name {
+		return []v1alpha1.ProviderNode{named}
+	}
+	return []v1alpha1.ProviderNode{host, named}
+}
+
 // TestChangesOfMachines changes a cluster of a control plane and two workers.
 func TestChangesOfMachines(t *testing.T) {
 	t.Parallel()
 	spec := `{topology: {version: "1.33", controlplane: {replicas: 1, template: small}, workers: [{name: w, replicas: 2, template: small, drainTimeout: 5m}]}}`
 	status := "spec: " + spec + "\nstatus: {version: 1.33.13, talosVersion: 1.13.9}"
-	for name, tc := range map[string]struct{ reason, from, to, want, warning, refused string }{
+	for name, tc := range map[string]struct {
+		reason, from, to, want, warning, refused string
+		// on is the host of the machines, on which memory is used, and cpus are its CPUs.
+		on, used, cpus string
+	}{
 		"Grow":    {reason: "a worker is created", from: "replicas: 2", to: "replicas: 3", want: "create shop-w-2 1: machines of pool w are created"},
 		"Shrink":  {reason: "a worker is drained", from: "replicas: 2", to: "replicas: 1", want: "remove shop-w-1 1: nodes of pool w are drained for at most 5m0s, and their machines deleted"},
 		"Version": {reason: "the control plane comes first", from: "1.33", to: "1.34", want: "upgrade shop-cp-0 1: the API servers are upgraded to Kubernetes 1.34.13; upgrade shop-cp-0 1: the kubelets of the control plane are upgraded to Kubernetes 1.34.13; upgrade shop-w-0 shop-w-1 1: the kubelets of pool w are upgraded to Kubernetes 1.34.13"},
 		"Skip":    {reason: "a minor version cannot be left out", from: "1.33", to: "1.35", refused: "1 KubernetesCluster/shop /spec/topology/version KubernetesUpgradePath"},
 		"Resize": {reason: "machines that stay need no room for others", from: "replicas: 2, template: small", to: "replicas: 2, template: large, rollout: {type: InPlace}",
 			want: "resize shop-w-0 shop-w-1 1: machines of pool w are resized in place, one after another: a node is drained for at most 5m0s, and its machine restarts with the new size"},
+		"ResizeNoRoom": {reason: "two workers need 6 GiB more each on a provider with 8 GiB left", from: "replicas: 2, template: small", to: "replicas: 2, template: large, rollout: {type: InPlace}", on: "pve2", used: "1Gi", want: resizedInPlace,
+			warning: "/spec/topology/workers/0/template NoCapacity MachineProvider pve has 8Gi of memory left, and the machines need 12Gi more"},
+		"ResizeFullHost": {reason: "a machine restarts on its host", from: "replicas: 2, template: small", to: "replicas: 2, template: medium, rollout: {type: InPlace}", on: "pve1", used: "13Gi", want: resizedInPlace,
+			warning: "/spec/topology/workers/0/template NoCapacity host pve1 of MachineProvider pve has 3Gi of memory left, and the machines on it need 4Gi more"},
+		"ResizeFits": {reason: "the host has room", from: "replicas: 2, template: small", to: "replicas: 2, template: medium, rollout: {type: InPlace}", on: "pve1", used: "12Gi", want: resizedInPlace},
+		"ResizeFewCPUs": {reason: "the host has fewer CPUs, and others have enough", from: "replicas: 2, template: small", to: "replicas: 2, template: large, rollout: {type: InPlace}", on: "pve2", cpus: "2", used: "1Gi", want: resizedInPlace,
+			warning: "/spec/topology/workers/0/template NoCapacity host pve2 of MachineProvider pve has 2 CPUs, and Machine shop-w-0 would get 4"},
+		"ResizeTooLarge": {reason: "no host can run it", from: "replicas: 2, template: small", to: "replicas: 2, template: large, rollout: {type: InPlace}", on: "pve1", cpus: "2", used: "1Gi", want: resizedInPlace,
+			warning: "/spec/topology/workers/0/template NoCapacity no host of MachineProvider pve has 4 CPUs"},
 		"ResizeTwo": {reason: "maxUnavailable at a time", from: "replicas: 2, template: small", to: "replicas: 2, template: large, rollout: {type: InPlace, maxUnavailable: 2}",
 			want: "resize shop-w-0 shop-w-1 2: machines of pool w are resized in place, 2 at a time: a node is drained for at most 5m0s, and its machine restarts with the new size"},
 		"Replace": {reason: "one machine more for a while has to fit", from: "replicas: 2, template: small", to: "replicas: 2, template: large", want: "replace shop-w-0 shop-w-1 1: machines of pool w are replaced: a new machine joins, and the node of the former one is drained for at most 5m0s"},
@@ -243,7 +274,13 @@ func TestChangesOfMachines(t *testing.T) {
 				if i == 0 {
 					m.Labels[v1alpha1.LabelClusterRole] = v1alpha1.RoleControlPlane
 				}
+				if tc.on != "" {
+					m.Status.Provider, m.Status.NodeName = "pve", tc.on
+				}
 				w.Machines = append(w.Machines, m)
+			}
+			if tc.on != "" {
+				w.Providers[0].Status.Nodes = hostsOf(w.Providers[0].Status.Nodes[0], tc.on, tc.used, tc.cpus)
 			}
 			d := changed(t, clusterHead, status, strings.Replace(spec, tc.from, tc.to, 1))
 			d[0].After.Object["status"] = d[0].Before.Object["status"]
