@@ -95,8 +95,9 @@ func TestMove(t *testing.T) {
 	}
 	useKubeVirtOf(t, p.to, p.from)
 	p.shareBackends(t)
+	p.shareIPAM(t)
 	for name, run := range map[string]func(*testing.T){
-		"Cluster": p.moveCluster, "ProxmoxAndKea": p.moveProxmox, "Networks": p.moveNetworks, "Interrupted": p.moveInterrupted,
+		"Cluster": p.moveCluster, "ProxmoxAndKea": p.moveProxmox, "Networks": p.moveNetworks, "IPAM": p.moveIPAM, "Interrupted": p.moveInterrupted,
 		"TalosOperator": p.adoptCluster,
 	} {
 		t.Run(name, func(t *testing.T) {
