@@ -23,8 +23,6 @@ const (
 	pushPause = 10 * time.Second
 	// pushTimeout is for the gateway to take a push.
 	pushTimeout = 2 * time.Second
-	// patience is for earlier deliveries for the same object to end.
-	patience = 3 * time.Second
 	// shutdownExtra is for deliveries to end after SIGTERM, beyond their own time.
 	shutdownExtra = 3 * time.Second
 	// shutdownQuiet is how long no request may arrive after SIGTERM before the

@@ -2,131 +2,139 @@ package events
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 )
 
-// serializer handles the deliveries for one object one after the other. Of waiting deliveries
-// that say the same it handles one, which reads the object after all of them have arrived.
-// It is not a lock: it saves work and conflicts within a process, while other processes may
-// handle the same object, and a delivery that has waited for patience proceeds.
+// serializer handles the deliveries about one object one after the other, and makes one call of
+// the handler for all waiting deliveries that require the same. A delivery ends with the result of a
+// call that began after the delivery arrived, so that call has read the change. It is not a lock: it
+// saves work and conflicts within a process, while other processes may handle the same object.
 type serializer struct {
 	mu      sync.Mutex
 	objects map[string]*objectQueue
+	// concurrent are the kinds whose deliveries are not serialized.
+	concurrent []string
 }
 
-// objectQueue is the queue of deliveries for one object.
+// objectQueue is the queue of deliveries about one object.
 type objectQueue struct {
+	// busy has an element while a call of the handler is made.
 	busy  chan struct{}
 	users int
-	// waiting has the deliveries that have not started, by their content.
-	waiting map[string]*waiting
+	// waiting has the calls that have not begun, by what they require.
+	waiting map[string]*call
 }
 
-type waiting struct {
+// call is one call of the handler for all deliveries that wait for it.
+type call struct {
+	// eventID is the ID of the first event, and differ is whether there are events with other IDs.
+	eventID string
+	differ  bool
+	// done is closed at the end of the call, after err is set.
 	done chan struct{}
 	err  error
 }
 
-// contentOf returns the object of an event, and all that the event says about it. Both are
-// empty for an event that is about more than an object. For an event that carries its
-// object only a duplicate says the same, because another event may carry a state that
-// needs more work.
-func contentOf(in event.Event) (object, text string) {
+// contentOf returns the object of an event, and what the event requires of the handler. Both are
+// empty for an event that says more than which object has changed. A deleted object, which no
+// request can read any more, is content of its event.
+func contentOf(in event.Event) (object, content string) {
 	ref, err := RefOf(in)
-	switch {
-	case err != nil || !IsChange(in.Type()) && in.Type() != TypeResync:
+	if err != nil || !IsChange(in.Type()) && in.Type() != TypeResync {
 		return "", ""
-	case carries(in.Type()):
-		text = in.ID()
-	default:
-		text = in.Type() + " " + ref.Kind
 	}
-	return ref.Namespace + "/" + ref.Name, text
+	content = in.Type() + " " + ref.Kind
+	if carries(in.Type()) && IsDelete(in.Type()) {
+		content = in.ID()
+	}
+	return ref.Namespace + "/" + ref.Name, content
 }
 
-// Serialize returns a Handler that calls handle as Serve does: one delivery at a time for
-// each object, and once for waiting events that say the same about an object.
-func Serialize(handle Handler) Handler {
-	t := &serializer{objects: map[string]*objectQueue{}}
-	return func(ctx context.Context, in event.Event) (*event.Event, error) { return t.handle(ctx, in, handle) }
+// Serialize returns a Handler that calls handle as Serve does: for one delivery at a time about
+// an object, and once for waiting deliveries that require the same. Deliveries about concurrent kinds
+// do not wait.
+func Serialize(handle Handler, concurrent ...string) Handler {
+	s := &serializer{objects: map[string]*objectQueue{}, concurrent: concurrent}
+	return func(ctx context.Context, in event.Event) (*event.Event, error) { return s.handle(ctx, in, handle) }
 }
 
-// handle calls a handler when it is the event's turn, for this event or for a later one that
-// says the same. The reply goes to the event that was handled.
-func (t *serializer) handle(ctx context.Context, in event.Event, handle Handler) (reply *event.Event, err error) {
-	object, text := contentOf(in)
-	if object == "" {
+// handle calls a handler when it is the delivery's turn, or waits for a call that another delivery
+// makes for both, and returns its error. The reply goes to the delivery that has made the call. A
+// delivery whose turn does not come before ctx ends returns an error, so that the Broker redelivers
+// its event.
+func (s *serializer) handle(ctx context.Context, in event.Event, handle Handler) (*event.Event, error) {
+	object, content := contentOf(in)
+	if object == "" || slices.Contains(s.concurrent, extension(in, "kind")) {
 		return handle(ctx, in)
 	}
-	merged, err := t.take(ctx, object, text, func() (err error) {
-		reply, err = handle(ctx, in)
-		return err
-	})
-	if merged {
-		Report(ctx, "", "Left to a delivery that says the same")
-	}
-	return reply, err
-}
-
-// take calls handle when it is the delivery's turn, or waits for another call that started
-// after this one and returns its error. merged reports the latter.
-func (t *serializer) take(ctx context.Context, object, text string, handle func() error) (merged bool, err error) {
-	own := t.enter(object)
-	defer t.leave(object)
-	t.mu.Lock()
-	if first := own.waiting[text]; first != nil {
-		t.mu.Unlock()
-		select {
-		case <-first.done:
-			return true, first.err
-		case <-ctx.Done():
-			return true, ctx.Err()
-		}
-	}
-	w := &waiting{done: make(chan struct{})}
-	defer close(w.done)
-	own.waiting[text] = w
-	t.mu.Unlock()
-	defer own.await(ctx)()
-	t.mu.Lock()
-	delete(own.waiting, text)
-	t.mu.Unlock()
-	w.err = handle()
-	return false, w.err
-}
-
-// await waits until no other delivery handles the object, but no longer than patience. It
-// returns a function that starts the next delivery.
-func (t *objectQueue) await(ctx context.Context) (end func()) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	q, c := s.enter(object, content, in.ID())
+	defer s.leave(object)
 	select {
-	case t.busy <- struct{}{}:
-		return func() { <-t.busy }
+	case q.busy <- struct{}{}:
+		defer func() { <-q.busy }()
+		if s.begin(q, content, c) {
+			defer close(c.done)
+			reply, err := handle(ctx, c.event(in))
+			c.err = err
+			return reply, err
+		}
+	case <-c.done:
 	case <-ctx.Done():
-		return func() {}
+		return nil, fmt.Errorf("wait for an earlier delivery about %s to end: %w", object, ctx.Err())
+	}
+	Report(ctx, "", "Left to a delivery that requires the same")
+	return nil, c.err
+}
+
+// enter adds a delivery to the queue of an object, and returns the call that is made for it.
+func (s *serializer) enter(object, content, eventID string) (*objectQueue, *call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.objects[object]
+	if q == nil {
+		q = &objectQueue{busy: make(chan struct{}, 1), waiting: map[string]*call{}}
+		s.objects[object] = q
+	}
+	q.users++
+	c := q.waiting[content]
+	if c == nil {
+		c = &call{eventID: eventID, done: make(chan struct{})}
+		q.waiting[content] = c
+	}
+	c.differ = c.differ || c.eventID != eventID
+	return q, c
+}
+
+// begin reports whether a call has not been made. Deliveries that arrive from now on wait for the next one.
+func (s *serializer) begin(q *objectQueue, content string, c *call) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q.waiting[content] != c {
+		return false
+	}
+	delete(q.waiting, content)
+	return true
+}
+
+func (s *serializer) leave(object string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.objects[object]
+	if q.users--; q.users == 0 {
+		delete(s.objects, object)
 	}
 }
 
-func (t *serializer) enter(object string) *objectQueue {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	own := t.objects[object]
-	if own == nil {
-		own = &objectQueue{busy: make(chan struct{}, 1), waiting: map[string]*waiting{}}
-		t.objects[object] = own
+// event returns the event of a delivery as the handler gets it. Events of several changes carry
+// several states of the object, each of which may need work. So the handler gets none of them, and has to read
+// the object.
+func (c *call) event(in event.Event) event.Event {
+	if c.differ {
+		in.DataEncoded = nil
 	}
-	own.users++
-	return own
-}
-
-func (t *serializer) leave(object string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	own := t.objects[object]
-	if own.users--; own.users == 0 {
-		delete(t.objects, object)
-	}
+	return in
 }

@@ -25,8 +25,8 @@ import (
 )
 
 // Handler handles one event. It is called concurrently, and more than once with the same
-// event, so it keeps no state between calls. Of waiting events that say the same about an
-// object, one is handled. An event that Handler returns is sent to the Broker as the reply.
+// event, so it keeps no state between calls. It is called once for waiting events that require
+// the same for an object. An event that Handler returns is sent to the Broker as the reply.
 // Permanent documents its errors.
 type Handler func(ctx context.Context, in event.Event) (*event.Event, error)
 
@@ -55,6 +55,10 @@ func WithTimeout(d time.Duration) Option { return func(r *receiver) { r.timeout 
 
 // WithVerifier refuses deliveries that v does not verify. A nil v accepts all.
 func WithVerifier(v *oidc.Verifier) Option { return func(r *receiver) { r.verifier = v } }
+
+// WithConcurrent has deliveries about objects of some kinds handled concurrently, because the handler
+// serializes them itself.
+func WithConcurrent(kinds ...string) Option { return func(r *receiver) { r.concurrent = kinds } }
 
 // pushTo pushes metrics to a URL after each pause in which something was counted.
 func pushTo(url string, pause time.Duration) Option {
@@ -95,10 +99,10 @@ func newVerifier(name string) (*oidc.Verifier, error) {
 func Serve(ctx context.Context, listener net.Listener, name string, handle Handler, log *slog.Logger, options ...Option) error {
 	log = log.With("function", name)
 	r := &receiver{name: name, handle: handle, log: log, timeout: deliveryTimeout, push: pusher{log: log}}
-	r.serialized = Serialize(r.call)
 	for _, option := range options {
 		option(r)
 	}
+	r.serialized = Serialize(r.call, r.concurrent...)
 	metrics.ExposeMetadata(true)
 	drainer := &handlers.Drainer{Inner: r.routes(), QuietPeriod: shutdownQuiet}
 	server := &http.Server{
@@ -126,7 +130,7 @@ func Serve(ctx context.Context, listener net.Listener, name string, handle Handl
 	return nil
 }
 
-// receiver serializer HTTP requests into calls of a handler.
+// receiver turns HTTP requests into calls of a handler.
 type receiver struct {
 	name   string
 	handle Handler
@@ -136,8 +140,9 @@ type receiver struct {
 	push    pusher
 	// verifier verifies deliveries. It is nil if they need no token.
 	verifier *oidc.Verifier
-	// serialized is call, one delivery at a time for each object.
+	// serialized is call, one delivery at a time for each object, except for concurrent kinds.
 	serialized Handler
+	concurrent []string
 }
 
 func (r *receiver) routes() http.Handler {

@@ -34,20 +34,22 @@ const (
 
 type counting struct {
 	http.RoundTripper
-	n *atomic.Int64
+	n     *atomic.Int64
+	delay time.Duration
 }
 
 func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.n.Add(1)
+	time.Sleep(c.delay)
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// countingFunction returns a process whose requests to the API server are counted.
-func (s *env) countingFunction() (*function, *atomic.Int64) {
+// countingFunction returns a process whose requests to the API server are counted, and take longer by a delay.
+func (s *env) countingFunction(delay time.Duration) (*function, *atomic.Int64) {
 	s.Helper()
 	n := &atomic.Int64{}
 	config := rest.CopyConfig(s.config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, n} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, n, delay} })
 	return s.replica(config), n
 }
 
@@ -66,7 +68,7 @@ func TestCost(t *testing.T) {
 				v4, v6 = "", prefix
 			}
 			nn := own.network("net", v4, v6, v1alpha2.StaticPool{})
-			counted, n := own.countingFunction()
+			counted, n := own.countingFunction(0)
 			taken := 0
 			for i, percent := range []int{0, 50, 95} {
 				taken = own.fill(nn, taken, min(size*percent/100, 1000))
@@ -100,7 +102,7 @@ func TestCarried(t *testing.T) {
 	if err := s.kube.Get(t.Context(), s.namespace, "web-eth0", a); err != nil {
 		t.Fatal(err)
 	}
-	counted, n := s.countingFunction()
+	counted, n := s.countingFunction(0)
 	now, past := metav1.Now(), metav1.NewTime(time.Now().Add(-time.Minute))
 	for name, tc := range map[string]struct {
 		reason, eventType string
@@ -182,26 +184,28 @@ func (s *env) fill(nn *v1alpha2.NetworkNamespace, from, to int) int {
 	return max(from, to)
 }
 
-// TestConcurrentDeliveries delivers many events about one NetworkConfiguration at the same time, as a process does whose
-// deliveries have waited for each other too long. They share a reconcile, so that they cost about as much as one.
+// TestConcurrentDeliveries delivers many events about one NetworkConfiguration at the same time, while the API server is
+// slow. They share a reconcile, so that they cost about as much as one.
 func TestConcurrentDeliveries(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{})
 	var interfaces []v1alpha1.InterfaceSpec
-	for i := range 10 {
+	for i := range 3 {
 		interfaces = append(interfaces, v1alpha1.InterfaceSpec{Name: fmt.Sprintf("eth%d", i), MACAddress: anyMAC})
 	}
 	cost := func(name string, deliveries int) int64 {
 		s.configuration(name, "net", interfaces...)
-		f, n := s.countingFunction()
-		e := event.New()
-		e.SetType(events.TypeRefUpdate)
-		events.Ref{APIVersion: "vitistack.io/v1alpha1", Kind: "NetworkConfiguration", Namespace: s.namespace, Name: name}.Set(&e, "")
+		f, n := s.countingFunction(150 * time.Millisecond)
+		handle := events.Serialize(f.handle)
 		var group errgroup.Group
-		for range deliveries {
+		for i := range deliveries {
 			group.Go(func() error {
-				_, err := f.handle(t.Context(), e)
+				e := event.New()
+				e.SetID(fmt.Sprint(i))
+				e.SetType(events.TypeUpdate)
+				events.Ref{APIVersion: "vitistack.io/v1alpha1", Kind: "NetworkConfiguration", Namespace: s.namespace, Name: name}.Set(&e, "")
+				_, err := handle(t.Context(), e)
 				return err
 			})
 		}

@@ -170,7 +170,7 @@ func TestSharedByMany(t *testing.T) {
 	if s.requireConsistentLeases() != machines {
 		t.Errorf("%d addresses for %d interfaces", s.requireConsistentLeases(), machines)
 	}
-	counted, n := s.countingFunction()
+	counted, n := s.countingFunction(0)
 	s.reconcile(counted, "shared")
 	if most := int64(10); n.Load() > most {
 		t.Errorf("reconciling an unchanged object took %d requests, want at most %d", n.Load(), most)

@@ -10,7 +10,6 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/functions/internal/coalesce"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -19,8 +18,6 @@ type function struct {
 	leases *leaseStore
 	sender sender
 	now    func() time.Time
-	// reconciles merges the reconciles of a NetworkConfiguration that wait at the same time.
-	reconciles coalesce.Calls[error]
 }
 
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
@@ -34,11 +31,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		if nc := (v1alpha1.NetworkConfiguration{}); events.ObjectFrom(in, &nc) && isComplete(&nc) {
 			return nil, nil
 		}
-		return nil, kube.OnConflict(func() error {
-			return f.reconciles.Do(ctx, fmt.Sprint(ref.Namespace, "/", ref.Name, " ", full), func(ctx context.Context) error {
-				return f.reconcileConfiguration(ctx, ref.Namespace, ref.Name, full)
-			})
-		})
+		return nil, kube.OnConflict(func() error { return f.reconcileConfiguration(ctx, ref.Namespace, ref.Name, full) })
 	case "IPAllocation":
 		if a := (v1alpha2.IPAllocation{}); events.ObjectFrom(in, &a) && f.isIdle(&a, in.Type()) {
 			return nil, nil

@@ -35,8 +35,11 @@ func main() {
 			now:        time.Now,
 		})
 		return f.handle, nil
-	})
+	}, events.WithConcurrent(concurrentKind))
 }
+
+// concurrentKind is the kind whose deliveries turns serializes, so that a change of a cluster ends the polling of its nodes.
+const concurrentKind = "KubernetesCluster"
 
 var core = kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{}, &corev1.Namespace{})
 

@@ -123,7 +123,7 @@ func newEnv(t *testing.T, o envOptions) *env {
 	if o.handle != nil {
 		handle = o.handle(handle)
 	}
-	handle = events.Serialize(handle)
+	handle = events.Serialize(handle, concurrentKind)
 	s.create(&v1alpha2.NetworkNamespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "net"},
 		Spec:       v1alpha2.NetworkNamespaceSpec{IPAllocation: &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationStatic}},
