@@ -11,6 +11,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
 )
 
 type function struct {
@@ -38,6 +39,9 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		}
 		return nil, kube.OnConflict(func() error { return f.reconcileAllocation(ctx, ref.Namespace, ref.Name, in.Type()) })
 	case "NetworkNamespace":
+		if network.IsUsageEvent(in) {
+			return nil, nil
+		}
 		return nil, f.requeueNetwork(ctx, ref.Namespace, ref.Name, in.Type() == events.TypeResync)
 	case "Lease":
 		return nil, f.deleteUnusedLease(ctx, ref.Namespace, ref.Name)

@@ -64,6 +64,9 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		}
 		return nil, kube.OnConflict(func() error { return f.reconcileConfiguration(ctx, ref.Namespace, ref.Name, options) })
 	case "NetworkNamespace":
+		if network.IsUsageEvent(in) {
+			return nil, nil
+		}
 		return nil, f.reconcileNetwork(ctx, ref.Namespace, ref.Name, full)
 	default:
 		return nil, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
 )
 
 const (
@@ -53,7 +54,7 @@ func (f *function) beginCount(ctx context.Context, nn *v1alpha2.NetworkNamespace
 		return false, err
 	}
 	nn.Status.NextCheckTime = checkTime(f.now(), countTimeout)
-	wrote, err := f.kube.PatchStatus(ctx, before, nn)
+	wrote, err := f.kube.PatchStatusAs(ctx, network.UsageManager, before, nn)
 	if kube.Conflict(err) || kube.NotFound(err) {
 		return false, nil
 	}
@@ -87,7 +88,7 @@ func (f *function) finishCount(ctx context.Context, nn *v1alpha2.NetworkNamespac
 		}
 		before := nn.DeepCopy()
 		nn.Status.NextCheckTime = nil
-		if _, err := f.kube.PatchStatus(ctx, before, nn); err != nil {
+		if _, err := f.kube.PatchStatusAs(ctx, network.UsageManager, before, nn); err != nil {
 			return err
 		}
 		return f.writeUsage(ctx, nn)
@@ -120,7 +121,7 @@ func (f *function) writeUsage(ctx context.Context, nn *v1alpha2.NetworkNamespace
 	if err := f.setUsage(ctx, nn); err != nil {
 		return err
 	}
-	_, err := f.kube.PatchStatus(ctx, before, nn)
+	_, err := f.kube.PatchStatusAs(ctx, network.UsageManager, before, nn)
 	return err
 }
 

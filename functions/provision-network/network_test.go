@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/segment/plan"
@@ -19,8 +21,10 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 	"github.com/vitistack/stack/tests/sim/faults"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 // TestSeed provisions the network of the specification's example.
@@ -491,5 +495,32 @@ func TestManyAreCounted(t *testing.T) {
 	}
 	if n := w.f.waiting.Load(); n != maxWaiting {
 		t.Errorf("%d deliveries wait, want %d", n, maxWaiting)
+	}
+}
+
+// TestEventsOfCounts delivers the event of a count, which requires nothing, and then that of a user's change.
+func TestEventsOfCounts(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, nil)
+	spec := manualSpec("10.9.0.0/24", "", 1)
+	spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"}
+	w.network("net", spec)
+	w.reconcile("net")
+	time.Sleep(time.Second) // managed fields have times of whole seconds
+	w.allocation("a", "net", "", "10.9.0.10")
+	w.must(w.deliver("IPAllocation", "a", events.TypeRefUpdate))
+	isUsageEvent := func() bool {
+		e := event.New()
+		e.SetType(events.TypeUpdate)
+		w.must(feed.Carry(&e, w.get("net")))
+		return network.IsUsageEvent(e)
+	}
+	if !isUsageEvent() {
+		t.Errorf("the event of a count: managed fields %+v", w.get("net").ManagedFields)
+	}
+	time.Sleep(time.Second)
+	w.change("net", func(nn *v1alpha2.NetworkNamespace) { metav1.SetMetaDataAnnotation(&nn.ObjectMeta, "owner", "shop") })
+	if isUsageEvent() {
+		t.Errorf("the event of a user's change: managed fields %+v", w.get("net").ManagedFields)
 	}
 }

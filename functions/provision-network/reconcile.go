@@ -77,6 +77,9 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	case ref.Kind == kindPool:
 		return nil, kube.OnConflict(func() error { return f.reconcilePools(ctx) })
 	case ref.Kind == kindNetwork:
+		if network.IsUsageEvent(in) {
+			return nil, nil
+		}
 		o := reconcileOptions{full: in.Type() == events.TypeResync}
 		return nil, kube.OnConflict(func() error { return f.reconcileNetwork(ctx, ref.Namespace, ref.Name, o) })
 	case isCountedByAllocations(in, ref.Kind):

@@ -287,13 +287,13 @@ func (c *Client) Update(ctx context.Context, obj Object) error {
 }
 
 // patch sends a merge patch for obj or one of its subresources, and reads back
-// the object.
-func (c *Client) patch(ctx context.Context, obj Object, body []byte, subresource ...string) error {
+// the object. An empty manager is that of the client.
+func (c *Client) patch(ctx context.Context, manager string, obj Object, body []byte, subresource ...string) error {
 	client, ref, err := c.resource(obj)
 	if err != nil {
 		return err
 	}
-	options := &metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict}
+	options := &metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict, FieldManager: manager}
 	err = decode(client.Patch(types.MergePatchType).NamespaceIfScoped(obj.GetNamespace(), obj.GetNamespace() != "").
 		Resource(ref.Resource).Name(obj.GetName()).SubResource(subresource...).
 		VersionedParams(options, c.params).Body(body).Do(ctx), obj)

@@ -14,6 +14,12 @@ import (
 // an error for which Conflict is true. Without a difference it sends no request and returns
 // false.
 func (c *Client) PatchStatus(ctx context.Context, before, after Object) (bool, error) {
+	return c.PatchStatusAs(ctx, "", before, after)
+}
+
+// PatchStatusAs is PatchStatus with a field manager of its own, by which IsOwnStatusWrite recognizes the
+// write. An empty manager is that of the function.
+func (c *Client) PatchStatusAs(ctx context.Context, manager string, before, after Object) (bool, error) {
 	if o, ok := after.(conditioned); ok {
 		kinds, _, err := c.scheme.ObjectKinds(after)
 		if err != nil {
@@ -21,12 +27,12 @@ func (c *Client) PatchStatus(ctx context.Context, before, after Object) (bool, e
 		}
 		setProgress(kinds[0].Kind, o.StatusConditions())
 	}
-	return c.difference(ctx, before, after, "status")
+	return c.difference(ctx, manager, before, after, "status")
 }
 
 // Patch is PatchStatus for everything but the status.
 func (c *Client) Patch(ctx context.Context, before, after Object) (bool, error) {
-	return c.difference(ctx, before, after)
+	return c.difference(ctx, "", before, after)
 }
 
 // Merge writes the fields of a JSON merge patch (RFC 7396) into obj without a condition. Use
@@ -36,10 +42,10 @@ func (c *Client) Merge(ctx context.Context, obj Object, fields map[string]any) e
 	if err != nil {
 		return fmt.Errorf("write patch of %T %s/%s: %w", obj, obj.GetNamespace(), obj.GetName(), err)
 	}
-	return c.patch(ctx, obj, body)
+	return c.patch(ctx, "", obj, body)
 }
 
-func (c *Client) difference(ctx context.Context, before, after Object, subresource ...string) (bool, error) {
+func (c *Client) difference(ctx context.Context, manager string, before, after Object, subresource ...string) (bool, error) {
 	body, err := mergePatch(before, after, len(subresource) > 0)
 	if err != nil {
 		return false, fmt.Errorf("compare %T %s/%s: %w", after, after.GetNamespace(), after.GetName(), err)
@@ -47,7 +53,7 @@ func (c *Client) difference(ctx context.Context, before, after Object, subresour
 	if body == nil {
 		return false, nil
 	}
-	return true, c.patch(ctx, after, body, subresource...)
+	return true, c.patch(ctx, manager, after, body, subresource...)
 }
 
 // mergePatch returns a JSON merge patch (RFC 7396) from before to after for the
