@@ -209,7 +209,7 @@ func TestContent(t *testing.T) {
 		_, content := contentOf(about("NetworkConfiguration", TypeDelete, id))
 		return content
 	}
-	if deleted("1") != deleted("1") || deleted("1") == deleted("2") {
+	if first, duplicate := deleted("1"), deleted("1"); first != duplicate || first == deleted("2") {
 		t.Error("two deletions are of different objects, unless one is a duplicate")
 	}
 	object, content := contentOf(about("Machine", TypeRefUpdate, "1"))

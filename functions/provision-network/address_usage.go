@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -61,16 +62,55 @@ func (f *function) beginCount(ctx context.Context, nn *v1alpha2.NetworkNamespace
 	return wrote, err
 }
 
-// countAgain counts the users of networks again after a pause.
+// recounts has the networks that other deliveries of this process have left to those that wait to count again.
+// If none of them counts a network, resync does.
+type recounts struct {
+	mu      sync.Mutex
+	waiting int
+	left    []*v1alpha2.NetworkNamespace
+}
+
+// join reports whether a delivery waits to count networks again, and otherwise leaves them to others.
+func (r *recounts) join(networks []*v1alpha2.NetworkNamespace) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting >= maxWaiting {
+		r.left = append(r.left, networks...)
+		return false
+	}
+	r.waiting++
+	return true
+}
+
+// leave ends the wait of a delivery.
+func (r *recounts) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting--
+}
+
+// take returns a network that was left, or none.
+func (r *recounts) take() (networks []*v1alpha2.NetworkNamespace) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := min(1, len(r.left))
+	networks, r.left = r.left[:n:n], r.left[n:]
+	return networks
+}
+
+// countAgain counts the users of networks again after a pause, and then those of networks that were left.
 func (f *function) countAgain(ctx context.Context, counted []*v1alpha2.NetworkNamespace, pause time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-time.After(pause):
 	}
-	for _, nn := range counted {
-		if err := f.finishCount(ctx, nn); err != nil {
+	for len(counted) > 0 && ctx.Err() == nil {
+		if err := f.finishCount(ctx, counted[0]); err != nil {
 			return err
+		}
+		if counted = counted[1:]; len(counted) == 0 {
+			counted = f.recounts.take()
 		}
 	}
 	return nil

@@ -43,8 +43,12 @@ func main() {
 			namespace: namespace, sharedNetBox: shared, reporter: reporter,
 		}
 		return sender.Require(f.handle), nil
-	})
+	}, events.WithConcurrent(userKinds...))
 }
+
+// userKinds are the kinds that use addresses. A delivery about them counts for all of its namespace, and may wait to count
+// again, while no other delivery about the same object has to wait for it.
+var userKinds = []string{"NetworkConfiguration", "IPAllocation", "KubernetesCluster"}
 
 var kinds = []func(*runtime.Scheme) error{
 	v1alpha1.AddToScheme, v1alpha2.AddToScheme,

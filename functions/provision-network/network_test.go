@@ -470,7 +470,8 @@ func TestBurstIsCounted(t *testing.T) {
 	}
 }
 
-// TestManyAreCounted fills so many networks at once that some deliveries leave the count to resync.
+// TestManyAreCounted fills so many networks at once that some deliveries leave the count to others, which end before they
+// count. Resync counts then.
 func TestManyAreCounted(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -479,7 +480,7 @@ func TestManyAreCounted(t *testing.T) {
 	w.network("net", spec)
 	w.reconcile("net")
 	w.f.pause = time.Hour
-	w.f.waiting.Store(maxWaiting)
+	w.f.recounts.waiting = maxWaiting
 	for i := range 2 {
 		name := fmt.Sprintf("a%d", i)
 		w.allocation(name, "net", "", fmt.Sprintf("10.9.0.%d", 10+i))
@@ -493,8 +494,50 @@ func TestManyAreCounted(t *testing.T) {
 	if s := w.get("net").Status; s.IPAllocationSummary.AllocatedCount != 2 || s.NextCheckTime != nil {
 		t.Errorf("after resync: %+v, next at %v", s.IPAllocationSummary, s.NextCheckTime)
 	}
-	if n := w.f.waiting.Load(); n != maxWaiting {
+	if n := w.f.recounts.waiting; n != maxWaiting {
 		t.Errorf("%d deliveries wait, want %d", n, maxWaiting)
+	}
+}
+
+// TestLeftCounts has a delivery leave the count of a network to another one, which waits to count a network.
+func TestLeftCounts(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, nil)
+	for i, name := range []string{"a", "b"} {
+		spec := manualSpec(fmt.Sprintf("10.%d.0.0/24", i+1), "", v1alpha2.VLANID(i+1))
+		spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"}
+		w.network(name, spec)
+		w.reconcile(name)
+	}
+	w.f.pause, w.f.recounts.waiting = 4*time.Second, maxWaiting-1
+	var group sync.WaitGroup
+	w.allocation("a0", "a", "", "10.1.0.10")
+	group.Go(func() {
+		if err := w.deliver("IPAllocation", "a0", events.TypeRefUpdate); err != nil {
+			t.Error(err)
+		}
+	})
+	isWaiting := func() bool {
+		w.f.recounts.mu.Lock()
+		defer w.f.recounts.mu.Unlock()
+		return w.f.recounts.waiting == maxWaiting
+	}
+	for !isWaiting() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.allocation("b0", "b", "", "10.2.0.10")
+	w.must(w.deliver("IPAllocation", "b0", events.TypeRefUpdate))
+	if s := w.get("b").Status; s.NextCheckTime == nil {
+		t.Errorf("%+v: want the count of b to be left to the first delivery", s.IPAllocationSummary)
+	}
+	group.Wait()
+	for _, name := range []string{"a", "b"} {
+		if s := w.get(name).Status; s.IPAllocationSummary.AllocatedCount != 1 || s.NextCheckTime != nil {
+			t.Errorf("%s: %+v, next at %v: want it counted without resync", name, s.IPAllocationSummary, s.NextCheckTime)
+		}
+	}
+	if w.f.recounts.waiting != maxWaiting-1 || len(w.f.recounts.left) > 0 {
+		t.Errorf("%d deliveries wait, and %d networks are left", w.f.recounts.waiting, len(w.f.recounts.left))
 	}
 }
 

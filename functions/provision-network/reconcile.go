@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -45,9 +45,8 @@ type function struct {
 	// pause is how long a delivery waits for more changes before it counts again.
 	pause time.Duration
 	// counts merges deliveries that count the networks of a namespace at the same time.
-	counts coalesce.Calls[error]
-	// waiting is the number of deliveries that wait to count again.
-	waiting atomic.Int64
+	counts   coalesce.Calls[error]
+	recounts recounts
 }
 
 const kindNetwork = "NetworkNamespace"
@@ -84,7 +83,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		return nil, kube.OnConflict(func() error { return f.reconcileNetwork(ctx, ref.Namespace, ref.Name, o) })
 	case isCountedByAllocations(in, ref.Kind):
 		return nil, nil
-	case ref.Kind == "NetworkConfiguration" || ref.Kind == "IPAllocation" || ref.Kind == "KubernetesCluster":
+	case slices.Contains(userKinds, ref.Kind):
 		return nil, f.reconcileUsers(ctx, ref.Namespace, events.IsDelete(in.Type()))
 	default:
 		return nil, events.Permanent(fmt.Errorf("reconcile %s %s/%s: %s has nothing to do for this kind: correct the filter of its Trigger", ref.Kind, ref.Namespace, ref.Name, name))
@@ -298,8 +297,8 @@ func (f *function) reconcileOverlapping(ctx context.Context) error {
 
 // reconcileUsers counts the addresses in the networks of a namespace after an object has
 // got or released some, and continues deletions that waited for a deleted object. Changes
-// at the same time are counted once. If many deliveries wait to count again, resync
-// finishes the counts.
+// at the same time are counted once. If many deliveries wait to count again, this one leaves its
+// networks to them.
 func (f *function) reconcileUsers(ctx context.Context, namespace string, deleted bool) error {
 	var counted []*v1alpha2.NetworkNamespace
 	began := f.now()
@@ -307,13 +306,10 @@ func (f *function) reconcileUsers(ctx context.Context, namespace string, deleted
 		counted, err = f.countNetworks(ctx, namespace, deleted)
 		return err
 	})
-	if len(counted) == 0 {
+	if len(counted) == 0 || !f.recounts.join(counted) {
 		return err
 	}
-	defer f.waiting.Add(-1)
-	if f.waiting.Add(1) > maxWaiting {
-		return err
-	}
+	defer f.recounts.leave()
 	pause := max(f.pause, min(pauseFactor*f.now().Sub(began), maxPause))
 	return errors.Join(err, f.countAgain(ctx, counted, pause))
 }
