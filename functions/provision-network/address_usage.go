@@ -117,11 +117,16 @@ func (f *function) countAgain(ctx context.Context, counted []*v1alpha2.NetworkNa
 }
 
 // finishCount clears nextCheckTime and counts after that, so that it counts what other
-// deliveries have left to this one.
+// deliveries have left to this one. nn is the network as beginCount has written it, which is read again only
+// after a conflict.
 func (f *function) finishCount(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	err := kube.OnConflict(func() error {
-		if err := f.kube.Get(ctx, nn.Namespace, nn.Name, nn); err != nil {
-			return err
+	hasConflict := false
+	err := kube.OnConflict(func() (err error) {
+		defer func() { hasConflict = kube.Conflict(err) }()
+		if hasConflict {
+			if err := f.kube.Get(ctx, nn.Namespace, nn.Name, nn); err != nil {
+				return err
+			}
 		}
 		if !isProvisioned(nn) || nn.DeletionTimestamp != nil || v1alpha1.IsPaused(nn) {
 			return nil
