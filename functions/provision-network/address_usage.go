@@ -46,16 +46,25 @@ func isCountedByAllocations(in event.Event, kind string) bool {
 	return len(nc.Status.NetworkInterfaces) > 0 && !slices.ContainsFunc(nc.Status.NetworkInterfaces, dynamic)
 }
 
-// beginCount counts the users of a network and reports whether it has written another
+// usage counts the users of networks.
+type usage struct {
+	kube     *kube.Client
+	now      func() time.Time
+	recounts *recounts
+}
+
+func (f *function) usage() usage { return usage{f.kube, f.now, &f.recounts} }
+
+// begin counts the users of a network and reports whether it has written another
 // count. Then nextCheckTime keeps other deliveries from counting until countAgain, and has
 // resync count if this process dies. After a conflict another delivery counts.
-func (f *function) beginCount(ctx context.Context, nn *v1alpha2.NetworkNamespace) (bool, error) {
+func (u usage) begin(ctx context.Context, nn *v1alpha2.NetworkNamespace) (bool, error) {
 	before := nn.DeepCopy()
-	if err := f.setUsage(ctx, nn); err != nil || !hasUsageChanged(before, nn) {
+	if err := u.set(ctx, nn); err != nil || !hasUsageChanged(before, nn) {
 		return false, err
 	}
-	nn.Status.NextCheckTime = checkTime(f.now(), countTimeout)
-	wrote, err := f.kube.PatchStatusAs(ctx, network.UsageManager, before, nn)
+	nn.Status.NextCheckTime = checkTime(u.now(), countTimeout)
+	wrote, err := u.kube.PatchStatusAs(ctx, network.UsageManager, before, nn)
 	if kube.Conflict(err) || kube.NotFound(err) {
 		return false, nil
 	}
@@ -99,32 +108,32 @@ func (r *recounts) take() (networks []*v1alpha2.NetworkNamespace) {
 }
 
 // countAgain counts the users of networks again after a pause, and then those of networks that were left.
-func (f *function) countAgain(ctx context.Context, counted []*v1alpha2.NetworkNamespace, pause time.Duration) error {
+func (u usage) countAgain(ctx context.Context, counted []*v1alpha2.NetworkNamespace, pause time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-time.After(pause):
 	}
 	for len(counted) > 0 && ctx.Err() == nil {
-		if err := f.finishCount(ctx, counted[0]); err != nil {
+		if err := u.finish(ctx, counted[0]); err != nil {
 			return err
 		}
 		if counted = counted[1:]; len(counted) == 0 {
-			counted = f.recounts.take()
+			counted = u.recounts.take()
 		}
 	}
 	return nil
 }
 
-// finishCount clears nextCheckTime and counts after that, so that it counts what other
+// finish clears nextCheckTime and counts after that, so that it counts what other
 // deliveries have left to this one. nn is the network as beginCount has written it, which is read again only
 // after a conflict.
-func (f *function) finishCount(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+func (u usage) finish(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	hasConflict := false
 	err := kube.OnConflict(func() (err error) {
 		defer func() { hasConflict = kube.Conflict(err) }()
 		if hasConflict {
-			if err := f.kube.Get(ctx, nn.Namespace, nn.Name, nn); err != nil {
+			if err := u.kube.Get(ctx, nn.Namespace, nn.Name, nn); err != nil {
 				return err
 			}
 		}
@@ -133,10 +142,10 @@ func (f *function) finishCount(ctx context.Context, nn *v1alpha2.NetworkNamespac
 		}
 		before := nn.DeepCopy()
 		nn.Status.NextCheckTime = nil
-		if _, err := f.kube.PatchStatusAs(ctx, network.UsageManager, before, nn); err != nil {
+		if _, err := u.kube.PatchStatusAs(ctx, network.UsageManager, before, nn); err != nil {
 			return err
 		}
-		return f.writeUsage(ctx, nn)
+		return u.write(ctx, nn)
 	})
 	if kube.NotFound(err) {
 		return nil
@@ -152,35 +161,35 @@ func hasUsageChanged(before, after *v1alpha2.NetworkNamespace) bool {
 		(a.IPAllocationSummary != nil && *a.IPAllocationSummary != *b.IPAllocationSummary)
 }
 
-// updateUsage writes the usage of a network, unless another delivery is about to.
-func (f *function) updateUsage(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	if f.now().Before(nextCheck(nn)) {
+// update writes the usage of a network, unless another delivery is about to.
+func (u usage) update(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	if u.now().Before(nextCheck(nn)) {
 		return nil
 	}
-	return f.writeUsage(ctx, nn)
+	return u.write(ctx, nn)
 }
 
-func (f *function) writeUsage(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+func (u usage) write(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	before := nn.DeepCopy()
 	nn.Status.NextCheckTime = nil
-	if err := f.setUsage(ctx, nn); err != nil {
+	if err := u.set(ctx, nn); err != nil {
 		return err
 	}
-	_, err := f.kube.PatchStatusAs(ctx, network.UsageManager, before, nn)
+	_, err := u.kube.PatchStatusAs(ctx, network.UsageManager, before, nn)
 	return err
 }
 
-// setUsage writes the number of allocated addresses, and the clusters that have machines in
+// set writes the number of allocated addresses, and the clusters that have machines in
 // the network, into the status of nn.
-func (f *function) setUsage(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+func (u usage) set(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	configurations, allocations := &v1alpha1.NetworkConfigurationList{}, &v1alpha2.IPAllocationList{}
 	in := metav1.ListOptions{FieldSelector: "status.networkNamespaceName=" + nn.Name}
 	named := metav1.ListOptions{FieldSelector: "spec.networkNamespaceName=" + nn.Name}
-	if err := f.kube.ListPage(ctx, nn.Namespace, in, configurations); err != nil {
+	if err := u.kube.ListPage(ctx, nn.Namespace, in, configurations); err != nil {
 		return err
 	}
 	if plan.IsStatic(nn) {
-		if err := f.kube.ListPage(ctx, nn.Namespace, named, allocations); err != nil {
+		if err := u.kube.ListPage(ctx, nn.Namespace, named, allocations); err != nil {
 			return err
 		}
 	}

@@ -16,18 +16,26 @@ import (
 // that no other network has claimed it.
 const reasonClaiming = "Claiming"
 
-// claimSegment makes a segment a network's own before layer 2 may use it. It writes the
+// claims keeps two networks from having the same segment.
+type claims struct {
+	kube        *kube.Client
+	datacenters plan.Datacenters
+}
+
+func (f *function) claims() claims { return claims{f.kube, f.datacenters} }
+
+// claim makes a segment a network's own before layer 2 may use it. It writes the
 // segment into the status, where other networks see it, and then checks once more for
 // overlaps. It returns a user error if another object has the segment. A second call with
 // the same segment writes nothing.
-func (f *function) claimSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg segment.Segment) error {
-	if err := f.checkOverlap(ctx, nn, seg); err != nil {
+func (c claims) claim(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg segment.Segment) error {
+	if err := c.checkOverlap(ctx, nn, seg); err != nil {
 		return err
 	}
 	if plan.HasClaimed(nn, seg) {
 		return nil
 	}
-	if err := f.checkAddressesInUse(ctx, nn, seg); err != nil {
+	if err := c.checkAddressesInUse(ctx, nn, seg); err != nil {
 		return err
 	}
 	before := nn.DeepCopy()
@@ -37,32 +45,32 @@ func (f *function) claimSegment(ctx context.Context, nn *v1alpha2.NetworkNamespa
 	if readyCondition(nn).ObservedGeneration != nn.Generation {
 		kube.SetReady(&nn.Status.Conditions, nn.Generation, false, reasonClaiming, "checking that no other network has "+seg.Prefixes())
 	}
-	if _, err := f.kube.PatchStatus(ctx, before, nn); err != nil {
+	if _, err := c.kube.PatchStatus(ctx, before, nn); err != nil {
 		return err
 	}
-	return f.checkOverlap(ctx, nn, seg)
+	return c.checkOverlap(ctx, nn, seg)
 }
 
 // checkAddressesInUse returns a user error if an object has an address of a segment that its
 // own network does not have, because that network was removed by force or has moved.
-func (f *function) checkAddressesInUse(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg segment.Segment) error {
-	configurations, err := kube.ListShared[v1alpha1.NetworkConfigurationList](ctx, f.kube, "", metav1.ListOptions{})
+func (c claims) checkAddressesInUse(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg segment.Segment) error {
+	configurations, err := kube.ListShared[v1alpha1.NetworkConfigurationList](ctx, c.kube, "", metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	byUsers := metav1.ListOptions{FieldSelector: "spec.networkConfigurationName="}
-	allocations, err := kube.ListShared[v1alpha2.IPAllocationList](ctx, f.kube, "", byUsers)
+	allocations, err := kube.ListShared[v1alpha2.IPAllocationList](ctx, c.kube, "", byUsers)
 	if err != nil {
 		return err
 	}
 	find := func(namespace, name string) (*v1alpha2.NetworkNamespace, error) {
 		other := &v1alpha2.NetworkNamespace{}
-		err := f.kube.Get(ctx, namespace, name, other)
+		err := c.kube.Get(ctx, namespace, name, other)
 		if kube.NotFound(err) {
 			return nil, nil
 		}
 		return other, err
 	}
 	users := plan.AddressUsers{Configurations: configurations.Items, Allocations: allocations.Items, Network: find}
-	return users.CheckAddresses(nn, seg, f.datacenters)
+	return users.CheckAddresses(nn, seg, c.datacenters)
 }

@@ -31,14 +31,14 @@ const (
 // networks for VLAN 0, because the fields may leave that out. The status is read last, so
 // that a network which moves from spec to status in between is found. The list is shared: do
 // not modify it.
-func (f *function) networksInVLAN(ctx context.Context, vlan int32) ([]v1alpha2.NetworkNamespace, error) {
+func (c claims) networksInVLAN(ctx context.Context, vlan int32) ([]v1alpha2.NetworkNamespace, error) {
 	if vlan == 0 {
-		list, err := kube.ListShared[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{})
+		list, err := kube.ListShared[v1alpha2.NetworkNamespaceList](ctx, c.kube, "", metav1.ListOptions{})
 		return list.Items, err
 	}
 	found := map[types.UID]v1alpha2.NetworkNamespace{}
 	for _, field := range []string{manualVLAN, staticVLAN, statusVLAN} {
-		list, err := kube.ListShared[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{FieldSelector: fmt.Sprintf("%s=%d", field, vlan)})
+		list, err := kube.ListShared[v1alpha2.NetworkNamespaceList](ctx, c.kube, "", metav1.ListOptions{FieldSelector: fmt.Sprintf("%s=%d", field, vlan)})
 		if err != nil {
 			return nil, err
 		}
@@ -51,23 +51,23 @@ func (f *function) networksInVLAN(ctx context.Context, vlan int32) ([]v1alpha2.N
 
 // checkOverlap returns a user error if another network has the segment that nn would have,
 // and errConflictingClaim if the other network is about to give its claim up.
-func (f *function) checkOverlap(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg segment.Segment) error {
-	others, err := f.networksInVLAN(ctx, seg.VLAN)
+func (c claims) checkOverlap(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg segment.Segment) error {
+	others, err := c.networksInVLAN(ctx, seg.VLAN)
 	if err != nil {
 		return err
 	}
-	waits, err := plan.CheckOverlap(nn, seg, others, f.datacenters)
+	waits, err := plan.CheckOverlap(nn, seg, others, c.datacenters)
 	if err == nil && waits {
 		err = errConflictingClaim
 	}
 	return err
 }
 
-// overlappingNetworks returns the networks that have no segment because of an overlap.
-func (f *function) overlappingNetworks(ctx context.Context) (waiting []v1alpha2.NetworkNamespace, err error) {
+// overlapping returns the networks that have no segment because of an overlap.
+func (c claims) overlapping(ctx context.Context) (waiting []v1alpha2.NetworkNamespace, err error) {
 	list := &v1alpha2.NetworkNamespaceList{}
 	failed := metav1.ListOptions{FieldSelector: "status.provisioningPhase=" + string(v1alpha2.ProvisioningError)}
-	if err := f.kube.ListPage(ctx, "", failed, list); err != nil {
+	if err := c.kube.ListPage(ctx, "", failed, list); err != nil {
 		return nil, err
 	}
 	for _, nn := range list.Items {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,24 +28,34 @@ func checkPools(pools plan.Pools, nn *v1alpha2.NetworkNamespace, known plan.Know
 	return nil
 }
 
-// recheckPools reports whether no NetworkPool allows the segment of a network that is Ready
+// admission applies changes of NetworkPools to networks.
+type admission struct {
+	kube *kube.Client
+	now  func() time.Time
+	// optional is whether a namespace that may use no NetworkPool may have any network.
+	optional bool
+}
+
+func (f *function) admission() admission { return admission{f.kube, f.now, f.optionalPools} }
+
+// recheck reports whether no NetworkPool allows the segment of a network that is Ready
 // any more, after it has written that into the status.
-func (f *function) recheckPools(ctx context.Context, nn *v1alpha2.NetworkNamespace) (excluded bool, err error) {
-	pools, err := network.Pools(ctx, f.kube, nn.Namespace, f.optionalPools)
+func (a admission) recheck(ctx context.Context, nn *v1alpha2.NetworkNamespace) (excluded bool, err error) {
+	pools, err := network.Pools(ctx, a.kube, nn.Namespace, a.optional)
 	if err != nil {
 		return false, err
 	}
-	return f.writeExcluded(ctx, nn, pools)
+	return a.writeExcluded(ctx, nn, pools)
 }
 
-func (f *function) writeExcluded(ctx context.Context, nn *v1alpha2.NetworkNamespace, pools plan.Pools) (excluded bool, err error) {
+func (a admission) writeExcluded(ctx context.Context, nn *v1alpha2.NetworkNamespace, pools plan.Pools) (excluded bool, err error) {
 	problem := checkPools(pools, nn, plan.KnownSegmentOf(nn))
 	if problem == nil {
 		return false, nil
 	}
 	before := nn.DeepCopy()
-	outcome := setResult(nn, segment.Segment{}, problem, f.now())
-	_, err = reconcile.PatchStatus(ctx, f.kube, before, nn, nn.Status.Phase, outcome)
+	outcome := setResult(nn, segment.Segment{}, problem, a.now())
+	_, err = reconcile.PatchStatus(ctx, a.kube, before, nn, nn.Status.Phase, outcome)
 	return true, err
 }
 
@@ -80,15 +91,15 @@ func decidePoolChange(nn *v1alpha2.NetworkNamespace, allowed bool) poolChange {
 	}
 }
 
-// reconcilePools has the networks that wait for a NetworkPool reconciled, and writes into
+// recheckAll has the networks that wait for a NetworkPool reconciled, and writes into
 // the status of Ready networks that they are no longer in a pool. A waiting network is
 // reconciled by the event of its status, so that each has a delivery of its own.
-func (f *function) reconcilePools(ctx context.Context) error {
-	networks, err := kube.ListShared[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{})
+func (a admission) recheckAll(ctx context.Context) error {
+	networks, err := kube.ListShared[v1alpha2.NetworkNamespaceList](ctx, a.kube, "", metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	pools, err := kube.ListShared[v1alpha1.NetworkPoolList](ctx, f.kube, "", metav1.ListOptions{})
+	pools, err := kube.ListShared[v1alpha1.NetworkPoolList](ctx, a.kube, "", metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -98,16 +109,16 @@ func (f *function) reconcilePools(ctx context.Context) error {
 		nn := networks.Items[i].DeepCopy()
 		selected, known := byNamespace[nn.Namespace]
 		if !known {
-			if selected, err = plan.SelectPools(pools.Items, nn.Namespace, f.kube.LabelsOf(ctx, nn.Namespace), f.optionalPools); err != nil {
+			if selected, err = plan.SelectPools(pools.Items, nn.Namespace, a.kube.LabelsOf(ctx, nn.Namespace), a.optional); err != nil {
 				return err
 			}
 			byNamespace[nn.Namespace] = selected
 		}
 		switch decidePoolChange(nn, selected.Check(plan.KnownSegmentOf(nn)) == "") {
 		case poolAdmits:
-			err = f.clearNextCheck(ctx, nn)
+			err = a.clearNextCheck(ctx, nn)
 		case poolExcludes:
-			_, err = f.writeExcluded(ctx, nn, selected)
+			_, err = a.writeExcluded(ctx, nn, selected)
 		default:
 			err = nil
 		}
@@ -121,22 +132,22 @@ func (f *function) reconcilePools(ctx context.Context) error {
 // retryIfAdmitted ends the wait of a network for a NetworkPool that was created after the
 // decision about known and before its write: the event of that pool did not find the network
 // waiting.
-func (f *function) retryIfAdmitted(ctx context.Context, nn *v1alpha2.NetworkNamespace, known plan.KnownSegment) error {
+func (a admission) retryIfAdmitted(ctx context.Context, nn *v1alpha2.NetworkNamespace, known plan.KnownSegment) error {
 	if readyCondition(nn).Reason != plan.ReasonNotInPool {
 		return nil
 	}
-	pools, err := network.Pools(ctx, f.kube, nn.Namespace, f.optionalPools)
+	pools, err := network.Pools(ctx, a.kube, nn.Namespace, a.optional)
 	if err != nil || pools.Check(known) != "" {
 		return err
 	}
-	return f.clearNextCheck(ctx, nn)
+	return a.clearNextCheck(ctx, nn)
 }
 
 // clearNextCheck removes status.nextCheckTime. The event of that change has the network
 // reconciled at once.
-func (f *function) clearNextCheck(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+func (a admission) clearNextCheck(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	before := nn.DeepCopy()
 	nn.Status.NextCheckTime = nil
-	_, err := f.kube.PatchStatus(ctx, before, nn)
+	_, err := a.kube.PatchStatus(ctx, before, nn)
 	return err
 }

@@ -74,7 +74,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	case orphans.IsRef(ref):
 		return nil, cmp.Or(f.checkHealth(ctx), f.reportOrphans(ctx))
 	case ref.Kind == kindPool:
-		return nil, kube.OnConflict(func() error { return f.reconcilePools(ctx) })
+		return nil, kube.OnConflict(func() error { return f.admission().recheckAll(ctx) })
 	case ref.Kind == kindNetwork:
 		if network.IsUsageEvent(in) {
 			return nil, nil
@@ -154,10 +154,10 @@ func (f *function) checkNetwork(ctx context.Context, nn *v1alpha2.NetworkNamespa
 	if !o.full {
 		return nil
 	}
-	if err := f.updateUsage(ctx, nn); err != nil {
+	if err := f.usage().update(ctx, nn); err != nil {
 		return err
 	}
-	if excluded, err := f.recheckPools(ctx, nn); excluded || err != nil {
+	if excluded, err := f.admission().recheck(ctx, nn); excluded || err != nil {
 		return err
 	}
 	return f.compareWithProvider(ctx, nn)
@@ -185,7 +185,7 @@ func (f *function) requestSegment(ctx context.Context, nn *v1alpha2.NetworkNames
 		seg.ExclusiveVLAN = pools.HasExclusiveVLAN(known)
 	}
 	if err == nil && !plan.HoldsSegment(nn) {
-		err = f.claimSegment(ctx, nn, seg)
+		err = f.claims().claim(ctx, nn, seg)
 	}
 	if err != nil && !errors.As(err, new(reconcile.UserError)) && !errors.As(err, new(provider.Error)) {
 		return f.releaseIfDeleted(ctx, nn, from, fmt.Errorf("provide network %s/%s: %w", nn.Namespace, nn.Name, err))
@@ -193,14 +193,14 @@ func (f *function) requestSegment(ctx context.Context, nn *v1alpha2.NetworkNames
 	before := nn.DeepCopy()
 	outcome := setResult(nn, seg, err, f.now())
 	if isReady(nn) {
-		if err := f.setUsage(ctx, nn); err != nil {
+		if err := f.usage().set(ctx, nn); err != nil {
 			return err
 		}
 	}
 	if _, err := reconcile.PatchStatus(ctx, f.kube, before, nn, nn.Status.Phase, outcome); err != nil {
 		return f.releaseIfDeleted(ctx, nn, from, err)
 	}
-	if err := f.retryIfAdmitted(ctx, nn, known); err != nil {
+	if err := f.admission().retryIfAdmitted(ctx, nn, known); err != nil {
 		return err
 	}
 	return f.redeliverBefore(nextCheck(nn))
@@ -283,7 +283,7 @@ func (f *function) networkByUID(ctx context.Context, uid string) (*v1alpha2.Netw
 
 // reconcileOverlapping reconciles the networks that wait for a segment of another network.
 func (f *function) reconcileOverlapping(ctx context.Context) error {
-	waiting, err := f.overlappingNetworks(ctx)
+	waiting, err := f.claims().overlapping(ctx)
 	if err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func (f *function) reconcileUsers(ctx context.Context, namespace string, deleted
 	}
 	defer f.recounts.leave()
 	pause := max(f.pause, min(pauseFactor*f.now().Sub(began), maxPause))
-	return errors.Join(err, f.countAgain(ctx, counted, pause))
+	return errors.Join(err, f.usage().countAgain(ctx, counted, pause))
 }
 
 // countNetworks counts the addresses in the networks of a namespace. It returns the networks that
@@ -329,7 +329,7 @@ func (f *function) countNetworks(ctx context.Context, namespace string, deleted 
 		case nn.DeletionTimestamp != nil && deleted:
 			err = kube.OnConflict(func() error { return f.reconcileNetwork(ctx, nn.Namespace, nn.Name, reconcileOptions{}) })
 		case nn.DeletionTimestamp == nil && isReady(nn) && nn.Status.NextCheckTime == nil:
-			changed, err = f.beginCount(ctx, nn)
+			changed, err = f.usage().begin(ctx, nn)
 		}
 		if err != nil {
 			return counted, err

@@ -138,7 +138,7 @@ func (f *function) checkHeldSegment(ctx context.Context, nn *v1alpha2.NetworkNam
 	if err := checkRequest(nn, from); err != nil {
 		return err
 	}
-	return f.checkOverlap(ctx, nn, seg)
+	return f.claims().checkOverlap(ctx, nn, seg)
 }
 
 // checkUnchanged returns a permanent Error if seg is not the segment in the status of a
