@@ -89,6 +89,7 @@ const (
 	kindAllocation    = "IPAllocation"
 	kindNetwork       = "NetworkNamespace"
 	kindBackup        = "EtcdBackup"
+	kindTemplate      = "ClusterTemplate"
 )
 
 // Remedies that several reasons share.
@@ -124,6 +125,9 @@ var advices = map[string]Advice{
 	"Retrying":                      on(NoAction, "No action: a request failed and is retried. The log of bootstrap-talos has the error."),
 	"Deleting":                      on(NoAction, "No action: the message names what is still being deleted.", kindMachine, kindProvider),
 	"InUse":                         on(NoAction, "Delete the objects that the message names, or wait until they are deleted.", kindMachine, kindConfiguration, kindAllocation, kindCluster),
+	kindTemplate + "/InUse":         on(PlatformTeam, "Remove spec.templateRef of the clusters that the message names: they keep their fields. Or name another ClusterTemplate there."),
+	"RollingOut":                    on(NoAction, continues, kindCluster),
+	"WaveFinished":                  on(NoAction, "No action: the next wave starts at the time that the message names."),
 	"WaitingForAddress":             on(NoAction, "See the NetworkConfiguration.", kindConfiguration, kindAllocation, kindNetwork),
 	"WaitingForMAC":                 on(NoAction, "No action for the NetworkConfiguration of a Machine, which sets its MAC address. For any other, write macAddress of the interface."),
 	"WaitingForMachineConfig":       on(NoAction, "See the KubernetesCluster.", kindCluster),
@@ -165,6 +169,8 @@ var advices = map[string]Advice{
 	"ReplacementPaused": on(Requester, "Set spec.upgrade.paused to false (kubectl viti resume --upgrade) to continue."),
 	"MachinesUnhealthy": on(Requester, "See the message: it says when the machine is replaced, or why none is. Check the node with talosctl, and the hypervisor of its Machine.", kindMachine),
 	"UpgradePaused":     on(Requester, "Set spec.upgrade.paused to false (kubectl viti resume --upgrade) to continue."),
+	"RolloutPaused":     on(NoAction, "No action while the pause is intended. Set spec.rollout.paused of the ClusterTemplate to false to continue."),
+	"ClustersPaused":    on(NoAction, "No action while the pause is intended. The rollout continues when the clusters that the message names are resumed (kubectl viti resume).", kindCluster),
 	"Suspended":         on(Requester, "Set spec.suspend of the EtcdBackup to false to take snapshots again."),
 
 	kindMachine + "/Paused":    on(PlatformTeam, "The virtual machine is paused at the hypervisor: resume it there, as the message says."),
@@ -190,6 +196,9 @@ var advices = map[string]Advice{
 	"NetworkDeleting":                      on(Requester, "The network is being deleted: delete this object, and create it again in another network."),
 	"TemplateNotFound":                     on(Requester, "Write small, medium, large or the name of a MachineClass into the template, or ask the platform team to create a MachineClass."),
 	"ProviderNotFound":                     on(Requester, "Name an existing MachineProvider in providerRef (kubectl get machineproviders)."),
+	"ClusterTemplateNotFound":              on(Requester, "Write the name of an existing ClusterTemplate into spec.templateRef (kubectl get clustertemplates), or ask the platform team to create it."),
+	"ClusterTemplateRejected":              on(Requester, "Change the field of the cluster that the message names, or ask the platform team to change the ClusterTemplate."),
+	"RolloutStopped":                       on(PlatformTeam, "Correct the cluster that the message names, or change the ClusterTemplate: then the rollout continues.", kindCluster),
 	"PatchNotFound":                        on(Requester, "Create the ConfigMap that the message names, or remove it from the patches."),
 	"InvalidPatch":                         on(Requester, "Correct the patch in the ConfigMap that the message names."),
 	"InvalidConfiguration":                 on(Requester, "Correct the patch or field that the message names: Talos does not accept the configuration."),

@@ -75,7 +75,13 @@ func (s *Set) reporting() []*Object {
 
 // isProblem reports whether a Link needs attention at a time.
 func isProblem(l Link, now time.Time) bool {
-	return l.Turn != NoAction || now.Sub(l.Since) > MaxWait
+	return l.Turn != NoAction || isOverdue(l, now)
+}
+
+// isOverdue reports whether an object has waited for longer than MaxWait. A rollout of a ClusterTemplate may last for
+// days.
+func isOverdue(l Link, now time.Time) bool {
+	return l.Kind != kindTemplate && now.Sub(l.Since) > MaxWait
 }
 
 // groupKey returns a key that is equal for objects with the same cause: Machines of one cluster,

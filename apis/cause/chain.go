@@ -47,7 +47,7 @@ func (s *Set) Explain(r Ref, now time.Time) []Link {
 		return nil
 	}
 	last := &chain[len(chain)-1]
-	if last.Ready || last.Turn != NoAction || now.Sub(last.Since) <= MaxWait {
+	if last.Ready || last.Turn != NoAction || !isOverdue(*last, now) {
 		return chain
 	}
 	late := AdviseOverdue(last.Kind)

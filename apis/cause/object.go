@@ -71,7 +71,7 @@ func (o *Object) ready() metav1.Condition {
 }
 
 // reporting are the kinds with the condition Ready.
-var reporting = []string{kindNetwork, kindConfiguration, kindAllocation, kindMachine, kindProvider, kindCluster, kindBackup}
+var reporting = []string{kindNetwork, kindConfiguration, kindAllocation, kindMachine, kindProvider, kindCluster, kindBackup, kindTemplate}
 
 // reports reports whether objects of the kind have the condition Ready.
 func (o *Object) reports() bool { return slices.Contains(reporting, o.Kind) }
@@ -123,6 +123,7 @@ var readers = map[string]func(*Object, map[string]any) error{
 	kindProvider:      reader((*Object).readProvider),
 	kindCluster:       reader((*Object).readCluster),
 	kindBackup:        reader((*Object).readBackup),
+	kindTemplate:      reader((*Object).readTemplate),
 }
 
 func reader[T any](read func(*Object, *T)) func(*Object, map[string]any) error {
@@ -248,6 +249,15 @@ func (o *Object) readBackup(b *v1alpha1.EtcdBackup) {
 	if s.BackupCount > 0 {
 		o.part("snapshots", fmt.Sprintf("%d kept, the newest has %s", s.BackupCount, s.BackupSize))
 	}
+}
+
+func (o *Object) readTemplate(t *v1alpha1.ClusterTemplate) {
+	s := &t.Status
+	o.ObservedGeneration, o.Conditions = s.ObservedGeneration, s.Conditions
+	for _, u := range s.Updating {
+		o.uses = append(o.uses, Ref{kindCluster, u.Namespace, u.Name})
+	}
+	o.Detail = fmt.Sprintf("%d of %d clusters current", s.CurrentClusters, s.Clusters)
 }
 
 // readForeign reads an object of another project. The stack labels what it creates for a Machine.

@@ -63,7 +63,7 @@ func DecodeSet(list []unstructured.Unstructured) (*Set, error) {
 func (s *Set) Find(r Ref) *Object { return s.objects[r] }
 
 // rank orders kinds from the top of the stack to the bottom.
-var rank = map[string]int{kindCluster: 0, kindMachine: 1, kindConfiguration: 2, kindAllocation: 3, kindNetwork: 4, kindProvider: 5, kindBackup: 6}
+var rank = map[string]int{kindCluster: 0, kindMachine: 1, kindConfiguration: 2, kindAllocation: 3, kindNetwork: 4, kindProvider: 5, kindBackup: 6, kindTemplate: 7}
 
 func compareRefs(a, b Ref) int {
 	rankOf := func(kind string) int {

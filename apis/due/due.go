@@ -15,7 +15,7 @@ import (
 
 // Kinds are the kinds whose objects can be due.
 var Kinds = []string{
-	"NetworkNamespace", "NetworkConfiguration", "IPAllocation", "Machine", "MachineProvider", "KubernetesCluster", "EtcdBackup",
+	"NetworkNamespace", "NetworkConfiguration", "IPAllocation", "Machine", "MachineProvider", "KubernetesCluster", "EtcdBackup", "ClusterTemplate",
 }
 
 // idleReasons holds, for each kind that has one, the reason for which an object that is not

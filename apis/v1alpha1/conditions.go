@@ -16,3 +16,6 @@ func (n *NetworkConfiguration) StatusConditions() *[]metav1.Condition { return &
 
 // StatusConditions returns the conditions of the status, which the caller may change.
 func (b *EtcdBackup) StatusConditions() *[]metav1.Condition { return &b.Status.Conditions }
+
+// StatusConditions returns the conditions of the status, which the caller may change.
+func (t *ClusterTemplate) StatusConditions() *[]metav1.Condition { return &t.Status.Conditions }

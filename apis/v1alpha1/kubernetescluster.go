@@ -55,6 +55,7 @@ const (
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.topology.scaledWorkers,statuspath=.status.scaledWorkers,selectorpath=.status.selector
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
+// +kubebuilder:selectablefield:JSONPath=`.spec.templateRef.name`
 // +kubebuilder:resource:path=kubernetesclusters,scope=Namespaced,shortName=kc,categories={vitistack,viti}
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -92,15 +93,23 @@ type KubernetesClusterList struct {
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.talos) && has(self.talos.serviceAccountKey) ? self.talos.serviceAccountKey : 'ECDSA') == (has(oldSelf.talos) && has(oldSelf.talos.serviceAccountKey) ? oldSelf.talos.serviceAccountKey : 'ECDSA')",message="talos.serviceAccountKey (absent: ECDSA) cannot be changed: the tokens of every service account would become invalid. Create another cluster"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.networkNamespaceName) || (has(self.networkNamespaceName) && self.networkNamespaceName == oldSelf.networkNamespaceName)",message="networkNamespaceName cannot be changed: a cluster does not move between networks"
+// +kubebuilder:validation:XValidation:rule="has(self.templateRef) || (has(self.topology) && has(self.topology.version) && has(self.topology.controlplane) && has(self.topology.controlplane.replicas))",fieldPath=".topology",message="topology.version and topology.controlplane.replicas are required: write them, for example {version: \"1.34\", controlplane: {replicas: 3}}, or name a ClusterTemplate in templateRef"
 type KubernetesClusterSpec struct {
 	// Identity of the cluster in inventories and reports.
 	Data ClusterData `json:"data"`
-	// Machines of the cluster.
-	// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version || !has(self.controlplane.version) || !has(oldSelf.controlplane.version) || self.controlplane.version != oldSelf.controlplane.version || (has(self.workers) ? self.workers.map(p, p.name + ' ' + (has(p.version) ? p.version : '')) : []) != (has(oldSelf.workers) ? oldSelf.workers.map(p, p.name + ' ' + (has(p.version) ? p.version : '')) : [])",fieldPath=".version",message="topology.version has no effect while controlplane.version is set: change controlplane.version and the version of each pool that has one, or remove these versions"
+	// ClusterTemplate that the platform team publishes. The stack writes its fields into this spec, beside
+	// those that the manifest of the cluster has, which take precedence. Without templateRef the fields
+	// stay as they are. Default: none. Example: {name: standard}.
+	// +optional
+	TemplateRef *ClusterTemplateReference `json:"templateRef,omitempty"`
+	// Machines of the cluster. version, controlplane and controlplane.replicas are required without
+	// templateRef.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.version) || !has(oldSelf.version) || !has(self.controlplane) || !has(oldSelf.controlplane) || self.version == oldSelf.version || !has(self.controlplane.version) || !has(oldSelf.controlplane.version) || self.controlplane.version != oldSelf.controlplane.version || (has(self.workers) ? self.workers.map(p, p.name + ' ' + (has(p.version) ? p.version : '')) : []) != (has(oldSelf.workers) ? oldSelf.workers.map(p, p.name + ' ' + (has(p.version) ? p.version : '')) : [])",fieldPath=".version",message="topology.version has no effect while controlplane.version is set: change controlplane.version and the version of each pool that has one, or remove these versions"
 	// +kubebuilder:validation:XValidation:rule="!has(self.scaledWorkers) || !has(oldSelf.scaledWorkers) || self.scaledWorkers != oldSelf.scaledWorkers || !has(self.workers) || !has(oldSelf.workers) || self.workers.all(p, !(has(p.autoscaling) && has(p.autoscaling.enabled) && p.autoscaling.enabled) || !oldSelf.workers.exists(o, o.name == p.name && has(o.autoscaling) && has(o.autoscaling.enabled) && o.autoscaling.enabled && o.replicas != p.replicas))",message="replicas of a pool with autoscaling has no effect once scaledWorkers is set: run kubectl scale kubernetescluster/NAME --replicas N with the number of workers of all these pools, or change minReplicas and maxReplicas"
 	// +kubebuilder:validation:XValidation:rule="!has(self.scaledWorkers) || (has(oldSelf.scaledWorkers) && self.scaledWorkers == oldSelf.scaledWorkers) || (has(self.workers) && self.workers.exists(p, has(p.autoscaling) && has(p.autoscaling.enabled) && p.autoscaling.enabled))",fieldPath=".scaledWorkers",message="scaledWorkers has no effect, because it counts the workers of pools with autoscaling and no pool has autoscaling.enabled: change the replicas of a pool, or set its autoscaling"
 	// +kubebuilder:validation:XValidation:rule="!has(self.scaledWorkers) || (has(oldSelf.scaledWorkers) && self.scaledWorkers == oldSelf.scaledWorkers) || !has(self.workers) || !self.workers.exists(p, has(p.autoscaling) && has(p.autoscaling.enabled) && p.autoscaling.enabled) || (self.scaledWorkers >= self.workers.map(p, has(p.autoscaling) && has(p.autoscaling.enabled) && p.autoscaling.enabled && has(p.autoscaling.minReplicas) ? p.autoscaling.minReplicas : 0).sum() && self.scaledWorkers <= self.workers.map(p, has(p.autoscaling) && has(p.autoscaling.enabled) && p.autoscaling.enabled ? p.autoscaling.maxReplicas : 0).sum())",fieldPath=".scaledWorkers",message="the pools with autoscaling cannot have this number of workers together: write at least the sum of their minReplicas and at most the sum of their maxReplicas, or change these"
-	Topology ClusterTopology `json:"topology"`
+	Topology ClusterTopology `json:"topology,omitempty,omitzero"`
 	// NetworkNamespace of the machines, in the same namespace. Default: the only
 	// NetworkNamespace of the namespace. Example: prod-net.
 	// +optional
@@ -272,7 +281,6 @@ type TalosOptions struct {
 	// in the condition ConfigCurrent, Staged applies it at the next boot, and Reboot
 	// reboots one node after the other. Default: NoReboot.
 	// +optional
-	// +kubebuilder:default=NoReboot
 	ConfigChanges ConfigChanges `json:"configChanges,omitempty"`
 	// Rotates the certificate authorities of the Talos API and of Kubernetes once for
 	// each new value. Existing talosconfigs and kubeconfigs stop working: read the

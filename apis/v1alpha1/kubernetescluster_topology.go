@@ -16,9 +16,10 @@ type KubernetesVersion string
 type ClusterTopology struct {
 	// Kubernetes version of the cluster. It has no effect while controlplane.version is
 	// set. Example: 1.34.
-	Version KubernetesVersion `json:"version"`
-	// +required
-	ControlPlane ControlPlaneTopology `json:"controlplane"`
+	// +optional
+	Version KubernetesVersion `json:"version,omitempty"`
+	// +optional
+	ControlPlane ControlPlaneTopology `json:"controlplane,omitempty,omitzero"`
 	// Pools of worker nodes, with unique names. In a cluster without workers, pods need a
 	// toleration for the taint of control planes.
 	// +optional
@@ -39,7 +40,8 @@ type ClusterTopology struct {
 type ControlPlaneTopology struct {
 	// Number of control plane machines: 1, 3, 5 or 7.
 	// +kubebuilder:validation:XValidation:rule="self in [1, 3, 5, 7]",message="write 1, 3, 5 or 7: etcd needs an odd number of members to keep a majority"
-	Replicas int32 `json:"replicas"`
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
 	// Kubernetes version of the control plane. Default: topology.version.
 	// +optional
 	Version KubernetesVersion `json:"version,omitempty"`

@@ -69,6 +69,9 @@ const (
 	// RotationPhase.
 	AnnotationRotation      = "vitistack.io/rotation"
 	AnnotationRotationPhase = "vitistack.io/rotation-phase"
+	// AnnotationTemplate on a KubernetesCluster is the ClusterTemplate whose fields its spec has, with
+	// the revision and the fields, as JSON.
+	AnnotationTemplate = "vitistack.io/cluster-template"
 	// AnnotationUID is the UID of the object for which the annotated one was created.
 	AnnotationUID = "vitistack.io/uid"
 )
@@ -99,6 +102,8 @@ const (
 	FinalizerMachineProvider = "machineprovider.vitistack.io/finalizer"
 	// FinalizerCluster keeps a KubernetesCluster until its Machines are gone.
 	FinalizerCluster = "cluster.vitistack.io/finalizer"
+	// FinalizerClusterTemplate keeps a ClusterTemplate until no KubernetesCluster names it.
+	FinalizerClusterTemplate = "clustertemplate.vitistack.io/finalizer"
 	// FinalizerNetworkNamespace keeps a NetworkNamespace until its users are gone and its
 	// provider has released the segment.
 	FinalizerNetworkNamespace = "networknamespace.vitistack.io/finalizer"

@@ -19,6 +19,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&MachineClass{}, &MachineClassList{},
 		&NetworkPool{}, &NetworkPoolList{},
 		&KubernetesCluster{}, &KubernetesClusterList{},
+		&ClusterTemplate{}, &ClusterTemplateList{},
 		&EtcdBackup{}, &EtcdBackupList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
