@@ -16,6 +16,7 @@ type function struct {
 	now          func() time.Time
 	status       *statusWriter
 	secrets      *secretStore
+	templates    *templates
 	planner      *planner
 	approvals    *approvals
 	endpoints    *endpoints
@@ -65,6 +66,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		now:          o.now,
 		status:       status,
 		secrets:      secrets,
+		templates:    &templates{kube: client, now: o.now},
 		planner:      plans,
 		approvals:    &approvals{kube: client, now: o.now},
 		endpoints:    &endpoints{kube: client},

@@ -13,6 +13,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
+	"github.com/vitistack/stack/apis/cluster/template"
 	machineplan "github.com/vitistack/stack/apis/machine/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
@@ -47,6 +48,8 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		return f.reconcileNetwork(ctx, ref, options)
 	case "MachineClass":
 		return f.reconcileMachineClass(ctx, options)
+	case "ClusterTemplate":
+		return f.reconcileTemplate(ctx, ref, options)
 	}
 	if kc := (v1alpha1.KubernetesCluster{}); events.ObjectFrom(in, &kc) && kube.IsOwnStatusWrite(&kc, plan.FunctionName, waitsForEvent(&kc)) && !hasNewDecision(&kc) {
 		return nil, nil
@@ -109,6 +112,18 @@ func (f *function) reconcileMachineClass(ctx context.Context, options reconcileO
 	options.full = true
 	return f.reconcileEach(ctx, "", options, func(kc *v1alpha1.KubernetesCluster) bool {
 		return slices.ContainsFunc(kc.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == machineplan.ReasonTemplateNotFound })
+	})
+}
+
+// reconcileTemplate continues the rollout of a ClusterTemplate, and reconciles the clusters of all namespaces that
+// wait for it.
+func (f *function) reconcileTemplate(ctx context.Context, ref events.Ref, options reconcileOptions) (*event.Event, error) {
+	if err := f.templates.rollOut(ctx, ref.Name); err != nil {
+		return nil, err
+	}
+	options.full = true
+	return f.reconcileEach(ctx, "", options, func(kc *v1alpha1.KubernetesCluster) bool {
+		return kc.Spec.TemplateRef != nil && kc.Spec.TemplateRef.Name == ref.Name && template.NextStep(kc) == template.Adopt
 	})
 }
 

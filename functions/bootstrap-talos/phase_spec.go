@@ -22,11 +22,14 @@ type planner struct {
 }
 
 // acceptSpec makes the plan of the spec, and records a valid spec in the status. A cluster with an
-// invalid spec follows its last valid one, and the UserError is kept for the status. It is returned
+// invalid spec, or without the fields of its ClusterTemplate, follows its last valid one, and the UserError is kept for the status. It is returned
 // if there never was a valid spec.
 func (p *planner) acceptSpec(ctx context.Context, c *cluster) error {
-	var err error
-	if c.plan, err = plan.Make(c.KubernetesCluster, nil, p.talosVersion); err == nil {
+	err := c.report.template
+	if err == nil {
+		c.plan, err = plan.Make(c.KubernetesCluster, nil, p.talosVersion)
+	}
+	if err == nil {
 		err = p.checkTemplates(ctx, c.KubernetesCluster)
 	}
 	if err == nil {

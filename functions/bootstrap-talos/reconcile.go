@@ -43,20 +43,25 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 		return nil, nil
 	}
 	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), eventID: options.eventID, deadline: pollDeadline(options), polls: options.polls, full: options.full}
+	start := c.before
 	defer func() { c.connections.close() }()
 	switch {
 	case kc.DeletionTimestamp != nil:
-		return nil, f.deletion.reconcile(ctx, c)
+		return nil, cmp.Or(f.deletion.reconcile(ctx, c), f.templates.rollOutAfter(ctx, c, nil))
 	case kc.Spec.Paused:
 		return nil, runAll(ctx, c, f.addFinalizer, f.machines.read, f.machines.releaseDeleted, f.status.reportPaused)
 	}
 	if err := f.addFinalizer(ctx, c); err != nil {
 		return nil, err
 	}
+	if err := f.templates.complete(ctx, c); err != nil {
+		return nil, err
+	}
 	requested := plan.RequestedGeneration(c.Status.Approval)
 	err := runAll(ctx, c, f.planner.acceptSpec, f.approvals.limitToApproved, f.runPhases)
 	err = reconcile.SecretsError(cmp.Or(err, c.report.approval), plan.FunctionName)
-	return f.finish(ctx, c, err, requested, options)
+	reply, err := f.finish(ctx, c, err, requested, options)
+	return reply, reconcile.MostUrgent(err, f.templates.rollOutAfter(ctx, c, start))
 }
 
 // runPhases runs the phases in the order of a cluster's life: what the nodes need to start with

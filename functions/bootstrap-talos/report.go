@@ -11,6 +11,9 @@ import (
 type report struct {
 	// userErrors are the user errors that do not stop the delivery, in the order of their discovery.
 	userErrors []conditionError
+	// template is the UserError about the ClusterTemplate of the cluster, nil for none. The cluster then follows
+	// its last valid spec, because its present spec may lack fields.
+	template error
 	// approval is the error that keeps the cluster at its approved topology, nil for none.
 	approval error
 	// machinesCreated, keysCreated and bootstrapped are how far the cluster has come.

@@ -79,6 +79,10 @@ var kinds = []kind{
 		name: "EtcdBackup", resource: v1alpha1.GroupVersion.WithResource("etcdbackups"),
 		make: func() kube.Object { return &v1alpha1.EtcdBackup{} },
 	},
+	{
+		name: "ClusterTemplate", resource: v1alpha1.GroupVersion.WithResource("clustertemplates"),
+		make: func() kube.Object { return &v1alpha1.ClusterTemplate{} },
+	},
 }
 
 // object has the fields of an object of any kind that decide whether it needs a reconcile.

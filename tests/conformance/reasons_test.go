@@ -13,7 +13,7 @@ import (
 var documentedReasons = regexp.MustCompile("(?:True|False) ((?:`[A-Za-z]+`(?:, | or | and )?)+)")
 
 // decisions are the packages in which functions decide together with previews.
-var decisions = map[string][]string{"provision-network": {"apis/segment", "apis/segment/plan"}, "create-vm": {"apis/machine/plan"}, "bootstrap-talos": {"apis/cluster/plan", "apis/cluster/addons"}}
+var decisions = map[string][]string{"provision-network": {"apis/segment", "apis/segment/plan"}, "create-vm": {"apis/machine/plan"}, "bootstrap-talos": {"apis/cluster/plan", "apis/cluster/addons", "apis/cluster/template"}}
 
 // TestReasonsAreDocumented compares the reasons in the code of each function with its page, in both
 // directions.
@@ -52,7 +52,7 @@ func TestReasonsHaveAdvice(t *testing.T) {
 	t.Parallel()
 	kinds := map[string][]string{
 		"provision-network": {"NetworkNamespace"}, "allocate-ip": {"NetworkConfiguration", "IPAllocation"}, "kea-reserve": {"NetworkConfiguration"},
-		"create-vm": {"Machine", "MachineProvider", "NetworkConfiguration"}, "bootstrap-talos": {"KubernetesCluster"}, "etcd-backup": {"EtcdBackup"},
+		"create-vm": {"Machine", "MachineProvider", "NetworkConfiguration"}, "bootstrap-talos": {"KubernetesCluster", "ClusterTemplate"}, "etcd-backup": {"EtcdBackup"},
 	}
 	shared := []string{"functions/internal/network", "functions/internal/reconcile", "functions/internal/kube", "functions/internal/orphans", "apis/versions", "apis/network/plan"}
 	for name, kinds := range kinds {
@@ -63,7 +63,7 @@ func TestReasonsHaveAdvice(t *testing.T) {
 			}
 		}
 	}
-	texts := sources(t, append(shared, "apis/v1alpha1", "apis/machine/plan", "apis/cluster/plan", "apis/cluster/addons", "apis/segment", "apis/segment/plan", "functions/provision-network", "functions/allocate-ip", "functions/kea-reserve",
+	texts := sources(t, append(shared, "apis/v1alpha1", "apis/machine/plan", "apis/cluster/plan", "apis/cluster/addons", "apis/cluster/template", "apis/segment", "apis/segment/plan", "functions/provision-network", "functions/allocate-ip", "functions/kea-reserve",
 		"functions/create-vm", "functions/bootstrap-talos", "functions/etcd-backup")...).texts
 	for _, key := range cause.Reasons() {
 		if reason := key[strings.LastIndexByte(key, '/')+1:]; !texts[reason] {

@@ -28,6 +28,8 @@ func FromKubernetes(from any) (*Object, error) {
 		return fromCluster(o)
 	case *v1alpha1.EtcdBackup:
 		return fromBackup(o)
+	case *v1alpha1.ClusterTemplate:
+		return fromTemplate(o)
 	case *corev1.Node:
 		return fromNode(o)
 	case *VirtualMachine:

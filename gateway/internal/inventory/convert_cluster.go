@@ -66,6 +66,15 @@ func fromBackup(b *v1alpha1.EtcdBackup) (*Object, error) {
 	return o, nil
 }
 
+func fromTemplate(t *v1alpha1.ClusterTemplate) (*Object, error) {
+	o, err := newObject(KindTemplate, v1alpha1.GroupVersion.String(), &t.ObjectMeta, &Template{}, t.Spec, t.Status)
+	if err != nil {
+		return nil, err
+	}
+	o.Readiness = readinessOf(o.Kind, t.Status.Conditions)
+	return o, nil
+}
+
 // countNodes counts the wanted and the existing nodes. A cluster that scales down has more nodes than it wants.
 func (f *Cluster) countNodes(c *v1alpha1.KubernetesCluster) {
 	f.Wanted = int(c.Spec.Topology.ControlPlane.Replicas)

@@ -21,6 +21,7 @@ const (
 	KindProvider   Kind = "MachineProvider"
 	KindCluster    Kind = "KubernetesCluster"
 	KindBackup     Kind = "EtcdBackup"
+	KindTemplate   Kind = "ClusterTemplate"
 	KindNode       Kind = "Node"
 	KindVM         Kind = "VirtualMachine"
 	KindVMI        Kind = "VirtualMachineInstance"
@@ -34,7 +35,7 @@ const (
 
 // Kinds are all kinds, in the order of the layers.
 var Kinds = []Kind{
-	KindNetwork, KindAddress, KindAllocation, KindMachine, KindProvider, KindCluster, KindBackup,
+	KindNetwork, KindAddress, KindAllocation, KindMachine, KindProvider, KindCluster, KindBackup, KindTemplate,
 	KindNode, KindVM, KindVMI, KindFunction, KindReport, KindServers, KindLease,
 }
 
@@ -61,7 +62,7 @@ type Object struct {
 	// Reconcile is when the object is due. It is nil for kinds that no function reconciles.
 	Reconcile *Reconcile
 	// Facts are specific to the kind: *Network, *Address, *Allocation, *Machine,
-	// *Provider, *Cluster, *Backup, *Node, *VM, *Instance, *Function, *Report, *Servers or *Lease.
+	// *Provider, *Cluster, *Backup, *Template, *Node, *VM, *Instance, *Function, *Report, *Servers or *Lease.
 	Facts any
 	// Spec and Status are the object's as JSON, without secrets.
 	Spec, Status json.RawMessage
@@ -245,6 +246,9 @@ type Backup struct {
 	// LastSuccess is when the newest snapshot was due. It is zero if there is none.
 	LastSuccess time.Time
 }
+
+// Template is a ClusterTemplate. It has no item: only its due time counts.
+type Template struct{}
 
 // Node is a node of this Kubernetes cluster.
 type Node struct {

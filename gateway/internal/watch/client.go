@@ -69,6 +69,7 @@ func sources(functions string) []source {
 		{inventory.KindProvider, "", v1alpha1.GroupVersion, "machineproviders", "", "", "", false, func() runtime.Object { return &v1alpha1.MachineProviderList{} }},
 		{inventory.KindCluster, "", v1alpha1.GroupVersion, "kubernetesclusters", "", "", "", false, func() runtime.Object { return &v1alpha1.KubernetesClusterList{} }},
 		{inventory.KindBackup, "", v1alpha1.GroupVersion, "etcdbackups", "", "", "", true, func() runtime.Object { return &v1alpha1.EtcdBackupList{} }},
+		{inventory.KindTemplate, "", v1alpha1.GroupVersion, "clustertemplates", "", "", "", true, func() runtime.Object { return &v1alpha1.ClusterTemplateList{} }},
 		{inventory.KindNode, "", corev1.SchemeGroupVersion, "nodes", "", "", "", true, func() runtime.Object { return &corev1.NodeList{} }},
 		{inventory.KindVM, "", inventory.KubeVirtGroupVersion, "virtualmachines", "", "", "", true, func() runtime.Object { return &inventory.VirtualMachineList{} }},
 		{inventory.KindVMI, "", inventory.KubeVirtGroupVersion, "virtualmachineinstances", "", "", "", true, func() runtime.Object { return &inventory.VirtualMachineInstanceList{} }},

@@ -32,6 +32,7 @@ var Kinds = []Kind{
 	{Name: "NetworkNamespace", Resource: "networknamespaces", Short: "nn", Group: group, Version: "v1alpha2"},
 	{Name: "EtcdBackup", Resource: "etcdbackups", Short: "eb", Group: group, Version: "v1alpha1"},
 	{Name: "MachineProvider", Resource: "machineproviders", Short: "mp", Group: group, Version: "v1alpha1", ClusterScoped: true},
+	{Name: "ClusterTemplate", Resource: "clustertemplates", Short: "ct", Group: group, Version: "v1alpha1", ClusterScoped: true},
 	{Name: "MachineClass", Resource: "machineclasses", Short: "mcl", Group: group, Version: "v1alpha1", ClusterScoped: true},
 	{Name: "NetworkPool", Resource: "networkpools", Short: "netpool", Group: group, Version: "v1alpha1", ClusterScoped: true},
 }
