@@ -36,12 +36,14 @@ type Effect struct {
 
 // Kinds are the kinds with effects, in alphabetical order.
 var Kinds = []string{
-	"EtcdBackup", "IPAllocation", "KubernetesCluster", "Machine", "MachineClass", "MachineProvider", "NetworkConfiguration", "NetworkNamespace", "NetworkPool",
+	"ClusterTemplate", "EtcdBackup", "IPAllocation", "KubernetesCluster", "Machine", "MachineClass", "MachineProvider", "NetworkConfiguration", "NetworkNamespace", "NetworkPool",
 }
 
 // Of returns the effects of a kind, in the order of their fields. It is empty for an unknown kind.
 func Of(kind string) []Effect {
 	switch kind {
+	case "ClusterTemplate":
+		return clusterTemplateEffects
 	case "EtcdBackup":
 		return etcdBackupEffects
 	case "IPAllocation":

@@ -36,6 +36,7 @@ var kubernetesClusterEffects = []Effect{
 	{"talos.schematic", "one control plane", Applied, "for nodes that are created or upgraded afterwards; the configuration of the others follows"},
 	{"talos.serviceAccountKey", "one control plane", InitialOnly, "talos.serviceAccountKey (absent: ECDSA) cannot be changed"},
 	{"talos.version", "one control plane", Applied, "the nodes are upgraded, one after the other; VersionsCurrent says how far"},
+	{"templateRef.name", "one control plane", Applied, "the fields of the other ClusterTemplate are written at once; without templateRef the fields stay, and belong to the cluster"},
 	{"topology.controlplane.drainTimeout", "one control plane", Applied, "drains end after it, also one that is under way"},
 	{"topology.controlplane.healthCheck.enabled", "one control plane", Applied, "machines are replaced, or not, whose nodes are unhealthy; MachinesHealthy says which"},
 	{"topology.controlplane.healthCheck.maxUnhealthy", "one control plane", Applied, "no machine is replaced while more are unhealthy"},

@@ -28,7 +28,7 @@ var ErrUnreadable = errors.New("the manifest cannot be read")
 const maxDocuments = 50
 
 // clusterScoped are the kinds whose objects are in no namespace.
-var clusterScoped = []string{"MachineClass", "MachineProvider", "NetworkPool"}
+var clusterScoped = []string{"ClusterTemplate", "MachineClass", "MachineProvider", "NetworkPool"}
 
 // Resource returns the plural of a kind of the stack, as in the path of its objects.
 func Resource(kind string) string {

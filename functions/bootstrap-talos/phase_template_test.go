@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/vitistack/stack/apis/changes"
 	"github.com/vitistack/stack/apis/cluster/template"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
@@ -200,6 +201,50 @@ func (s *env) apply(name string, content template.Content, byPhase bool) {
 		want, _ := json.Marshal(preview.Spec)
 		s.Errorf("the preview differs:\ngot     %s\npreview %s", s.specOf(name), want)
 	}
+}
+
+// TestTemplateFields creates a cluster of a template with every field. The cluster gets all of them.
+func TestTemplateFields(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{handle: dropEvents, noResync: true})
+	const machines = `template: small, providerRef: {name: pve}, healthCheck: {enabled: true, unhealthyTimeout: 20m, maxUnhealthy: 2}, labels: {a: b}, taints: [{key: k, value: v, effect: NoSchedule}], patches: [p], drainTimeout: 30m`
+	const cluster = `{
+  topology: {
+    controlplane: {replicas: 3, version: "1.33", rollout: {type: InPlace}, ` + machines + `},
+    workers: [{name: a, replicas: 2, version: "1.33", autoscaling: {enabled: true, minReplicas: 1, maxReplicas: 3}, upgradeConcurrency: 2, rollout: {type: InPlace, maxSurge: 2, maxUnavailable: 1}, ` + machines + `}]},
+  controlPlaneEndpoint: {mode: node},
+  networking: {podCIDR: 10.1.0.0/16, serviceCIDR: 10.2.0.0/16, dnsDomain: example.local, cni: none},
+  addons: [{name: aa, configMap: a}, {name: bb, url: "https://example.com/b.yaml"}],
+  talos: {version: 1.13.9, schematic: ` + "%064d" + `, installDisk: /dev/sda, patches: {all: [a], controlPlane: [b], workers: [c]}, configChanges: Reboot}}`
+	ct := s.template("every", fmt.Sprintf("{cluster: "+cluster+"}", 1))
+	s.writeManifest("shop", fmt.Sprintf("{templateRef: {name: %s}}", ct.Name))
+	if err := s.complete("shop"); err != nil {
+		t.Fatal(err)
+	}
+	want, err := yaml.YAMLToJSON(fmt.Appendf(nil, cluster, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, wanted map[string]any
+	if json.Unmarshal([]byte(s.specOf("shop")), &got) != nil || json.Unmarshal(want, &wanted) != nil || !equality.Semantic.DeepEqual(got, wanted) {
+		t.Errorf("got  %s\nwant %s", s.specOf("shop"), want)
+	}
+	for _, e := range changes.Of("ClusterTemplate") {
+		if path, ok := strings.CutPrefix(e.Field, "cluster."); ok && path != "topology.version" && !hasPath(wanted, strings.Split(strings.ReplaceAll(path, "[]", ""), ".")) {
+			t.Errorf("the template of this test lacks %s", path)
+		}
+	}
+}
+
+// hasPath reports whether an object has a field, in any item of the lists on its path.
+func hasPath(o any, path []string) bool {
+	switch typed := o.(type) {
+	case []any:
+		return slices.ContainsFunc(typed, func(item any) bool { return hasPath(item, path) })
+	case map[string]any:
+		return typed[path[0]] != nil && (len(path) == 1 || hasPath(typed[path[0]], path[1:]))
+	}
+	return false
 }
 
 // TestTemplateRef removes and changes the templateRef of a cluster.

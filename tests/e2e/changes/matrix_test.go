@@ -41,7 +41,7 @@ var update = flag.Bool("update", false, "write docs/changes.md")
 func allRows() map[string][]row {
 	all := map[string][]row{
 		"NetworkNamespace": networkRows(), "NetworkConfiguration": configurationRows(), "IPAllocation": allocationRows(), "NetworkPool": poolRows(),
-		"Machine": machineRows(), "MachineClass": classRows(), "MachineProvider": providerRows(), "KubernetesCluster": clusterRows(), "EtcdBackup": backupRows(),
+		"Machine": machineRows(), "MachineClass": classRows(), "MachineProvider": providerRows(), "KubernetesCluster": clusterRows(), "EtcdBackup": backupRows(), "ClusterTemplate": templateRows(),
 	}
 	for kind, rows := range all {
 		for i := range rows {

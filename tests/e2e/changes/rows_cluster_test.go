@@ -57,6 +57,7 @@ func clusterRows() []row {
 		{field: "addons[].configMap", on: one, to: "addon-b", check: hasSetting("single", "b")},
 		{field: "addons[].name", on: one, to: "second", proof: "functions/bootstrap-talos TestAddons"},
 		{field: "addons[].url", on: one, to: "https://example.com/manifests.yaml", with: map[string]string{"addons[0].configMap": "null"}, proof: "functions/bootstrap-talos TestAddonByURL"},
+		{field: "templateRef.name", on: one, to: "changes-standard", proof: "functions/bootstrap-talos TestTemplateRef"},
 		{field: "approval.policy", on: one, to: "growth", proof: "functions/bootstrap-talos TestApproval"},
 		{field: "upgrade.paused", on: one, to: "true", proof: "functions/bootstrap-talos TestUpgradeStops"},
 		{field: "controlPlaneEndpoint.mode", on: ha, to: "node"},

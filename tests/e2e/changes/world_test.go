@@ -48,6 +48,7 @@ var subjects = map[string]subject{
 	"KubeVirt":          {engine.Machines, site, "on-kubevirt", "Running"},
 	"Proxmox VE":        {engine.Machines, site, "on-proxmox", "Running"},
 	"class":             {engine.MachineClasses, "", "changes-xl", ""},
+	"template":          {engine.ClusterTemplates, "", "changes-standard", ""},
 	"type kubevirt":     {engine.MachineProviders, "", "later-kubevirt", "Ready"},
 	"type proxmox":      {engine.MachineProviders, "", "later-proxmox", "Ready"},
 	"one control plane": {engine.KubernetesClusters, site, "single", "Running"},
@@ -63,6 +64,7 @@ var gates = []string{"list", "labels", "key", "operator", "values", "providers",
 const (
 	machineProvider = "apiVersion: vitistack.io/v1alpha1\nkind: MachineProvider\nmetadata: {name: %s}\nspec: {type: kubevirt, %s}\n"
 	machineClass    = "apiVersion: vitistack.io/v1alpha1\nkind: MachineClass\nmetadata: {name: %s}\nspec: {%s}\n"
+	clusterTemplate = "apiVersion: vitistack.io/v1alpha1\nkind: ClusterTemplate\nmetadata: {name: %s}\nspec: {%s}\n"
 	networkPool     = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkPool\nmetadata: {name: %s}\nspec: {%s}\n"
 	machine         = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: %s}\nspec: {%s}\n"
 	cluster         = "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: %s}\nspec: {%s}\n"
@@ -97,6 +99,7 @@ func build(t *testing.T) *world {
 	w.e.UntilPhase(engine.NetworkNamespaces, site, "network", "Ready")
 	w.e.Apply("spare", fmt.Sprintf(network, "network", "networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.78.0.0/24, vlanId: 78}}, ipAllocation: {type: static, static: {ipv4RangeStart: 10.78.0.10}}"))
 	w.e.Apply("", fmt.Sprintf(machineClass, "changes-xl", "resources: {cpu: {cores: 1, sockets: 1, threads: 1}, memory: {size: 3Gi}}, disks: [{name: root, size: 25Gi, storageClass: standard, accessMode: ReadWriteOnce, volumeMode: Filesystem}]"))
+	w.e.Apply("", fmt.Sprintf(clusterTemplate, "changes-standard", "cluster: {topology: {controlplane: {taints: [{key: a, effect: NoSchedule}]}, workers: [{name: a, replicas: 1, taints: [{key: a, effect: NoSchedule}]}]}, addons: [{name: a, configMap: a}]}, rollout: {waves: [{name: a, selector: {matchLabels: {a: b}}}]}"))
 	w.copyProvider("kubevirt")
 	w.copyProvider("proxmox")
 	w.e.Apply(site, fmt.Sprintf(machine, "on-kubevirt", "template: small, providerRef: {name: kubevirt}, networkNamespaceName: network, disks: [{name: scratch, size: 4Gi}]"))

@@ -25,6 +25,7 @@ var (
 	Machines              = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machines"}
 	MachineProviders      = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machineproviders"}
 	MachineClasses        = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machineclasses"}
+	ClusterTemplates      = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "clustertemplates"}
 	NetworkPools          = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "networkpools"}
 	KubernetesClusters    = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "kubernetesclusters"}
 	EtcdBackups           = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "etcdbackups"}
