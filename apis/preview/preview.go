@@ -80,10 +80,13 @@ type maker struct {
 	of        Document
 	result    Result
 	unchecked []string
+	// clusters are what a change of a ClusterTemplate does to its clusters.
+	clusters []Document
 }
 
 // Make returns what applying documents in their order would do. Networks, NetworkPools, MachineProviders and
-// MachineClasses that they create or change count for the others.
+// MachineClasses that they create or change count for the others. A ClusterTemplate that changes is followed by the clusters
+// that follow it.
 func Make(documents []Document, world World) *Preview {
 	m := &maker{Preview: &Preview{Errors: []Finding{}, Warnings: []Finding{}, Documents: []Result{}}, world: world, demand: newDemand()}
 	m.world.Apply(documents)
@@ -96,7 +99,7 @@ func Make(documents []Document, world World) *Preview {
 
 func (m *maker) document(d Document) {
 	o := d.Object
-	m.of, m.unchecked = d, nil
+	m.of, m.unchecked, m.clusters = d, nil, nil
 	m.result = Result{Document: d.Index, Kind: o.GetKind(), Name: o.GetName(), Namespace: o.GetNamespace(), Action: ActionCreate, Changes: []Change{}, Steps: []Step{}}
 	for _, f := range d.Refusals {
 		m.refuse(f.Pointer, f.Reason, f.Detail)
@@ -114,6 +117,9 @@ func (m *maker) document(d Document) {
 	}
 	m.result.Note = m.note()
 	m.Documents = append(m.Documents, m.result)
+	for _, c := range m.clusters {
+		m.document(c)
+	}
 }
 
 // consequences adds what the functions say of the object, and what happens to machines.
@@ -123,7 +129,12 @@ func (m *maker) consequences() {
 	case "KubernetesCluster":
 		kc := &v1alpha1.KubernetesCluster{}
 		if m.decode(after, kc) {
-			m.cluster(kc)
+			m.templatedCluster(kc)
+		}
+	case "ClusterTemplate":
+		ct := &v1alpha1.ClusterTemplate{}
+		if m.decode(after, ct) && m.of.Before != nil && len(m.of.Refusals) == 0 {
+			m.clusters = m.clustersOf(ct)
 		}
 	case "Machine":
 		machine := &v1alpha1.Machine{}

@@ -27,6 +27,9 @@ type World struct {
 	Providers      []v1alpha1.MachineProvider
 	Machines       []v1alpha1.Machine
 	Classes        []v1alpha1.MachineClass
+	Templates      []v1alpha1.ClusterTemplate
+	// Clusters are those of all namespaces that name a ClusterTemplate of the documents.
+	Clusters []v1alpha1.KubernetesCluster
 	// NamespaceLabels returns the labels of a namespace, or an error if they cannot be read.
 	NamespaceLabels func(namespace string) (map[string]string, error)
 	// DefaultTalos is the Talos version of clusters that name none.
@@ -54,6 +57,8 @@ type Unread struct {
 	// OtherNetworks are the networks of namespaces that no document names, with their users.
 	OtherNetworks bool
 	Pools         bool
+	// Clusters are the clusters of ClusterTemplates.
+	Clusters bool
 }
 
 func (w World) labelsOf(namespace string) func() (map[string]string, error) {
@@ -90,11 +95,11 @@ func (w World) reservations() []v1alpha2.IPAllocation {
 	return slices.DeleteFunc(slices.Clone(w.Allocations), func(a v1alpha2.IPAllocation) bool { return a.Spec.NetworkConfigurationName != "" })
 }
 
-// Apply adds the networks, NetworkPools, MachineProviders and MachineClasses that documents create, and changes the
-// networks and NetworkPools that they change.
+// Apply adds the networks, NetworkPools, MachineProviders, MachineClasses and ClusterTemplates that documents create, and
+// changes the networks, NetworkPools and ClusterTemplates that they change.
 func (w *World) Apply(documents []Document) {
 	w.Networks, w.Pools = slices.Clone(w.Networks), slices.Clone(w.Pools)
-	w.Providers, w.Classes = slices.Clone(w.Providers), slices.Clone(w.Classes)
+	w.Providers, w.Classes, w.Templates = slices.Clone(w.Providers), slices.Clone(w.Classes), slices.Clone(w.Templates)
 	for _, d := range documents {
 		w.apply(d)
 	}
@@ -112,6 +117,11 @@ func (w *World) apply(d Document) {
 		pool := v1alpha1.NetworkPool{}
 		if decode(after, &pool) == nil && len(d.Refusals) == 0 {
 			w.Pools = append(slices.DeleteFunc(w.Pools, func(p v1alpha1.NetworkPool) bool { return p.Name == pool.Name }), pool)
+		}
+	case "ClusterTemplate":
+		ct := v1alpha1.ClusterTemplate{}
+		if decode(after, &ct) == nil && len(d.Refusals) == 0 {
+			w.Templates = append(slices.DeleteFunc(w.Templates, func(t v1alpha1.ClusterTemplate) bool { return t.Name == ct.Name }), ct)
 		}
 	case "MachineProvider":
 		p := v1alpha1.MachineProvider{}

@@ -121,10 +121,12 @@ func (f *function) reconcileTemplate(ctx context.Context, ref events.Ref, option
 	if err := f.templates.rollOut(ctx, ref.Name); err != nil {
 		return nil, err
 	}
+	clusters, err := f.templates.clustersOf(ctx, ref.Name)
+	if err != nil {
+		return nil, err
+	}
 	options.full = true
-	return f.reconcileEach(ctx, "", options, func(kc *v1alpha1.KubernetesCluster) bool {
-		return kc.Spec.TemplateRef != nil && kc.Spec.TemplateRef.Name == ref.Name && template.NextStep(kc) == template.Adopt
-	})
+	return f.reconcileAffected(ctx, clusters, options, func(kc *v1alpha1.KubernetesCluster) bool { return template.NextStep(kc) == template.Adopt })
 }
 
 // reconcileEach reconciles the clusters of a namespace, or of all, for which isAffected is true,
@@ -134,14 +136,19 @@ func (f *function) reconcileEach(ctx context.Context, namespace string, options 
 	if err := f.kube.List(ctx, namespace, "", list); err != nil {
 		return nil, err
 	}
+	return f.reconcileAffected(ctx, list.Items, options, isAffected)
+}
+
+// reconcileAffected is reconcileEach for given clusters.
+func (f *function) reconcileAffected(ctx context.Context, clusters []v1alpha1.KubernetesCluster, options reconcileOptions, isAffected func(*v1alpha1.KubernetesCluster) bool) (*event.Event, error) {
 	var reply *event.Event
 	var failed []error
 	options.polls = false
-	for i := range list.Items {
-		if !isAffected(&list.Items[i]) {
+	for i := range clusters {
+		if !isAffected(&clusters[i]) {
 			continue
 		}
-		r, err := f.reconcileCluster(ctx, list.Items[i].Namespace, list.Items[i].Name, options)
+		r, err := f.reconcileCluster(ctx, clusters[i].Namespace, clusters[i].Name, options)
 		reply, failed = cmp.Or(reply, r), append(failed, err)
 	}
 	return reply, errors.Join(failed...)

@@ -32,7 +32,7 @@ func TestGitOpsHealth(t *testing.T) {
 		"Reconciling": {reason: "the stack continues by itself", status: "observedGeneration: 2, conditions: [" + condition(ready, "False", "Starting") + ", " + condition(reconciling, "Starting") + "]", kstatus: "InProgress", argoCD: "Progressing"},
 		"Stalled":     {reason: "a person has to act", status: "observedGeneration: 2, conditions: [" + condition(ready, "False", "InvalidSpec") + ", " + condition(stalled, "InvalidSpec") + "]", kstatus: "Failed", argoCD: "Degraded"},
 	}
-	for _, kind := range []string{"v1alpha1 KubernetesCluster", "v1alpha1 Machine", "v1alpha1 MachineProvider", "v1alpha1 NetworkConfiguration", "v1alpha1 EtcdBackup", "v1alpha2 NetworkNamespace", "v1alpha2 IPAllocation"} {
+	for _, kind := range []string{"v1alpha1 KubernetesCluster", "v1alpha1 Machine", "v1alpha1 MachineProvider", "v1alpha1 NetworkConfiguration", "v1alpha1 EtcdBackup", "v1alpha1 ClusterTemplate", "v1alpha2 NetworkNamespace", "v1alpha2 IPAllocation"} {
 		version, kind, _ := strings.Cut(kind, " ")
 		for name, tc := range states {
 			t.Run(kind+"/"+name, func(t *testing.T) {

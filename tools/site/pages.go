@@ -23,7 +23,7 @@ type section struct {
 var sections = []section{
 	{"Start", []string{"README.md"}},
 	{"How to", []string{
-		"docs/install.md", "docs/kubectl-viti.md", "docs/gitops.md", "docs/machine-classes.md", "docs/addons.md", "docs/compatibility.md", "docs/upgrade.md", "docs/backup.md", "docs/migrate.md",
+		"docs/install.md", "docs/kubectl-viti.md", "docs/gitops.md", "docs/machine-classes.md", "docs/cluster-templates.md", "docs/addons.md", "docs/compatibility.md", "docs/upgrade.md", "docs/backup.md", "docs/migrate.md",
 		"docs/debug.md", "docs/observe.md", "docs/backends.md",
 	}},
 	{"Understand", []string{"ARCHITECTURE.md", "docs/compare.md", "docs/brokers.md", "docs/scale.md", "docs/security.md", "tests/bench/RESULTS.md"}},

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
@@ -51,6 +52,15 @@ func Applied(kc *v1alpha1.KubernetesCluster) (Content, bool) {
 		return Content{}, false
 	}
 	return c, true
+}
+
+// annotation returns the value of AnnotationTemplate for the content.
+func (c Content) annotation() (string, error) {
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return "", fmt.Errorf("write the content of ClusterTemplate %s: %w", c.Name, err)
+	}
+	return string(raw), nil
 }
 
 // Revision returns a hash of the fields that change a cluster which exists: all but the networks and the

@@ -2,7 +2,6 @@ package template
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,15 +22,15 @@ func Configuration(kc *v1alpha1.KubernetesCluster, c Content) (map[string]any, e
 	if err != nil {
 		return nil, err
 	}
-	raw, err := json.Marshal(c)
+	annotation, err := c.annotation()
 	if err != nil {
-		return nil, fmt.Errorf("write the content of ClusterTemplate %s: %w", c.Name, err)
+		return nil, err
 	}
 	return map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "KubernetesCluster",
 		"metadata": map[string]any{
 			"namespace": kc.Namespace, "name": kc.Name, "uid": string(kc.UID), "resourceVersion": kc.ResourceVersion,
-			"annotations": map[string]any{v1alpha1.AnnotationTemplate: string(raw)},
+			"annotations": map[string]any{v1alpha1.AnnotationTemplate: annotation},
 		},
 		"spec": spec,
 	}, nil
@@ -72,12 +71,18 @@ func Preview(kc *v1alpha1.KubernetesCluster, c Content) (*v1alpha1.KubernetesClu
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &after.Spec); err != nil {
 		return nil, fmt.Errorf("read the spec of KubernetesCluster %s/%s with ClusterTemplate %s: %w", kc.Namespace, kc.Name, c.Name, err)
 	}
-	return after, nil
+	annotation, err := c.annotation()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, v1alpha1.AnnotationTemplate, annotation)
+	return after, err
 }
 
-// owners returns the fields of the spec that FieldManager owns, and those that other managers own.
+// owners returns the fields of the spec that FieldManager owns, and those that other managers own. A cluster without
+// managedFields does not exist yet.
 func owners(kc *v1alpha1.KubernetesCluster) (own, others *fieldpath.Set, err error) {
 	own, others = fieldpath.NewSet(), fieldpath.NewSet()
+	if len(kc.ManagedFields) == 0 {
+		return own, others, insertPresent(kc, others)
+	}
 	spec := fieldpath.PathElement{FieldName: new("spec")}
 	for _, f := range kc.ManagedFields {
 		if f.FieldsV1 == nil || f.Subresource == "status" {
@@ -94,6 +99,37 @@ func owners(kc *v1alpha1.KubernetesCluster) (own, others *fieldpath.Set, err err
 		}
 	}
 	return own, others, nil
+}
+
+// insertPresent inserts all fields of the spec into a set: those of a cluster that does not exist yet are from its
+// manifest.
+func insertPresent(kc *v1alpha1.KubernetesCluster, into *fieldpath.Set) error {
+	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&kc.Spec)
+	if err != nil {
+		return fmt.Errorf("read the spec of KubernetesCluster %s/%s: %w", kc.Namespace, kc.Name, err)
+	}
+	insert(into, nil, spec)
+	return nil
+}
+
+func insert(into *fieldpath.Set, at fieldpath.Path, fields map[string]any) {
+	for name, field := range fields {
+		path := append(at.Copy(), fieldpath.PathElement{FieldName: &name})
+		switch typed := field.(type) {
+		case map[string]any:
+			insert(into, path, typed)
+		case []any:
+			into.Insert(path)
+			for _, item := range typed {
+				if addon, ok := item.(map[string]any); ok && len(path) == 1 && name == addonsField {
+					text, _ := addon["name"].(string)
+					into.Insert(append(path.Copy(), addonElement(text)))
+				}
+			}
+		default:
+			into.Insert(path)
+		}
+	}
 }
 
 // split divides the fields of the content into those that a cluster gets and those that other managers own.

@@ -30,6 +30,13 @@ func (c *Client) NetworkPools(ctx context.Context) ([]v1alpha1.NetworkPool, erro
 	return list.Items, err
 }
 
+// ClusterTemplates returns all ClusterTemplates, and none if the API server does not know the kind.
+func (c *Client) ClusterTemplates(ctx context.Context) ([]v1alpha1.ClusterTemplate, error) {
+	list := v1alpha1.ClusterTemplateList{}
+	err := c.readAll(ctx, "clustertemplates", &list)
+	return list.Items, err
+}
+
 // readAll reads all objects of a cluster-scoped kind into a list, and none if the API server does not know the kind.
 func (c *Client) readAll(ctx context.Context, resource string, list any) error {
 	raw, err := c.core.Get().AbsPath("/apis", v1alpha1.GroupVersion.String(), resource).Do(ctx).Raw()

@@ -117,6 +117,9 @@ func (h *Preview) read(ctx context.Context, documents []shared.Document) (previe
 	}
 	var err error
 	if has("Machine", "KubernetesCluster") {
+		if existing.Templates, err = h.API.ClusterTemplates(ctx); err != nil {
+			return existing, err
+		}
 		if existing.Classes, err = h.API.MachineClasses(ctx); err != nil {
 			return existing, err
 		}

@@ -18,6 +18,8 @@ import (
 type Existing struct {
 	Classes []v1alpha1.MachineClass
 	Pools   []v1alpha1.NetworkPool
+	// Templates are the ClusterTemplates. Their clusters are not read: the snapshot does not say who owns a field.
+	Templates []v1alpha1.ClusterTemplate
 	// NamespaceLabels returns the labels of a namespace.
 	NamespaceLabels func(namespace string) (map[string]string, error)
 	// Settings are those of the functions, and DefaultTalos is the Talos version of clusters that name none.
@@ -31,7 +33,7 @@ type Existing struct {
 func worldOf(documents []shared.Document, now *inventory.Snapshot, existing Existing, limited bool) (shared.World, error) {
 	w := shared.World{
 		DefaultTalos: existing.DefaultTalos, NamespaceLabels: existing.NamespaceLabels, Classes: existing.Classes, Pools: existing.Pools,
-		Settings: &existing.Settings, Unread: shared.Unread{OtherNetworks: limited},
+		Settings: &existing.Settings, Templates: existing.Templates, Unread: shared.Unread{OtherNetworks: limited, Clusters: true},
 	}
 	for _, i := range now.Collection(inventory.TopicProviders).Items {
 		p := v1alpha1.MachineProvider{}

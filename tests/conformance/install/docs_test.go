@@ -20,7 +20,7 @@ import (
 
 // pages are the pages with commands, in the order in which a reader can follow them. The last one
 // uninstalls.
-var pages = []string{"install", "observe", "debug", "kubectl-viti", "machine-classes", "scale", "brokers", "security", "backends", "backup", "gitops", "migrate", "upgrade"}
+var pages = []string{"install", "observe", "debug", "kubectl-viti", "machine-classes", "cluster-templates", "scale", "brokers", "security", "backends", "backup", "gitops", "migrate", "upgrade"}
 
 // unfinished are commands without complete arguments, and commands for another release than the
 // installed one, with the reason.

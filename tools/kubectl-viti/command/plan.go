@@ -153,6 +153,11 @@ func (l *planning) world(ctx context.Context, c *cluster.Connection, documents [
 		w.Unread.Pools = len(pools.Unreadable) > 0
 		objects.All = append(objects.All, pools.All...)
 	}
+	if has("KubernetesCluster") || has("ClusterTemplate") {
+		if err := l.loadTemplates(ctx, c, has("ClusterTemplate"), &w, &objects); err != nil {
+			return w, err
+		}
+	}
 	kinds := []cluster.Kind{cluster.MustFindKind("machine"), cluster.MustFindKind("networknamespace")}
 	if has("NetworkNamespace") {
 		kinds = append(kinds[:1], networkKinds...)
@@ -172,6 +177,23 @@ func (l *planning) world(ctx context.Context, c *cluster.Connection, documents [
 		}
 	}
 	return w, nil
+}
+
+// loadTemplates adds the ClusterTemplates to objects, and, for a change of one, the clusters of all namespaces with what
+// they use.
+func (l *planning) loadTemplates(ctx context.Context, c *cluster.Connection, withClusters bool, w *preview.World, objects *cluster.Objects) error {
+	kinds := []cluster.Kind{cluster.MustFindKind("clustertemplate")}
+	if withClusters {
+		kinds = append(kinds, cluster.MustFindKind("kubernetescluster"), cluster.MustFindKind("machine"), cluster.MustFindKind("networknamespace"))
+	}
+	found, err := c.Load(ctx, "", kinds...)
+	if err != nil {
+		return err
+	}
+	w.Unread.Clusters = withClusters && len(found.Unreadable) > 0
+	l.note(found.Note())
+	objects.All = append(objects.All, found.All...)
+	return nil
 }
 
 // networkKinds are the kinds of networks, and of the objects that have addresses in them.
@@ -207,6 +229,10 @@ func addTo(w *preview.World, u *unstructured.Unstructured) error {
 		return appendTo(&w.Providers, u)
 	case "MachineClass":
 		return appendTo(&w.Classes, u)
+	case "ClusterTemplate":
+		return appendTo(&w.Templates, u)
+	case "KubernetesCluster":
+		return appendTo(&w.Clusters, u)
 	case "NetworkPool":
 		return appendTo(&w.Pools, u)
 	case "NetworkConfiguration":
