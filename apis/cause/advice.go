@@ -365,7 +365,8 @@ var advices = map[string]Advice{
 	"RemovingTalos": on(NoAction, continues), "Finishing": on(NoAction, continues),
 
 	// As it should be.
-	"Allocated": on(NoAction, isGood), "Approved": on(NoAction, isGood), "BackupTaken": on(NoAction, isGood), "Bootstrapped": on(NoAction, isGood),
+	"ClustersCurrent": on(NoAction, isGood),
+	"Allocated":       on(NoAction, isGood), "Approved": on(NoAction, isGood), "BackupTaken": on(NoAction, isGood), "Bootstrapped": on(NoAction, isGood),
 	"ClusterRunning": on(NoAction, isGood), "Completed": on(NoAction, isGood), "ConfigApplied": on(NoAction, isGood), "ConfigCurrent": on(NoAction, isGood),
 	"CredentialsCreated": on(NoAction, isGood), "EtcdHealthy": on(NoAction, isGood), "Healthy": on(NoAction, isGood), "InStep": on(NoAction, isGood),
 	"MACFilter": on(NoAction, isGood), "MachineRunning": on(NoAction, isGood), "MachinesCreated": on(NoAction, isGood), "MachinesRunning": on(NoAction, isGood),

@@ -43,6 +43,10 @@ func TestPlan(t *testing.T) {
 	if _, err := e.In(cluster.MustFindKind("machine"), e.namespace).Patch(t.Context(), "served", types.ApplyPatchType, raw, metav1.PatchOptions{FieldManager: "flux"}); err != nil {
 		t.Fatal(err)
 	}
+	standard := "{apiVersion: vitistack.io/v1alpha1, kind: ClusterTemplate, metadata: {name: " + e.namespace + `-standard}, spec: {cluster: {topology: {version: "1.33", controlplane: {replicas: 1}}}, rollout: {waves: [{name: test, selector: {matchLabels: {environment: test}}}]}}}`
+	e.create(standard)
+	follower := "{apiVersion: vitistack.io/v1alpha1, kind: KubernetesCluster, metadata: {name: follower, labels: {environment: test}}, spec: {data: {}, templateRef: {name: " + e.namespace + "-standard}}}"
+	e.create(follower)
 	without := strings.Replace(web, " protected: true,", "", 1)
 	shop := "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: shop}\nspec: {data: {}, topology: {version: \"1.33\", controlplane: {replicas: 1, version: \"1.33\"}, workers: [{name: w, replicas: 3, version: \"1.33\"}]}}\n"
 	for name, tc := range map[string]struct {
@@ -61,6 +65,8 @@ func TestPlan(t *testing.T) {
 		"Template":  {"create-vm would refuse it", strings.Replace(strings.Replace(web, "web", "new", 1), "small", "huge", 1), []string{"Refused /spec/template (TemplateNotFound)"}, 1},
 		"Class":     {"the MachineClass exists", strings.Replace(strings.Replace(web, "web", "new", 1), "small", e.namespace+"-xl", 1), []string{"is created"}, 2},
 		"Version":   {"bootstrap-talos would refuse it", strings.Replace(shop, `version: "1.33", controlplane: {replicas: 1, version: "1.33"}`, `version: "1.33", controlplane: {replicas: 1, version: "1.99"}`, 1), []string{"Refused /spec/topology/version (KubernetesVersionUnknown)"}, 1},
+		"Clusters":  {"each cluster of the template is planned", strings.Replace(standard, "1.33", "1.34", 1), []string{"cluster.topology.version: 1.33 -> 1.34 (applied)", "KubernetesCluster " + e.namespace + "/follower: is changed", "in wave test (1 of 1)"}, 2},
+		"Follower":  {"the template gives what the manifest lacks", strings.Replace(follower, "{name: follower,", "{name: another,", 1), []string{"is created", "create another-cp-0"}, 2},
 		"Unwritten": {"a field that does not exist", strings.Replace(web, "template:", "tmplate:", 1), []string{"Refused", "tmplate"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
