@@ -207,7 +207,7 @@ func (s *env) apply(name string, content template.Content, byPhase bool) {
 func TestTemplateFields(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{handle: dropEvents, noResync: true})
-	const machines = `template: small, providerRef: {name: pve}, healthCheck: {enabled: true, unhealthyTimeout: 20m, maxUnhealthy: 2}, labels: {a: b}, taints: [{key: k, value: v, effect: NoSchedule}], patches: [p], drainTimeout: 30m`
+	const machines = `template: small, providerRef: {name: pve}, healthCheck: {enabled: true, unhealthyTimeout: 20m0s, maxUnhealthy: 2}, labels: {a: b}, taints: [{key: k, value: v, effect: NoSchedule}], patches: [p], drainTimeout: 30m0s`
 	const cluster = `{
   topology: {
     controlplane: {replicas: 3, version: "1.33", rollout: {type: InPlace}, ` + machines + `},
@@ -215,7 +215,7 @@ func TestTemplateFields(t *testing.T) {
   controlPlaneEndpoint: {mode: node},
   networking: {podCIDR: 10.1.0.0/16, serviceCIDR: 10.2.0.0/16, dnsDomain: example.local, cni: none},
   addons: [{name: aa, configMap: a}, {name: bb, url: "https://example.com/b.yaml"}],
-  talos: {version: 1.13.9, schematic: ` + "%064d" + `, installDisk: /dev/sda, patches: {all: [a], controlPlane: [b], workers: [c]}, configChanges: Reboot}}`
+  talos: {version: 1.13.9, schematic: "` + "%064d" + `", installDisk: /dev/sda, patches: {all: [a], controlPlane: [b], workers: [c]}, configChanges: Reboot}}`
 	ct := s.template("every", fmt.Sprintf("{cluster: "+cluster+"}", 1))
 	s.writeManifest("shop", fmt.Sprintf("{templateRef: {name: %s}}", ct.Name))
 	if err := s.complete("shop"); err != nil {
