@@ -132,10 +132,7 @@ func (m *maker) consequences() {
 			m.templatedCluster(kc)
 		}
 	case "ClusterTemplate":
-		ct := &v1alpha1.ClusterTemplate{}
-		if m.decode(after, ct) && m.of.Before != nil && len(m.of.Refusals) == 0 {
-			m.clusters = m.clustersOf(ct)
-		}
+		m.clusterTemplate(after)
 	case "Machine":
 		machine := &v1alpha1.Machine{}
 		if m.decode(after, machine) {

@@ -28,7 +28,7 @@ var unsaid = map[string][]string{
 		"ImageNotFound", "ImageImportFailed", "NodeNotFound", "StorageClassNotFound", "DiskCannotGrow", "DiskCannotShrink", "VirtualMachineNameTaken", "CrashLoop", "AddressMismatch",
 	},
 	"the package of the hypervisor decides, by what this hypervisor supports": {"ImageNotSupported", "NotSupported", "SnippetNotAllowed", "TooManyDisks"},
-	"the API server decides, when it gets the fields of a ClusterTemplate": {"ClusterTemplateRejected"},
+	"the API server decides, when it gets the fields of a ClusterTemplate":    {"ClusterTemplateRejected"},
 	"Secrets and ConfigMaps decide, and a preview reads none": {
 		"CloudInitSecretNotFound", "CloudInitSecretNotAllowed", "CredentialsNotFound", "CredentialsIncomplete", "PatchNotFound", "InvalidPatch", "InvalidConfiguration", "AddonInvalid",
 	},

@@ -37,6 +37,14 @@ func (m *maker) templatedCluster(kc *v1alpha1.KubernetesCluster) {
 	m.cluster(kc)
 }
 
+// clusterTemplate adds the clusters of a ClusterTemplate that exists and would be accepted.
+func (m *maker) clusterTemplate(after *unstructured.Unstructured) {
+	ct := &v1alpha1.ClusterTemplate{}
+	if m.decode(after, ct) && m.of.Before != nil && len(m.of.Refusals) == 0 {
+		m.clusters = m.clustersOf(ct)
+	}
+}
+
 // clustersOf returns the clusters of a ClusterTemplate as documents, in the order in which a rollout updates them. Their
 // notes say in which wave they are.
 func (m *maker) clustersOf(ct *v1alpha1.ClusterTemplate) (all []Document) {

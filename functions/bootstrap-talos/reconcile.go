@@ -61,7 +61,10 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 	err := runAll(ctx, c, f.planner.acceptSpec, f.approvals.limitToApproved, f.runPhases)
 	err = reconcile.SecretsError(cmp.Or(err, c.report.approval), plan.FunctionName)
 	reply, err := f.finish(ctx, c, err, requested, options)
-	return reply, reconcile.MostUrgent(err, f.templates.rollOutAfter(ctx, c, start))
+	if failed := f.templates.rollOutAfter(ctx, c, start); failed != nil && !reconcile.Retried(err) {
+		err = failed
+	}
+	return reply, err
 }
 
 // runPhases runs the phases in the order of a cluster's life: what the nodes need to start with

@@ -1,7 +1,6 @@
 package template
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,7 +88,7 @@ func owners(kc *v1alpha1.KubernetesCluster) (own, others *fieldpath.Set, err err
 			continue
 		}
 		set := fieldpath.NewSet()
-		if err := set.FromJSON(bytes.NewReader(f.FieldsV1.Raw)); err != nil {
+		if err := set.FromJSON(f.FieldsV1.GetRawReader()); err != nil {
 			return nil, nil, fmt.Errorf("read managedFields of KubernetesCluster %s/%s: %w", kc.Namespace, kc.Name, err)
 		}
 		if f.Manager == FieldManager {
