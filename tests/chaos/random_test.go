@@ -140,11 +140,16 @@ func (w *env) simState(name ...string) string {
 // TestGenerator plans runs twice, and with one step removed.
 func TestGenerator(t *testing.T) {
 	t.Parallel()
+	var poolInPlace, controlPlaneInPlace bool
 	planned := func(seed uint64) (steps []string) {
 		a := &generator{random: rand.New(rand.NewPCG(seed, seed)), long: true}
 		for range 300 {
 			s := a.step()
 			steps = append(steps, fmt.Sprint(s.pause, len(a.living)))
+			for _, b := range a.living {
+				poolInPlace = poolInPlace || b.pool.inPlace
+				controlPlaneInPlace = controlPlaneInPlace || b.pool.controlSize != "" && b.controlInPlace
+			}
 		}
 		return steps
 	}
@@ -153,5 +158,8 @@ func TestGenerator(t *testing.T) {
 	}
 	if fmt.Sprint(planned(7)) == fmt.Sprint(planned(8)) {
 		t.Error("two seeds lead to the same run")
+	}
+	if !poolInPlace || !controlPlaneInPlace {
+		t.Errorf("a pool is resized in place: %t, a control plane: %t, want both", poolInPlace, controlPlaneInPlace)
 	}
 }
