@@ -44,8 +44,20 @@ func (r *configRenderer) findNodeConfigs(ctx context.Context, c *cluster) error 
 	return nil
 }
 
-// recordNodeConfig has a Machine say what its node was installed with. It writes nothing that the Machine says already.
-func (u *configUpdater) recordNodeConfig(ctx context.Context, m *v1alpha1.Machine, parts nodeconfig.Parts) error {
+// recordNodeConfig has a Machine say what its node was installed with, by the configuration that the node runs. It writes
+// nothing that the Machine says already. A node may run a configuration with an encryption that its disk lacks: Talos
+// accepts that, and ignores it. If the Machine says nothing yet, the node is therefore asked for its volumes.
+func (u *configUpdater) recordNodeConfig(ctx context.Context, c *cluster, m *v1alpha1.Machine, parts nodeconfig.Parts) error {
+	earlier, known := plan.NodeConfigOf(m)
+	if known {
+		parts = parts.WithEncryptionOf(earlier)
+	} else if volumes := parts.EncryptedVolumes(); len(volumes) > 0 {
+		missing, err := talos.UnencryptedVolumes(ctx, plan.Address(m), c.connections.credentials, volumes)
+		if err != nil {
+			return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s, to read whether its volumes are encrypted", m.Name), Requeue: true}
+		}
+		parts = parts.WithoutEncryption(missing...)
+	}
 	if m.Annotations[v1alpha1.AnnotationNodeConfig] == parts.String() {
 		return nil
 	}

@@ -77,7 +77,7 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 	case result.Outcome == talos.ConfigChanged && isControlPlane:
 		err = c.awaitStaticPods(ctx, m)
 	}
-	if err = cmp.Or(err, u.recordNodeConfig(ctx, machine, result.NodeConfig)); err != nil {
+	if err = cmp.Or(err, u.recordNodeConfig(ctx, c, machine, result.NodeConfig)); err != nil {
 		c.report.config = conditionReport{}
 		return true, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -182,6 +183,32 @@ func TestPatchOfControlPlanes(t *testing.T) {
 		}
 		if members := s.members("shop", strings.TrimPrefix(name, "shop-")); len(members) != 3 {
 			t.Errorf("etcd has the members %v", members)
+		}
+	}
+}
+
+// TestUnencryptedNodeIsReplaced has a node that runs a configuration with an encryption that its disk lacks, and whose Machine
+// does not say what it was installed with.
+func TestUnencryptedNodeIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.newPatchedCluster(1, 1, false)
+	before := s.uidsOfShop()
+	config := s.activeConfig("shop", "pool-0") + "---\n" + encryptionPatch
+	ctx, c, end, err := talos.Connect(t.Context(), plan.Address(s.machine("shop-pool-0")), s.access("shop"), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	if _, err := c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{Data: []byte(config), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT}); err != nil {
+		t.Fatal(err)
+	}
+	s.annotate("shop-pool-0", v1alpha1.AnnotationNodeConfig, "")
+	s.setPatches("shop", swappinessPatch, encryptionPatch)
+	s.awaitCurrent("shop-pool-", before, 1)
+	for name := range s.uidsOfShop() {
+		if isWorker := strings.HasPrefix(name, "shop-pool-"); s.isEncrypted(name) != isWorker {
+			t.Errorf("node %s is encrypted: %t, want %t", name, !isWorker, isWorker)
 		}
 	}
 }

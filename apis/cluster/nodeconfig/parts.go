@@ -104,6 +104,32 @@ func (p Parts) Compare(wanted Parts) Change {
 	return change
 }
 
+// EncryptedVolumes returns the system volumes that are encrypted according to the parts.
+func (p Parts) EncryptedVolumes() []string {
+	return slices.DeleteFunc(slices.Clone(systemVolumes), func(volume string) bool { return p[encryptionPart(volume)] == "" })
+}
+
+// WithoutEncryption returns the parts without the encryption of volumes.
+func (p Parts) WithoutEncryption(volumes ...string) Parts {
+	kept := maps.Clone(p)
+	for _, volume := range volumes {
+		delete(kept, encryptionPart(volume))
+	}
+	return kept
+}
+
+// WithEncryptionOf returns the parts with the encryption of the system volumes that earlier has. The encryption of an
+// installed node does not change, whatever its configuration says.
+func (p Parts) WithEncryptionOf(earlier Parts) Parts {
+	merged := p.WithoutEncryption(systemVolumes...)
+	for _, volume := range systemVolumes {
+		if e := earlier[encryptionPart(volume)]; e != "" {
+			merged[encryptionPart(volume)] = e
+		}
+	}
+	return merged
+}
+
 // isOptional reports whether a part is about a volume or disk that Talos creates and unmounts on an installed node.
 func isOptional(name string) bool {
 	return !slices.Contains(fixedParts, name)

@@ -187,6 +187,22 @@ func TestKeepKeys(t *testing.T) {
 	}
 }
 
+// TestWithEncryptionOf checks that a configuration does not change the encryption that a node was installed with.
+func TestWithEncryptionOf(t *testing.T) {
+	t.Parallel()
+	plain := Parts{kernelArguments: "a"}
+	secret := Parts{kernelArguments: "b", encryptionPart("STATE"): "c", encryptionPart("EPHEMERAL"): "d"}
+	if got, want := secret.WithEncryptionOf(plain), (Parts{kernelArguments: "b"}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got, want := plain.WithEncryptionOf(secret), (Parts{kernelArguments: "a", encryptionPart("STATE"): "c", encryptionPart("EPHEMERAL"): "d"}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := secret.WithoutEncryption("STATE").EncryptedVolumes(); !reflect.DeepEqual(got, []string{"EPHEMERAL"}) {
+		t.Errorf("encrypted are %v, want EPHEMERAL", got)
+	}
+}
+
 func encode(t *testing.T, cfg config.Provider) string {
 	t.Helper()
 	text, err := cfg.Bytes()

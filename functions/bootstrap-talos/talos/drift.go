@@ -12,6 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configdiff"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	resources "github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -139,6 +140,26 @@ func changeConfig(ctx context.Context, address string, a *Credentials, change co
 	default:
 		return ConfigNeedsReboot, nil
 	}
+}
+
+// UnencryptedVolumes returns which of the volumes of a node are not encrypted.
+func UnencryptedVolumes(ctx context.Context, address string, a *Credentials, volumes []string) ([]string, error) {
+	ctx, c, end, err := Connect(ctx, address, a, longTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	var found []string
+	for _, volume := range volumes {
+		status, err := safe.StateGetByID[*block.VolumeStatus](ctx, c.COSI, volume)
+		if err != nil {
+			return nil, fmt.Errorf("read volume %s of %s: %w", volume, address, err)
+		}
+		if status.TypedSpec().EncryptionProvider == block.EncryptionProviderNone {
+			found = append(found, volume)
+		}
+	}
+	return found, nil
 }
 
 // isStaged reports whether a configuration is on the disk of the node for its next boot.
