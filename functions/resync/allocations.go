@@ -110,7 +110,7 @@ func (p *round) sendIfNeeded(ctx context.Context, k kind, o object) error {
 		p.progress.Machines[o.Status.Provider]++
 	}
 	miscounted := k.name == machineProvider && o.Status.MachineCount != p.progress.Machines[o.Metadata.Name]
-	if !miscounted && !needsReconcile(k, o, p.now(), p.window()) {
+	if p.isInTransit(o) || !miscounted && !needsReconcile(k, o, p.now(), p.window()) {
 		return nil
 	}
 	if o.isQueued() && (k.name == ipAllocation || k.name == networkConfiguration) {
@@ -120,6 +120,12 @@ func (p *round) sendIfNeeded(ctx context.Context, k kind, o object) error {
 		}
 	}
 	return p.send(ctx, k, o)
+}
+
+// isInTransit reports whether the event of an object's last write may not have been delivered yet. The gateway requests
+// another round if the object is still due after the grace.
+func (p *round) isInTransit(o object) bool {
+	return !p.full && p.now().Sub(o.lastWritten()) < p.grace
 }
 
 // window returns the time whose turns a full round takes, and nil for another round.

@@ -96,6 +96,9 @@ type object struct {
 		CreationTimestamp metav1.Time       `json:"creationTimestamp"`
 		DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
 		Annotations       map[string]string `json:"annotations"`
+		ManagedFields     []struct {
+			Time metav1.Time `json:"time"`
+		} `json:"managedFields"`
 	} `json:"metadata"`
 	Spec struct {
 		IPAllocation *struct {
@@ -113,6 +116,17 @@ type object struct {
 }
 
 func (o object) key() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
+
+// lastWritten returns the time of the last write of an object, in whole seconds.
+func (o object) lastWritten() time.Time {
+	last := o.Metadata.CreationTimestamp.Time
+	for _, f := range o.Metadata.ManagedFields {
+		if f.Time.After(last) {
+			last = f.Time.Time
+		}
+	}
+	return last
+}
 
 // isRequested reports whether an annotation requests a reconcile.
 func (o object) isRequested() bool {

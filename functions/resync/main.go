@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"time"
 
@@ -24,8 +25,31 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
+		grace, err := readGrace(os.Getenv)
+		if err != nil {
+			return nil, err
+		}
 		sender := events.NewSender(client.BrokerURL)
-		f := &function{api: client, sender: sender, now: time.Now, namespace: kube.Namespace(os.Getenv)}
+		f := &function{api: client, sender: sender, now: time.Now, namespace: kube.Namespace(os.Getenv), grace: grace}
 		return sender.Require(f.handle), nil
 	})
+}
+
+const (
+	defaultPeriod = time.Minute
+	// graceShare is the part of the period for which an event may be in transit, as for the gateway.
+	graceShare = 3
+)
+
+// readGrace returns the grace for the period RESYNC_PERIOD in which the gateway requests at most one round.
+func readGrace(getenv func(string) string) (time.Duration, error) {
+	text := getenv("RESYNC_PERIOD")
+	if text == "" {
+		return defaultPeriod / graceShare, nil
+	}
+	period, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("read RESYNC_PERIOD: %w", err)
+	}
+	return period / graceShare, nil
 }

@@ -18,6 +18,8 @@ type function struct {
 	now    func() time.Time
 	// namespace is the stack's.
 	namespace string
+	// grace is how long the event of an object's last write may be in transit.
+	grace time.Duration
 }
 
 const (
