@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -36,8 +37,11 @@ type call struct {
 	differ  bool
 	// done is closed at the end of the call, after err is set.
 	done chan struct{}
-	err  error
+	// err is the error of the call. Until the call has returned, and so if it panics, it is errNotReturned.
+	err error
 }
+
+var errNotReturned = errors.New("the call for this delivery has not returned")
 
 // contentOf returns the object of an event, and what the event requires of the handler. Both are
 // empty for an event that says more than which object has changed. A deleted object, which no
@@ -102,7 +106,7 @@ func (s *serializer) enter(object, content, eventID string) (*objectQueue, *call
 	q.users++
 	c := q.waiting[content]
 	if c == nil {
-		c = &call{eventID: eventID, done: make(chan struct{})}
+		c = &call{eventID: eventID, done: make(chan struct{}), err: errNotReturned}
 		q.waiting[content] = c
 	}
 	c.differ = c.differ || c.eventID != eventID

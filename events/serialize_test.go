@@ -230,3 +230,36 @@ func TestContent(t *testing.T) {
 		}
 	}
 }
+
+// TestTurnsEndWithAPanic has two deliveries share a call that panics. Both fail, so that the Broker redelivers both.
+func TestTurnsEndWithAPanic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		busy := true
+		handle := Serialize(func(context.Context, event.Event) (*event.Event, error) {
+			if busy {
+				busy = false
+				time.Sleep(time.Second)
+				return nil, nil
+			}
+			panic("a nil map")
+		})
+		var group sync.WaitGroup
+		group.Go(func() { _, _ = handle(t.Context(), about("Machine", TypeRefUpdate, "0")) })
+		synctest.Wait()
+		failed := make(chan bool, 2)
+		for _, id := range []string{"1", "2"} {
+			group.Go(func() {
+				var err error
+				defer func() { failed <- recover() != nil || err != nil }()
+				_, err = handle(t.Context(), about("Machine", TypeUpdate, id))
+			})
+		}
+		group.Wait()
+		for range 2 {
+			if !<-failed {
+				t.Error("a delivery whose call has panicked counts as handled")
+			}
+		}
+	})
+}
