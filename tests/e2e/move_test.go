@@ -22,12 +22,16 @@ import (
 )
 
 const (
-	movedMachine = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: alone}\nspec: {template: small, providerRef: {name: kubevirt}, networkNamespaceName: network}\n"
+	movedMachine  = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: alone}\nspec: {template: small, providerRef: {name: kubevirt}, networkNamespaceName: network}\n"
+	movedTemplate = `apiVersion: vitistack.io/v1alpha1
+kind: ClusterTemplate
+metadata: {name: moved}
+spec: {cluster: {topology: {version: "1.33", workers: [{name: web, replicas: 1, template: small, providerRef: {name: kubevirt}}]}}}
+`
 	movedCluster = `apiVersion: vitistack.io/v1alpha1
 kind: KubernetesCluster
 metadata: {name: shop}
-spec: {data: {}, networkNamespaceName: network, topology: {version: "1.33", controlplane: {replicas: 1, template: small, providerRef: {name: kubevirt}},
-  workers: [{name: web, replicas: 1, template: small, providerRef: {name: kubevirt}}]}}
+spec: {data: {}, networkNamespaceName: network, templateRef: {name: moved}, topology: {controlplane: {replicas: 1, template: small, providerRef: {name: kubevirt}}}}
 `
 )
 
@@ -141,13 +145,19 @@ func (p pair) shareBackends(t *testing.T) {
 	p.to.RestartFree()
 }
 
-// moveCluster moves a network, a Machine and a cluster: nodes keep running with their
-// addresses, the first management cluster has nothing left, and the second one can delete everything.
+// moveCluster moves a network, a Machine and a cluster with a ClusterTemplate: nodes keep running with their
+// addresses, changes of the template reach the cluster, the first management cluster has nothing left, and the second one can
+// delete everything.
 func (p pair) moveCluster(t *testing.T) {
 	from, to := p.from, p.to
+	from.Apply("", movedTemplate)
 	from.Apply("default", movedCluster)
 	from.UntilPhase(engine.KubernetesClusters, "default", "shop", "Running")
 	vms, instances, addresses := uidsOf(from, engine.VirtualMachines), uidsOf(from, engine.Instances), addressesOf(from)
+	if out, ok := p.move(t, "default", "--dry-run"); ok || !strings.Contains(out, "ClusterTemplate") || !strings.Contains(out, "create it there first") {
+		t.Errorf("a move to a cluster without the ClusterTemplate needs a decision: %s", out)
+	}
+	to.Apply("", movedTemplate)
 	if out, ok := p.move(t, "default", "--dry-run"); !ok || !strings.Contains(out, "shop-talos-secrets") || len(to.List(engine.Machines, "default", "")) > 0 {
 		t.Errorf("the dry run shows what moves: %s", out)
 	}
@@ -159,6 +169,15 @@ func (p pair) moveCluster(t *testing.T) {
 		t.Errorf("a second call has nothing to do: %s", out)
 	}
 	requireMoved(t, from, to, vms, instances, addresses)
+	change := []byte(`{"spec": {"cluster": {"topology": {"controlplane": {"drainTimeout": "7m"}, "workers": [{"name": "web", "replicas": 1, "template": "small", "drainTimeout": "8m", "providerRef": {"name": "kubevirt"}}]}}}}`)
+	if _, err := to.Client.Resource(engine.ClusterTemplates).Patch(t.Context(), "moved", types.MergePatchType, change, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	feed.Until(t, "a change of the template reaches the moved cluster", func() (bool, string) {
+		topology, _, _ := unstructured.NestedMap(to.Get(engine.KubernetesClusters, "default", "shop").Object, "spec", "topology")
+		text := fmt.Sprint(topology)
+		return strings.Contains(text, "drainTimeout:7m") && strings.Contains(text, "drainTimeout:8m"), text
+	})
 	to.Delete(engine.KubernetesClusters, "default", "shop")
 	to.Delete(engine.Machines, "default", "alone")
 	feed.Until(t, "the second management cluster deletes everything", func() (bool, string) {

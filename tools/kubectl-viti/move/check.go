@@ -83,7 +83,7 @@ func isCopy(o object, there *unstructured.Unstructured) bool {
 // checkNeeds compares the objects of the whole cluster that moving objects use.
 func (m *Mover) checkNeeds(ctx context.Context, all []object) ([]Row, error) {
 	var rows []Row
-	for _, kind := range []cluster.Kind{cluster.MustFindKind("MachineProvider"), cluster.MustFindKind("MachineClass"), cluster.MustFindKind("NetworkPool")} {
+	for _, kind := range []cluster.Kind{cluster.MustFindKind("MachineProvider"), cluster.MustFindKind("MachineClass"), cluster.MustFindKind("ClusterTemplate"), cluster.MustFindKind("NetworkPool")} {
 		list, err := m.From.Resource(kind.GVR()).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, m.From.Explain(err, kind, "")
@@ -104,13 +104,13 @@ func (m *Mover) checkNeeds(ctx context.Context, all []object) ([]Row, error) {
 	return rows, nil
 }
 
-// isUsed reports whether an object uses a MachineProvider, MachineClass or NetworkPool, or may use it.
+// isUsed reports whether an object uses a MachineProvider, MachineClass, ClusterTemplate or NetworkPool, or may use it.
 func isUsed(kind cluster.Kind, name string, all []object) bool {
 	return slices.ContainsFunc(all, func(o object) bool {
 		used := kind.Name == "NetworkPool" && o.kind.Name == "NetworkNamespace" || kind.Name == "MachineProvider" && o.GetAnnotations()[v1alpha1.AnnotationProvider] == name && o.kind.Name == "Machine"
 		walk(o.Object["spec"], func(key string, value any) {
 			ref, _ := value.(map[string]any)
-			used = used || kind.Name == "MachineClass" && key == "template" && value == name || kind.Name == "MachineProvider" && key == "providerRef" && ref["name"] == name
+			used = used || kind.Name == "MachineClass" && key == "template" && value == name || kind.Name == "ClusterTemplate" && key == "templateRef" && ref["name"] == name || kind.Name == "MachineProvider" && key == "providerRef" && ref["name"] == name
 		})
 		return used
 	})

@@ -221,7 +221,18 @@ func (m *Mover) createObject(ctx context.Context, o object, uids map[string]stri
 	if err != nil {
 		return object{}, fmt.Errorf("create %s at %s: %w", o.key(), m.To.Config.Host, err)
 	}
-	return object{made, o.kind}, nil
+	c := object{made, o.kind}
+	return c, m.keepOwners(ctx, o, c)
+}
+
+// keepOwners gives the copy of a cluster with a ClusterTemplate the managers that the fields of the cluster have here.
+// Otherwise the copy would own the fields of the template itself, and no change of the template would reach it.
+func (m *Mover) keepOwners(ctx context.Context, o, c object) error {
+	if o.kind.Name != "KubernetesCluster" || o.GetAnnotations()[v1alpha1.AnnotationTemplate] == "" || !v1alpha1.IsPaused(c) {
+		return nil
+	}
+	owners := slices.DeleteFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Subresource != "" })
+	return patch(ctx, m.To, c, map[string]any{"metadata": map[string]any{"managedFields": owners}})
 }
 
 // writeStatus writes the status of an object that the functions at the target have not got yet.
