@@ -44,8 +44,8 @@ type call struct {
 var errNotReturned = errors.New("the call for this delivery has not returned")
 
 // contentOf returns the object of an event, and what the event requires of the handler. Both are
-// empty for an event that says more than which object has changed. A deleted object, which no
-// request can read any more, is content of its event.
+// empty for an event that says more than which object has changed. The event of a deletion that carries
+// the last state of the object requires what no other event does.
 func contentOf(in event.Event) (object, content string) {
 	ref, err := RefOf(in)
 	if err != nil || !IsChange(in.Type()) && in.Type() != TypeResync {

@@ -14,7 +14,7 @@ const (
 	// management cluster or a restore, separated by commas, the first one first. What exists outside of
 	// the object under one of them is adopted: it gets the object's own UID. Only an administrator
 	// may write the annotation. It stays, because MAC addresses derive from the first UID. The
-	// word Unmarked instead of a UID adopts what has the object's name or addresses and no mark at all, as
+	// value unmarked instead of a UID adopts what has the object's name or addresses and no mark at all, as
 	// other programs leave it.
 	AnnotationFormerUIDs = "vitistack.io/former-uids"
 	// AnnotationPaused has every function leave an object as it is, whatever the value, also its

@@ -25,7 +25,8 @@ const (
 	MachineDeleting MachinePhase = "Deleting"
 )
 
-// Conditions of a Machine in addition to Ready and, for a node of a cluster, MachineConfigRemoved.
+// Conditions of a Machine in addition to Ready, Reconciling and Stalled (names.go) and, for a node of a cluster,
+// MachineConfigRemoved (machineconfig.go).
 const (
 	ConditionVirtualMachineReady = "VirtualMachineReady"
 	ConditionStorageReady        = "StorageReady"

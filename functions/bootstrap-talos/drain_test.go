@@ -203,7 +203,7 @@ func (d *drainEnv) observedNode() plan.Node {
 	return nodes[i]
 }
 
-// refreshed upgrades kube-proxy, and skips an addon that Talos did not deploy.
+// checkAddonRefresh upgrades kube-proxy, and skips an addon that Talos did not deploy.
 func (d *drainEnv) checkAddonRefresh() {
 	d.Helper()
 	sets := d.AppsV1().DaemonSets("kube-system")

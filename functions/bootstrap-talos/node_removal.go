@@ -111,8 +111,8 @@ func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, 
 		if err = talos.LeaveEtcd(ctx, c.observed.controlPlanes()[m.Name], c.connections.credentials, view.Leaders[m.Name]); err == nil {
 			return removing("has left etcd", true)
 		}
-	case plan.RemovalExpelMember:
-		if err = expelMember(ctx, c, view, member); err == nil {
+	case plan.RemovalRemoveMember:
+		if err = removeEtcdMember(ctx, c, view, member); err == nil {
 			return removing("is removed from etcd", true)
 		}
 	case plan.RemovalWaitsForMembers:
@@ -134,8 +134,8 @@ func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, 
 	return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: a request has failed and is retried", m.Name), Requeue: true}
 }
 
-// expelMember has another member of etcd remove a member, first the leader.
-func expelMember(ctx context.Context, c *cluster, view plan.EtcdView, member plan.EtcdMember) error {
+// removeEtcdMember has another member of etcd remove a member, first the leader.
+func removeEtcdMember(ctx context.Context, c *cluster, view plan.EtcdView, member plan.EtcdMember) error {
 	addresses := c.observed.controlPlanes()
 	peers := slices.Sorted(maps.Keys(view.MemberIDs))
 	slices.SortStableFunc(peers, func(a, b string) int {

@@ -82,7 +82,7 @@ func (e *etcdChecker) checkMembers(ctx context.Context, c *cluster) error {
 		return reconcile.WaitError{Reason: "WaitingForEtcd", Message: "waits for a member of etcd to answer", Requeue: true}
 	}
 	if left := plan.OrphanedMembers(view.Members, c.observed.hasMachine); len(left) > 0 {
-		return e.expelOrphanedMember(ctx, c, view, left[0])
+		return e.removeOrphanedMember(ctx, c, view, left[0])
 	}
 	var wanted []string
 	for _, m := range c.plan.ControlPlanes() {
@@ -95,8 +95,8 @@ func (e *etcdChecker) checkMembers(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// expelOrphanedMember removes a member of etcd whose Machine does not exist.
-func (e *etcdChecker) expelOrphanedMember(ctx context.Context, c *cluster, view plan.EtcdView, m plan.EtcdMember) error {
+// removeOrphanedMember removes a member of etcd whose Machine does not exist.
+func (e *etcdChecker) removeOrphanedMember(ctx context.Context, c *cluster, view plan.EtcdView, m plan.EtcdMember) error {
 	message := fmt.Sprintf("removes member %s, whose Machine does not exist, from etcd", m.Name)
 	gone, err := e.machines.isGone(ctx, c, m.Name)
 	switch {
@@ -108,7 +108,7 @@ func (e *etcdChecker) expelOrphanedMember(ctx context.Context, c *cluster, view 
 		if why := plan.RemovalObjection(view, m); why != "" {
 			return reconcile.UserError{Reason: plan.ReasonQuorumAtRisk, Message: fmt.Sprintf("member %s of etcd, whose Machine does not exist, cannot be removed: %s", m.Name, why)}
 		}
-		if expelMember(ctx, c, view, m) != nil {
+		if removeEtcdMember(ctx, c, view, m) != nil {
 			message = fmt.Sprintf("waits for a member of etcd to remove %s, whose Machine does not exist", m.Name)
 		}
 	}

@@ -124,9 +124,9 @@ func (r *replacements) markReplaced(ctx context.Context, c *cluster, m *v1alpha1
 	return nil
 }
 
-// keepCurrentAgain takes back the replacement of machines that fit their pools again, or that are resized
+// cancelObsoleteReplacements takes back the replacement of machines that fit their pools again, or that are resized
 // in place now, because a user has changed the spec before their removal has begun.
-func (r *replacements) keepCurrentAgain(ctx context.Context, c *cluster) error {
+func (r *replacements) cancelObsoleteReplacements(ctx context.Context, c *cluster) error {
 	outdated := c.outdated().Replaced
 	changed := false
 	for name, m := range c.observed.machines {

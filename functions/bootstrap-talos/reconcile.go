@@ -78,7 +78,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		f.planner.makePlan,
 		f.resizes.readClasses,
 		f.renderer.readNodeConfigs,
-		f.replacements.keepCurrentAgain,
+		f.replacements.cancelObsoleteReplacements,
 		f.endpoints.findNetwork,
 		f.endpoints.reserve,
 		f.machines.checkProviders,

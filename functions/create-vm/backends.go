@@ -16,8 +16,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// backends has a line for each kind of hypervisor. To add one, write its package, a line here,
-// an entry in apis/backend, and a site in TestContract.
+// backends has a line for each kind of hypervisor. docs/backends.md says what another one needs in addition
+// to its line here.
 var backends = map[v1alpha1.ProviderType]hypervisor.Backend{
 	v1alpha1.ProviderKubeVirt: kubevirt.Backend,
 	v1alpha1.ProviderProxmox:  proxmox.Backend,

@@ -43,7 +43,7 @@ func countReconcile(prefix string, err error, took time.Duration) {
 	}
 }
 
-// gauges are the gauges that countAll has set.
+// gauges are the gauges of this process by their names.
 var gauges struct {
 	sync.Mutex
 	gauges map[string]*metrics.Gauge

@@ -111,9 +111,8 @@ func (f *function) removeIfDeleted(ctx context.Context, m *v1alpha1.Machine, why
 // returns what it waits for, and nothing once everything is gone. It returns a UserError for a
 // Machine that is protected.
 func (f *function) removeResources(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {
-	if m.Spec.Protected {
-		return "", reconcile.UserError{Reason: "Protected", Message: fmt.Sprintf(
-			"Machine %s/%s is protected: run %s, and its deletion continues", m.Namespace, m.Name, m.UnprotectCommand())}
+	if err := checkProtection(m); err != nil {
+		return "", err
 	}
 	if recordedProvider(m) != "" {
 		provider, err := f.providers.choose(ctx, m)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
@@ -64,7 +63,7 @@ func planReservations(req request, views []kea.View) (plan, error) {
 		p.addresses[i] = address
 	}
 	for i, v := range views {
-		p.changes[i] = missingChange(req, v, views, p.addresses)
+		p.changes[i] = planChange(req, v, views, p.addresses)
 	}
 	return p, nil
 }
@@ -199,58 +198,6 @@ func findForeignReservation(req request, nic interfaceRequest, views []kea.View)
 		}
 	}
 	return kea.Reservation{}, false
-}
-
-// missingChange returns what one server lacks to have the reservations of a request.
-func missingChange(req request, v kea.View, views []kea.View, addresses []netip.Addr) kea.Change {
-	var c kea.Change
-	id := v.Subnet.ID
-	if !v.SubnetFound {
-		id = subnetIDFor(req.prefix, views)
-		c.Create = &kea.SubnetSpec{
-			Subnet: kea.Subnet{ID: id, Prefix: req.prefix}, Routers: req.routers(),
-			DNS: strings.Join(req.dns, ", "), Classes: req.classes, Network: req.network,
-		}
-	}
-	wanted := map[string]kea.Reservation{}
-	for i, nic := range req.interfaces {
-		wanted[nic.mac] = req.reservation(nic, id, addresses[i])
-	}
-	right, wrong := map[string]bool{}, map[string]bool{}
-	for _, r := range v.Reservations {
-		if !req.owns(r.Owner) {
-			continue
-		}
-		want, ok := wanted[r.Client.Value]
-		switch {
-		case !ok:
-			c.Remove = append(c.Remove, r)
-		case r == want:
-			right[r.Client.Value] = true
-		default:
-			wrong[r.Client.Value] = true
-		}
-	}
-	for _, nic := range req.interfaces {
-		switch {
-		case wrong[nic.mac]:
-			c.Update = append(c.Update, wanted[nic.mac])
-		case !right[nic.mac]:
-			c.Add = append(c.Add, wanted[nic.mac])
-		}
-	}
-	return c
-}
-
-// subnetIDFor returns the ID of a subnet that has to be created: the one that it has on the
-// other server, because servers that share leases must have the same IDs.
-func subnetIDFor(network netip.Prefix, views []kea.View) uint32 {
-	for _, v := range views {
-		if v.SubnetFound && v.Subnet.Prefix == network {
-			return v.Subnet.ID
-		}
-	}
-	return kea.SubnetID(network)
 }
 
 func orNone(a netip.Addr) string {

@@ -55,12 +55,12 @@ type usage struct {
 
 func (f *function) usage() usage { return usage{f.kube, f.now, &f.recounts} }
 
-// begin counts the users of a network and reports whether it has written another
+// beginCount counts the users of a network and reports whether it has written another
 // count. Then nextCheckTime keeps other deliveries from counting until countAgain, and has
 // resync count if this process dies. After a conflict another delivery counts.
-func (u usage) begin(ctx context.Context, nn *v1alpha2.NetworkNamespace) (bool, error) {
+func (u usage) beginCount(ctx context.Context, nn *v1alpha2.NetworkNamespace) (bool, error) {
 	before := nn.DeepCopy()
-	if err := u.set(ctx, nn); err != nil || !hasUsageChanged(before, nn) {
+	if err := u.setCounts(ctx, nn); err != nil || !hasUsageChanged(before, nn) {
 		return false, err
 	}
 	nn.Status.NextCheckTime = checkTime(u.now(), countTimeout)
@@ -115,7 +115,7 @@ func (u usage) countAgain(ctx context.Context, counted []*v1alpha2.NetworkNamesp
 	case <-time.After(pause):
 	}
 	for len(counted) > 0 && ctx.Err() == nil {
-		if err := u.finish(ctx, counted[0]); err != nil {
+		if err := u.finishCount(ctx, counted[0]); err != nil {
 			return err
 		}
 		if counted = counted[1:]; len(counted) == 0 {
@@ -125,10 +125,10 @@ func (u usage) countAgain(ctx context.Context, counted []*v1alpha2.NetworkNamesp
 	return nil
 }
 
-// finish clears nextCheckTime and counts after that, so that it counts what other
+// finishCount clears nextCheckTime and counts after that, so that it counts what other
 // deliveries have left to this one. nn is the network as beginCount has written it, which is read again only
 // after a conflict.
-func (u usage) finish(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+func (u usage) finishCount(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	hasConflict := false
 	err := kube.OnConflict(func() (err error) {
 		defer func() { hasConflict = kube.Conflict(err) }()
@@ -145,7 +145,7 @@ func (u usage) finish(ctx context.Context, nn *v1alpha2.NetworkNamespace) error 
 		if _, err := u.kube.PatchStatusAs(ctx, network.UsageManager, before, nn); err != nil {
 			return err
 		}
-		return u.write(ctx, nn)
+		return u.writeCounts(ctx, nn)
 	})
 	if kube.NotFound(err) {
 		return nil
@@ -161,27 +161,27 @@ func hasUsageChanged(before, after *v1alpha2.NetworkNamespace) bool {
 		(a.IPAllocationSummary != nil && *a.IPAllocationSummary != *b.IPAllocationSummary)
 }
 
-// update writes the usage of a network, unless another delivery is about to.
-func (u usage) update(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+// updateCounts writes the usage of a network, unless another delivery is about to.
+func (u usage) updateCounts(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	if u.now().Before(nextCheck(nn)) {
 		return nil
 	}
-	return u.write(ctx, nn)
+	return u.writeCounts(ctx, nn)
 }
 
-func (u usage) write(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+func (u usage) writeCounts(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	before := nn.DeepCopy()
 	nn.Status.NextCheckTime = nil
-	if err := u.set(ctx, nn); err != nil {
+	if err := u.setCounts(ctx, nn); err != nil {
 		return err
 	}
 	_, err := u.kube.PatchStatusAs(ctx, network.UsageManager, before, nn)
 	return err
 }
 
-// set writes the number of allocated addresses, and the clusters that have machines in
+// setCounts writes the number of allocated addresses, and the clusters that have machines in
 // the network, into the status of nn.
-func (u usage) set(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+func (u usage) setCounts(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	configurations, allocations := &v1alpha1.NetworkConfigurationList{}, &v1alpha2.IPAllocationList{}
 	in := metav1.ListOptions{FieldSelector: "status.networkNamespaceName=" + nn.Name}
 	named := metav1.ListOptions{FieldSelector: "spec.networkNamespaceName=" + nn.Name}

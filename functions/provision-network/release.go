@@ -29,7 +29,7 @@ func (f *function) deleteNetwork(ctx context.Context, nn *v1alpha2.NetworkNamesp
 	before := nn.DeepCopy()
 	if len(users) > 0 {
 		outcome := setDeleting(nn, reasonInUse, "waiting for "+joinNames(users)+" to be deleted")
-		if err := f.usage().set(ctx, nn); err != nil {
+		if err := f.usage().setCounts(ctx, nn); err != nil {
 			return err
 		}
 		_, err = reconcile.PatchStatus(ctx, f.kube, before, nn, nn.Status.Phase, outcome)

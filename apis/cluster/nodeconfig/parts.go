@@ -1,6 +1,6 @@
 // Package nodeconfig decides what a changed machine configuration means for a node that is installed. Talos
 // provisions and encrypts volumes, and sets the arguments of the kernel, when it installs a node. It ignores a later
-// change of these parts, or does not start again with it:
+// change of these parts, or fails to boot with it:
 //
 //	changed part                                   Talos v1.13.9, internal/app/machined/pkg/controllers/block/internal/volumes
 //	encryption of STATE or EPHEMERAL               no longer starts: HandleEncryptionWithHandler (encrypt.go), Format (format.go)
@@ -71,8 +71,8 @@ func (p Parts) String() string {
 
 // Change is what a running node needs for a changed configuration.
 type Change struct {
-	// NewNode are the parts that only a new node gets, and AtBoot those that are applied at the next boot.
-	NewNode, AtBoot []string
+	// NewNode are the parts that only a new node gets, and AtReboot those that are applied at the next boot.
+	NewNode, AtReboot []string
 }
 
 // Compare returns what a node with the parts p needs to get others:
@@ -96,7 +96,7 @@ func (p Parts) Compare(wanted Parts) Change {
 		switch {
 		case has == wants, (has == "" || wants == "") && isOptional(name):
 		case mayGrow(has, wants):
-			change.AtBoot = append(change.AtBoot, name)
+			change.AtReboot = append(change.AtReboot, name)
 		default:
 			change.NewNode = append(change.NewNode, name)
 		}

@@ -83,7 +83,7 @@ func one(patch string) []string {
 var compared = map[string]struct {
 	before, after string
 	newNode       string
-	atBoot        bool
+	atReboot      bool
 }{
 	"nothing":                                   {},
 	"a setting of a running node":               {after: swappy},
@@ -95,21 +95,21 @@ var compared = map[string]struct {
 	"encryption of STATE":                       {after: state, newNode: "encryption of STATE"},
 	"a key of another type":                     {before: encrypted, after: static, newNode: "encryption of EPHEMERAL"},
 	"a limit of EPHEMERAL":                      {after: sized(limited, "8GiB"), newNode: "volume EPHEMERAL"},
-	"a higher limit of EPHEMERAL":               {before: sized(limited, "8GiB"), after: sized(limited, "9GiB"), atBoot: true},
+	"a higher limit of EPHEMERAL":               {before: sized(limited, "8GiB"), after: sized(limited, "9GiB"), atReboot: true},
 	"a lower limit of EPHEMERAL":                {before: sized(limited, "8GiB"), after: sized(limited, "7GiB"), newNode: "volume EPHEMERAL"},
-	"no limit of EPHEMERAL any more":            {before: sized(limited, "8GiB"), atBoot: true},
+	"no limit of EPHEMERAL any more":            {before: sized(limited, "8GiB"), atReboot: true},
 	"a higher limit of one that does not grow":  {before: sized(fixed, "8GiB"), after: sized(fixed, "9GiB"), newNode: "volume EPHEMERAL"},
 	"a new user volume":                         {after: sized(user, "1GiB")},
 	"no user volume any more":                   {before: sized(user, "1GiB")},
 	"another user volume of the name":           {before: sized(user, "1GiB"), after: sized(user, "2GiB"), newNode: "user volume data"},
-	"a user volume that grows further":          {before: sized(growing, "2GiB"), after: sized(growing, "3GiB"), atBoot: true},
+	"a user volume that grows further":          {before: sized(growing, "2GiB"), after: sized(growing, "3GiB"), atReboot: true},
 	"another raw volume of the name":            {before: sized(raw, "1GiB"), after: sized(raw, "2GiB"), newNode: "raw volume data"},
 	"another swap volume of the name":           {before: sized(swap, "1GiB"), after: sized(swap, "2GiB"), newNode: "swap volume data"},
 	"a new disk":                                {after: sized(disk, "1GB")},
 	"other partitions of a disk":                {before: sized(disk, "1GB"), after: sized(disk, "2GB"), newNode: "disk /dev/vdb"},
 	"an argument of the kernel":                 {after: kernel, newNode: "kernel arguments"},
 	"no argument of the kernel any more":        {before: kernel, newNode: "kernel arguments"},
-	"settings of etcd":                          {after: etcd, atBoot: true},
+	"settings of etcd":                          {after: etcd, atReboot: true},
 }
 
 func TestCompare(t *testing.T) {
@@ -121,8 +121,8 @@ func TestCompare(t *testing.T) {
 			if got := strings.Join(Read(before).Compare(Read(after)).NewNode, ", "); got != tc.newNode {
 				t.Errorf("only a new node gets %q, want %q", got, tc.newNode)
 			}
-			if got := NeedsBoot(before, after); got != tc.atBoot {
-				t.Errorf("applied at the next boot: %t, want %t", got, tc.atBoot)
+			if got := NeedsReboot(before, after); got != tc.atReboot {
+				t.Errorf("applied at the next boot: %t, want %t", got, tc.atReboot)
 			}
 			stored, known := Parse(Read(before).String())
 			if !known || !reflect.DeepEqual(stored, Read(before)) {
@@ -133,7 +133,7 @@ func TestCompare(t *testing.T) {
 			}
 		})
 	}
-	if NeedsBoot(render(t, machine.TypeWorker), render(t, machine.TypeWorker, etcd)) {
+	if NeedsReboot(render(t, machine.TypeWorker), render(t, machine.TypeWorker, etcd)) {
 		t.Error("a worker has no etcd that starts again")
 	}
 	if strings.Contains(Read(render(t, machine.TypeWorker, static)).String(), "PASS") {

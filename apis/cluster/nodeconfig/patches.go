@@ -43,10 +43,10 @@ func OfConfigMaps(all ...map[string]string) (Parts, error) {
 	return OfPatches(patches)
 }
 
-// NeedsBoot reports whether Talos applies a difference between two configurations at the next boot, although it accepts it
+// NeedsReboot reports whether Talos applies a difference between two configurations at the next boot, although it accepts it
 // without one.
-func NeedsBoot(present, wanted config.Provider) bool {
-	return len(Read(present).Compare(Read(wanted)).AtBoot) > 0 || !reflect.DeepEqual(etcdSettings(present), etcdSettings(wanted))
+func NeedsReboot(present, wanted config.Provider) bool {
+	return len(Read(present).Compare(Read(wanted)).AtReboot) > 0 || !reflect.DeepEqual(etcdSettings(present), etcdSettings(wanted))
 }
 
 // etcdSettings returns what a control plane starts its etcd with, without the authority, which Talos renews at once.

@@ -32,7 +32,7 @@ const (
 	RemovalCordon          RemovalStep = "Cordon"
 	RemovalDrain           RemovalStep = "Drain"
 	RemovalLeaveEtcd       RemovalStep = "LeaveEtcd"
-	RemovalExpelMember     RemovalStep = "ExpelMember"
+	RemovalRemoveMember    RemovalStep = "RemoveMember"
 	RemovalWaitsForMembers RemovalStep = "WaitForMembers"
 	RemovalDeleteMachine   RemovalStep = "DeleteMachine"
 	RemovalReleaseMachine  RemovalStep = "ReleaseMachine"
@@ -62,7 +62,7 @@ func (d NodeRemoval) Next() RemovalStep {
 	case inEtcd && d.MemberAnswers:
 		return RemovalLeaveEtcd
 	case inEtcd:
-		return RemovalExpelMember
+		return RemovalRemoveMember
 	case !d.Forced && !d.MembersAgree:
 		return RemovalWaitsForMembers
 	case !d.Deleted:

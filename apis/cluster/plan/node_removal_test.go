@@ -35,7 +35,7 @@ func TestNodeRemoval(t *testing.T) {
 		"Forced":            {"a forced removal waits for no pod", with(worker, func(d *NodeRemoval) { d.Forced = true }), RemovalDeleteMachine},
 		"Deleted":           {"a Machine that a user deleted is not drained", with(worker, func(d *NodeRemoval) { d.Deleted = true }), RemovalReleaseMachine},
 		"Etcd":              {"a control plane leaves etcd before its deletion", plane, RemovalLeaveEtcd},
-		"Expel":             {"another member removes a dead one", with(plane, func(d *NodeRemoval) { d.MemberAnswers = false }), RemovalExpelMember},
+		"Remove":            {"another member removes a dead one", with(plane, func(d *NodeRemoval) { d.MemberAnswers = false }), RemovalRemoveMember},
 		"Objection":         {"the majority is checked before the drain", with(plane, func(d *NodeRemoval) { d.Cordoned, d.Objection = false, "no majority" }), RemovalBlocked},
 		"ForcedEtcd":        {"a forced removal gives up the member", with(plane, func(d *NodeRemoval) { d.Forced, d.Objection = true, "no majority" }), RemovalDeleteMachine},
 		"DeletedMember":     {"the member of a deleted Machine leaves etcd too", with(plane, func(d *NodeRemoval) { d.Deleted = true }), RemovalLeaveEtcd},

@@ -64,8 +64,8 @@ func UpdateConfig(
 // configChange is a configuration for a node that is installed.
 type configChange struct {
 	data []byte
-	// needsBoot is whether Talos applies it at the next boot, although it accepts it without one.
-	needsBoot bool
+	// needsReboot is whether Talos applies it at the next boot, although it accepts it without one.
+	needsReboot bool
 }
 
 // compareConfig returns the difference between the configuration of a node and the wanted one. The
@@ -102,7 +102,7 @@ func compareConfig(
 		result.Outcome = ConfigStaged
 		return result, change, nil
 	}
-	change.needsBoot = nodeconfig.NeedsBoot(present.Provider(), next)
+	change.needsReboot = nodeconfig.NeedsReboot(present.Provider(), next)
 	change.data, err = Encode(next)
 	return result, change, err
 }
@@ -123,7 +123,7 @@ func changeConfig(ctx context.Context, address string, a *Credentials, change co
 		return "", err
 	}
 	defer end()
-	if !change.needsBoot {
+	if !change.needsReboot {
 		err = applyConfig(ctx, c, change.data, machine.ApplyConfigurationRequest_NO_REBOOT)
 		if err == nil {
 			return ConfigChanged, nil

@@ -21,8 +21,8 @@ type call[T any] struct {
 	// superseded is closed when the call shall end early.
 	superseded chan struct{}
 	supersede  func()
-	// broken is set where the caller was ended, which says nothing to others.
-	broken bool
+	// canceled is true if the context of the caller ended before the call, whose result is then not shared.
+	canceled bool
 }
 
 // Do returns the result of f, called here or by another caller of Do with the same
@@ -55,7 +55,7 @@ func (c *Calls[T]) Do(ctx context.Context, key string, f func(context.Context) T
 	case <-ctx.Done():
 		return f(ctx)
 	}
-	if next.broken {
+	if next.canceled {
 		return f(ctx)
 	}
 	return next.result
@@ -63,7 +63,7 @@ func (c *Calls[T]) Do(ctx context.Context, key string, f func(context.Context) T
 
 // lead calls f for all who wait for it.
 func (c *Calls[T]) lead(ctx context.Context, key string, mine *call[T], f func(context.Context) T) T {
-	mine.broken = true
+	mine.canceled = true
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -75,7 +75,7 @@ func (c *Calls[T]) lead(ctx context.Context, key string, mine *call[T], f func(c
 		close(mine.done)
 	}()
 	mine.result = f(context.WithValue(ctx, supersededKey{}, mine.superseded))
-	mine.broken = ctx.Err() != nil
+	mine.canceled = ctx.Err() != nil
 	return mine.result
 }
 

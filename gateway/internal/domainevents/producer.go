@@ -299,7 +299,7 @@ func (p *Producer) decide(s subject, now *inventory.Item, known history.Known) (
 	return decide(s.kind, o)
 }
 
-// recorded reports whether everything has been recorded of the object as it is.
+// isRecorded reports whether everything has been recorded of the object as it is.
 func (p *Producer) isRecorded(s subject, now *inventory.Item) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,7 +24,11 @@ func Statuses(topic Topic) []string {
 
 // Values returns the possible values of the attributes of a topic's items that have few.
 func Values(topic Topic) map[string][]string {
-	hypervisors := []string{string(v1alpha1.ProviderKubeVirt), string(v1alpha1.ProviderProxmox)}
+	var hypervisors []string
+	for _, kind := range backend.In(backend.LayerMachine) {
+		hypervisors = append(hypervisors, kind.Name)
+	}
+	slices.Sort(hypervisors)
 	values := map[string][]string{"status": Statuses(topic)}
 	switch topic {
 	case TopicNetworks:

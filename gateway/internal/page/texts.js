@@ -16,6 +16,7 @@ const conditionTexts = {
   VersionsCurrent: ["Nodes run the versions of the spec", "Nodes run other versions than the spec"],
   MachinesCurrent: ["Machines are as the spec describes them", "Machines are to be replaced"],
   MachinesHealthy: ["Machines are healthy", "Not all machines are healthy"],
+  AddonsApplied: ["The add-ons are applied", "Not all add-ons are applied"],
   AuthoritiesRotated: ["The authorities are rotated", "The authorities are not rotated"],
   Ready: ["Ready", "Not ready"],
   NetworkReady: ["It has its address", "It has no address"],

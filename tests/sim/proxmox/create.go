@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// machineExists returns the error about a VMID in use.
+// claimed returns the error about a VMID in use.
 func (s *Server) claimed(id int) error {
 	if m := s.machines[id]; m != nil {
 		return fmt.Errorf("VM %d already exists on node '%s'", id, m.Node)

@@ -113,7 +113,7 @@ func (c cds) restrictStorages(ctx context.Context, all inventory, first firstBoo
 			continue
 		}
 		if _, known := may[s.Storage]; !known {
-			missing, err := c.lacksPrivileges(ctx, "/storage/"+s.Storage, "Datastore.Allocate", "Datastore.AllocateTemplate")
+			missing, err := c.missingPrivileges(ctx, "/storage/"+s.Storage, "Datastore.Allocate", "Datastore.AllocateTemplate")
 			if err != nil {
 				return nil, err
 			}

@@ -53,8 +53,8 @@ func (x api) privileges(ctx context.Context, path string) ([]string, error) {
 	return names, nil
 }
 
-// lacksPrivileges returns those of some privileges that the user lacks on a path, as text.
-func (x api) lacksPrivileges(ctx context.Context, path string, needed ...string) (missing []string, err error) {
+// missingPrivileges returns those of some privileges that the user lacks on a path, as text.
+func (x api) missingPrivileges(ctx context.Context, path string, needed ...string) (missing []string, err error) {
 	has, err := x.privileges(ctx, path)
 	for _, privilege := range needed {
 		if err == nil && !slices.Contains(has, privilege) {
@@ -85,7 +85,7 @@ func (a access) missing(ctx context.Context, version string, all inventory) (mis
 			return
 		}
 		var more []string
-		more, err = a.lacksPrivileges(ctx, path, needed...)
+		more, err = a.missingPrivileges(ctx, path, needed...)
 		missing = append(missing, more...)
 	}
 	check(vms, append(slices.Clone(vmPrivileges), agent)...)
@@ -117,7 +117,7 @@ func (a access) missingOnStorages(ctx context.Context, all inventory, content st
 			continue
 		}
 		seen = append(seen, s.Storage)
-		missing, err := a.lacksPrivileges(ctx, "/storage/"+s.Storage, needed...)
+		missing, err := a.missingPrivileges(ctx, "/storage/"+s.Storage, needed...)
 		if err != nil {
 			return nil, err
 		}

@@ -109,7 +109,7 @@ type Answer struct {
 }
 
 // ReadAnswer reads the event of an IPAM. It returns a permanent error if the data is not
-// that of its type: any pod can send events to the Broker, past the schema of the gateway.
+// that of its type. The gateway checks the schema, and ReadAnswer checks it again before anything is written.
 func ReadAnswer(in event.Event) (Answer, error) {
 	if in.Type() == events.TypeNetworkFailed {
 		var data events.NetworkFailed

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
+)
+
+// planChange returns what one server lacks to have the reservations of a request.
+func planChange(req request, v kea.View, views []kea.View, addresses []netip.Addr) kea.Change {
+	var c kea.Change
+	id := v.Subnet.ID
+	if !v.SubnetFound {
+		id = subnetIDFor(req.prefix, views)
+		c.Create = &kea.SubnetSpec{
+			Subnet: kea.Subnet{ID: id, Prefix: req.prefix}, Routers: req.routers(),
+			DNS: strings.Join(req.dns, ", "), Classes: req.classes, Network: req.network,
+		}
+	}
+	wanted := map[string]kea.Reservation{}
+	for i, nic := range req.interfaces {
+		wanted[nic.mac] = req.reservation(nic, id, addresses[i])
+	}
+	right, wrong := map[string]bool{}, map[string]bool{}
+	for _, r := range v.Reservations {
+		if !req.owns(r.Owner) {
+			continue
+		}
+		want, ok := wanted[r.Client.Value]
+		switch {
+		case !ok:
+			c.Remove = append(c.Remove, r)
+		case r == want:
+			right[r.Client.Value] = true
+		default:
+			wrong[r.Client.Value] = true
+		}
+	}
+	for _, nic := range req.interfaces {
+		switch {
+		case wrong[nic.mac]:
+			c.Update = append(c.Update, wanted[nic.mac])
+		case !right[nic.mac]:
+			c.Add = append(c.Add, wanted[nic.mac])
+		}
+	}
+	return c
+}
+
+// subnetIDFor returns the ID of a subnet that has to be created: the one that it has on the
+// other server, because servers that share leases must have the same IDs.
+func subnetIDFor(network netip.Prefix, views []kea.View) uint32 {
+	for _, v := range views {
+		if v.SubnetFound && v.Subnet.Prefix == network {
+			return v.Subnet.ID
+		}
+	}
+	return kea.SubnetID(network)
+}
