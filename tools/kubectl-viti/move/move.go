@@ -226,13 +226,23 @@ func (m *Mover) createObject(ctx context.Context, o object, uids map[string]stri
 }
 
 // keepOwners gives the copy of a cluster with a ClusterTemplate the managers that the fields of the cluster have here.
-// Otherwise the copy would own the fields of the template itself, and no change of the template would reach it.
+// Otherwise the copy would own the fields of the template itself, and no change of the template would reach it. c becomes
+// the object that is written.
 func (m *Mover) keepOwners(ctx context.Context, o, c object) error {
 	if o.kind.Name != "KubernetesCluster" || o.GetAnnotations()[v1alpha1.AnnotationTemplate] == "" || !v1alpha1.IsPaused(c) {
 		return nil
 	}
 	owners := slices.DeleteFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Subresource != "" })
-	return patch(ctx, m.To, c, map[string]any{"metadata": map[string]any{"managedFields": owners}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": owners}})
+	if err != nil {
+		return err
+	}
+	updated, err := m.To.In(c.kind, c.GetNamespace()).Patch(ctx, c.GetName(), types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-viti"})
+	if err != nil {
+		return fmt.Errorf("write the owners of the fields of %s at %s: %w", c.key(), m.To.Config.Host, err)
+	}
+	c.Object = updated.Object
+	return nil
 }
 
 // writeStatus writes the status of an object that the functions at the target have not got yet.
