@@ -126,16 +126,11 @@ func (u usage) countAgain(ctx context.Context, counted []*v1alpha2.NetworkNamesp
 }
 
 // finishCount clears nextCheckTime and counts after that, so that it counts what other
-// deliveries have left to this one. nn is the network as beginCount has written it, which is read again only
-// after a conflict.
+// deliveries have left to this one. It reads the network again, which may have been paused meanwhile.
 func (u usage) finishCount(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	hasConflict := false
-	err := kube.OnConflict(func() (err error) {
-		defer func() { hasConflict = kube.Conflict(err) }()
-		if hasConflict {
-			if err := u.kube.Get(ctx, nn.Namespace, nn.Name, nn); err != nil {
-				return err
-			}
+	err := kube.OnConflict(func() error {
+		if err := u.kube.Get(ctx, nn.Namespace, nn.Name, nn); err != nil {
+			return err
 		}
 		if !isProvisioned(nn) || nn.DeletionTimestamp != nil || v1alpha1.IsPaused(nn) {
 			return nil
