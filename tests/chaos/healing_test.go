@@ -28,11 +28,8 @@ func TestDayTwoSuffers(t *testing.T) {
 	w.create(subject{engine.NetworkNamespaces, "chaos-a", "network"}, want{phase: "Ready"}, map[string]any{
 		"apiVersion": "vitistack.io/v1alpha2", "kind": "NetworkNamespace", "spec": networkSpec("chaos-a", w.base()),
 	})
-	b := &plannedObject{subject: shop, want: want{phase: "Running"}, minor: 33, controls: 3, surge: 1, pool: wantedPool{workers: 3, size: "small"}}
-	spec := clusterSpec(b, 1)
-	control := spec["topology"].(map[string]any)["controlplane"].(map[string]any)
-	control["healthCheck"] = map[string]any{"enabled": true, "unhealthyTimeout": "1m"}
-	w.create(shop, b.wanted(), map[string]any{"apiVersion": "vitistack.io/v1alpha1", "kind": "KubernetesCluster", "spec": spec})
+	b := &plannedObject{subject: shop, want: want{phase: "Running"}, minor: 33, controls: 3, surge: 1, controlHealthCheck: true, pool: wantedPool{workers: 3, size: "small"}}
+	w.create(shop, b.wanted(), map[string]any{"apiVersion": "vitistack.io/v1alpha1", "kind": "KubernetesCluster", "spec": clusterSpec(b, 1)})
 	w.awaitPlanned()
 
 	w.pauseDuringReplacement(b)
