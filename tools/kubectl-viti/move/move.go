@@ -170,15 +170,17 @@ func (m *Mover) pause(ctx context.Context, c *cluster.Connection, o object, paus
 	return patch(ctx, c, o, map[string]any{"metadata": map[string]any{"annotations": annotations}})
 }
 
+// patch changes an object, which becomes the one that the API server has stored.
 func patch(ctx context.Context, c *cluster.Connection, o object, change map[string]any) error {
 	body, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}
-	_, err = c.In(o.kind, o.GetNamespace()).Patch(ctx, o.GetName(), types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-viti"})
+	stored, err := c.In(o.kind, o.GetNamespace()).Patch(ctx, o.GetName(), types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-viti"})
 	if err != nil {
 		return fmt.Errorf("change %s at %s: %w", o.key(), c.Config.Host, err)
 	}
+	o.Object = stored.Object
 	return nil
 }
 
@@ -226,23 +228,13 @@ func (m *Mover) createObject(ctx context.Context, o object, uids map[string]stri
 }
 
 // keepOwners gives the copy of a cluster with a ClusterTemplate the managers that the fields of the cluster have here.
-// Otherwise the copy would own the fields of the template itself, and no change of the template would reach it. c becomes
-// the object that is written.
+// Otherwise the copy would own the fields of the template itself, and no change of the template would reach it.
 func (m *Mover) keepOwners(ctx context.Context, o, c object) error {
 	if o.kind.Name != "KubernetesCluster" || o.GetAnnotations()[v1alpha1.AnnotationTemplate] == "" || !v1alpha1.IsPaused(c) {
 		return nil
 	}
 	owners := slices.DeleteFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Subresource != "" })
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": owners}})
-	if err != nil {
-		return err
-	}
-	updated, err := m.To.In(c.kind, c.GetNamespace()).Patch(ctx, c.GetName(), types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-viti"})
-	if err != nil {
-		return fmt.Errorf("write the owners of the fields of %s at %s: %w", c.key(), m.To.Config.Host, err)
-	}
-	c.Object = updated.Object
-	return nil
+	return patch(ctx, m.To, c, map[string]any{"metadata": map[string]any{"managedFields": owners}})
 }
 
 // writeStatus writes the status of an object that the functions at the target have not got yet.
@@ -347,6 +339,7 @@ func (m *Mover) remove(ctx context.Context, all []object) error {
 	}
 	orphan := metav1.DeletePropagationOrphan
 	for _, o := range slices.Backward(all) {
+		uid := o.GetUID() // before patch, which may meet another object of this name
 		change := map[string]any{"metadata": map[string]any{"finalizers": nil}}
 		if protected, _, _ := unstructured.NestedBool(o.Object, "spec", "protected"); protected {
 			change["spec"] = map[string]any{"protected": false}
@@ -354,7 +347,6 @@ func (m *Mover) remove(ctx context.Context, all []object) error {
 		if err := patch(ctx, m.From, o, change); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
-		uid := o.GetUID()
 		options := metav1.DeleteOptions{PropagationPolicy: &orphan, Preconditions: &metav1.Preconditions{UID: &uid}}
 		if err := m.From.In(o.kind, o.GetNamespace()).Delete(ctx, o.GetName(), options); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("remove %s: %w", o.key(), err)
