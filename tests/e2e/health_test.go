@@ -48,7 +48,10 @@ func TestBackendsThatFail(t *testing.T) {
 	hang, resume := u.hangBackends()
 	u.outage(page, "hang", hang, resume)
 	var restart func()
-	u.outage(page, "have ended", func() { restart = u.KeepDown("sim") }, func() { restart() })
+	u.outage(page, "have ended", func() { restart = u.KeepDown("sim") }, func() {
+		restart()
+		u.AwaitSimulators() // the engine restarts them with back-off
+	})
 }
 
 // outage lets all backends fail, and recover. page shows both without being opened again.
@@ -73,8 +76,8 @@ func (u *turns) outage(page *browser.Tab, what string, fail, recover func()) {
 	for _, name := range frozen {
 		page.Wait(name+" among what needs attention", `[...document.querySelectorAll(".attention > li")].some((row) => row.innerText.toLowerCase().includes(`+browser.Quote(name)+`))`)
 	}
-	began = time.Now()
 	recover()
+	began = time.Now()
 	u.speakToBackends(fmt.Sprintf("continued-%d", began.Unix()))
 	for name, server := range u.backendsAre("healthy", "all backends answer again") {
 		if noticed := server.Since.Sub(began); noticed > noticedWithin {

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,7 +29,7 @@ import (
 
 func main() {
 	state := flag.String("state", ".run/sim", "`folder` that keeps the disks of simulated machines")
-	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, proxmox, talos, nam, netbox and kea take rules, GET /calls/ of these counts what they were asked for, and PUT /crash names the addresses of nodes that crash; what is listened on is written to <state>/control")
+	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, proxmox, talos, nam, netbox and kea take rules, GET /calls/ of these counts what they were asked for, GET /ready answers 204 once all simulators serve, and PUT /crash names the addresses of nodes that crash; what is listened on is written to <state>/control")
 	program := flag.String("judge", "", "`program` of tests/judges/kubevirt, which also has to allow each virtual machine")
 	listen := flag.String("listen", loopbackAddress, "`IP` at which functions reach the simulators. With another than "+loopbackAddress+
 		", for functions in pods, Kea is always simulated, and only networks outside of 127.0.0.0/8 can be reached")
@@ -61,8 +62,8 @@ func run(ctx context.Context, at site, control, program, realGuests string, log 
 	} {
 		switches["/faults/"+name], switches["/calls/"+name] = plan, http.HandlerFunc(plan.ServeCalls)
 	}
-	crash := &crashes{}
-	switches["/crash"] = crash
+	crash, started := &crashes{}, &ready{log: log}
+	switches["/crash"], switches["/ready"] = crash, started
 	if err := serveControl(ctx, at.state, control, switches); err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func run(ctx context.Context, at site, control, program, realGuests string, log 
 	if err != nil {
 		return errors.Join(err, cluster.Close(), fleet.Close())
 	}
-	options := kubevirt.Options{Judge: judges, Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: inside, DHCP: router.onAttachment, Ready: func() { reportReady(log) }}
+	options := kubevirt.Options{Judge: judges, Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: inside, DHCP: router.onAttachment, Ready: started.report}
 	if realGuests != "" {
 		options.Guests = commandGuests{program: realGuests}
 	}
@@ -104,14 +105,30 @@ func run(ctx context.Context, at site, control, program, realGuests string, log 
 	return errors.Join(hypervisors.Run(ctx), cluster.Close(), fleet.Close())
 }
 
-// reportReady makes the file in READY, for which the program that started this one waits.
-func reportReady(log *slog.Logger) {
+// ready tells whether all simulators serve.
+type ready struct {
+	log    *slog.Logger
+	serves atomic.Bool
+}
+
+// ServeHTTP answers 204 if all simulators serve, and 503 before.
+func (r *ready) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if !r.serves.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// report makes the file in READY, for which the program that started this one waits.
+func (r *ready) report() {
+	r.serves.Store(true)
 	path := os.Getenv("READY")
 	if path == "" {
 		return
 	}
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		log.Error("Cannot report readiness", "error", err)
+		r.log.Error("Cannot report readiness", "error", err)
 	}
 }
 

@@ -68,6 +68,23 @@ func (e *Engine) Crash(addresses ...string) {
 	})
 }
 
+// AwaitSimulators waits until all simulators serve.
+func (e *Engine) AwaitSimulators() {
+	e.t.Helper()
+	feed.Until(e.t, "all simulators serve", func() (bool, string) {
+		url, err := e.control("/ready")
+		if err != nil {
+			return false, err.Error()
+		}
+		res, err := http.Get(url)
+		if err != nil {
+			return false, err.Error()
+		}
+		_ = res.Body.Close()
+		return res.StatusCode == http.StatusNoContent, res.Status
+	})
+}
+
 // put sends a body to the simulators' control server.
 func (e *Engine) put(path, body string) error {
 	url, err := e.control(path)
