@@ -6,14 +6,14 @@ import (
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
-// adoptUnmarked returns the views with the reservations that a request adopts although they have no mark:
+// adoptUnmarked returns the states with the reservations that a request adopts although they have no mark:
 // those for the MAC addresses of its interfaces with the addresses that its status has, as the kea-operator
 // leaves them. Any other reservation without a mark stays foreign. An administrator has to allow that.
-func (req request) adoptUnmarked(views []kea.View) []kea.View {
+func (req request) adoptUnmarked(states []kea.State) []kea.State {
 	if !req.unmarked {
-		return views
+		return states
 	}
-	adopted := slices.Clone(views)
+	adopted := slices.Clone(states)
 	for i := range adopted {
 		adopted[i].Reservations = slices.Clone(adopted[i].Reservations)
 		for j := range adopted[i].Reservations {

@@ -8,11 +8,11 @@ import (
 )
 
 // planChange returns what one server lacks to have the reservations of a request.
-func planChange(req request, v kea.View, views []kea.View, addresses []netip.Addr) kea.Change {
+func planChange(req request, state kea.State, states []kea.State, addresses []netip.Addr) kea.Change {
 	var c kea.Change
-	id := v.Subnet.ID
-	if !v.SubnetFound {
-		id = subnetIDFor(req.prefix, views)
+	id := state.Subnet.ID
+	if !state.SubnetFound {
+		id = subnetIDFor(req.prefix, states)
 		c.Create = &kea.SubnetSpec{
 			Subnet: kea.Subnet{ID: id, Prefix: req.prefix}, Routers: req.routers(),
 			DNS: strings.Join(req.dns, ", "), Classes: req.classes, Network: req.network,
@@ -23,7 +23,7 @@ func planChange(req request, v kea.View, views []kea.View, addresses []netip.Add
 		wanted[nic.mac] = req.reservation(nic, id, addresses[i])
 	}
 	right, wrong := map[string]bool{}, map[string]bool{}
-	for _, r := range v.Reservations {
+	for _, r := range state.Reservations {
 		if !req.owns(r.Owner) {
 			continue
 		}
@@ -50,10 +50,10 @@ func planChange(req request, v kea.View, views []kea.View, addresses []netip.Add
 
 // subnetIDFor returns the ID of a subnet that has to be created: the one that it has on the
 // other server, because servers that share leases must have the same IDs.
-func subnetIDFor(network netip.Prefix, views []kea.View) uint32 {
-	for _, v := range views {
-		if v.SubnetFound && v.Subnet.Prefix == network {
-			return v.Subnet.ID
+func subnetIDFor(network netip.Prefix, states []kea.State) uint32 {
+	for _, state := range states {
+		if state.SubnetFound && state.Subnet.Prefix == network {
+			return state.Subnet.ID
 		}
 	}
 	return kea.SubnetID(network)

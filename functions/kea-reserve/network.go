@@ -22,7 +22,7 @@ const source = "/functions/" + name
 // reservations have a former prefix, gateway or DNS server of it. A full reconcile also
 // removes orphaned reservations, and requeues NetworkConfigurations whose reservations a
 // server has lost. The deletion of the network removes its subnets.
-func (f *function) reconcileNetwork(ctx context.Context, namespace, name string, again bool) error {
+func (f *function) reconcileNetwork(ctx context.Context, namespace, name string, full bool) error {
 	nn := &v1alpha2.NetworkNamespace{}
 	if err := f.kube.Get(ctx, namespace, name, nn); err != nil {
 		if kube.NotFound(err) {
@@ -33,10 +33,10 @@ func (f *function) reconcileNetwork(ctx context.Context, namespace, name string,
 	if ours, _ := isServed(&v1alpha1.NetworkConfiguration{}, nn, false); !ours || v1alpha1.IsPaused(nn) || (checkNetworkReady(nn) != nil && nn.DeletionTimestamp == nil) {
 		return nil
 	}
-	var swept kea.Connections
-	if again || nn.DeletionTimestamp != nil {
+	var servers kea.Connections
+	if full || nn.DeletionTimestamp != nil {
 		var err error
-		if swept, err = f.releaseOrphans(ctx, nn); err != nil {
+		if servers, err = f.releaseOrphans(ctx, nn); err != nil {
 			return err
 		}
 	}
@@ -46,7 +46,7 @@ func (f *function) reconcileNetwork(ctx context.Context, namespace, name string,
 	waiting, err := f.configurationsOf(ctx, nn, func(nc *v1alpha1.NetworkConfiguration) bool {
 		req, p := newRequest(nc, nn, f.classes)
 		if p == nil && isReserved(nc, req, nn) {
-			return hasLost(swept, req)
+			return hasLost(servers, req)
 		}
 		return p == nil && !network.AwaitsFirstReconcile(nn, nc.CreationTimestamp, nc.Status.Conditions)
 	})
@@ -113,34 +113,34 @@ func (f *function) releaseOrphans(ctx context.Context, nn *v1alpha2.NetworkNames
 	if err != nil || len(f.clients) == 0 {
 		return nil, nil
 	}
-	all := kea.Connect(ctx, f.clients, kea.LookAt(prefix, false))
-	ours := func(r kea.Reservation) bool { return r.Owner.Network == string(nn.UID) }
+	all := kea.Connect(ctx, f.clients, kea.ReadSubnet(prefix, false))
+	isOurs := func(r kea.Reservation) bool { return r.Owner.Network == string(nn.UID) }
 	if len(all.Down()) > 0 {
-		return nil, nil // the next sweep comes
+		return nil, nil // the next full reconcile tries again
 	}
-	if countRemovals(all, ours) == 0 {
+	if countRemovals(all, isOurs) == 0 {
 		return all, nil
 	}
 	list := &v1alpha1.NetworkConfigurationList{}
 	if err := f.kube.List(ctx, nn.Namespace, "", list); err != nil {
 		return nil, err
 	}
-	orphan := map[string]bool{}
+	orphaned := map[string]bool{}
 	for _, s := range all {
-		for _, r := range s.View.Reservations {
-			orphan[r.Owner.UID] = ours(r)
+		for _, r := range s.State.Reservations {
+			orphaned[r.Owner.UID] = isOurs(r)
 		}
 	}
 	for _, nc := range list.Items {
 		for _, uid := range v1alpha1.UIDs(&nc) {
-			delete(orphan, uid)
+			delete(orphaned, uid)
 		}
 	}
-	gone := func(r kea.Reservation) bool { return ours(r) && orphan[r.Owner.UID] }
-	if countRemovals(all, gone) == 0 {
+	isOrphaned := func(r kea.Reservation) bool { return isOurs(r) && orphaned[r.Owner.UID] }
+	if countRemovals(all, isOrphaned) == 0 {
 		return all, nil
 	}
-	return all, f.removeFromServers(ctx, kea.LookAt(prefix, false), gone)
+	return all, f.removeFromServers(ctx, kea.ReadSubnet(prefix, false), isOrphaned)
 }
 
 // hasLost reports whether a server lacks a reservation of a request, for example after it was
@@ -148,7 +148,7 @@ func (f *function) releaseOrphans(ctx context.Context, nn *v1alpha2.NetworkNames
 func hasLost(all kea.Connections, req request) bool {
 	return slices.ContainsFunc(all, func(s *kea.Connection) bool {
 		return slices.ContainsFunc(req.interfaces, func(nic interfaceRequest) bool {
-			return !slices.ContainsFunc(s.View.Reservations, func(r kea.Reservation) bool {
+			return !slices.ContainsFunc(s.State.Reservations, func(r kea.Reservation) bool {
 				return r.Owner.UID == req.uid && r.Client == kea.MACIdentifier(nic.mac)
 			})
 		})
@@ -160,23 +160,23 @@ func hasLost(all kea.Connections, req request) bool {
 // has changed, and again after a server was down. It returns an Outage if any server does
 // not answer.
 func (f *function) releaseFormerPrefix(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, req request) error {
-	away, behind := hasMoved(nc, nn), meta.IsStatusConditionFalse(nc.Status.Conditions, conditionRedundant)
-	if !away && !behind {
+	moved, incomplete := hasMoved(nc, nn), meta.IsStatusConditionFalse(nc.Status.Conditions, conditionRedundant)
+	if !moved && !incomplete {
 		return nil
 	}
 	macs := macsOf(nc)
-	find := func(ctx context.Context, s kea.Server) (kea.View, error) { return s.Find(ctx, macs) }
-	outside := func(r kea.Reservation) bool { return req.owns(r.Owner) && !req.prefix.Contains(r.Address) }
-	if !away {
+	find := func(ctx context.Context, s kea.Server) (kea.State, error) { return s.FindReservations(ctx, macs) }
+	isOutside := func(r kea.Reservation) bool { return req.owns(r.Owner) && !req.prefix.Contains(r.Address) }
+	if !moved {
 		all := kea.Connect(ctx, f.clients, find)
 		if len(all.Down()) > 0 {
 			return all.Outage()
 		}
-		if countRemovals(all, outside) == 0 {
+		if countRemovals(all, isOutside) == 0 {
 			return nil
 		}
 	}
-	if err := f.removeFromServers(ctx, find, outside); err != nil {
+	if err := f.removeFromServers(ctx, find, isOutside); err != nil {
 		return err
 	}
 	return f.removeSubnets(ctx, nn)
@@ -203,7 +203,7 @@ func (f *function) removeSubnets(ctx context.Context, nn *v1alpha2.NetworkNamesp
 	case err != nil:
 		return nil
 	}
-	all := kea.Connect(ctx, f.clients, func(context.Context, kea.Server) (kea.View, error) { return kea.View{}, nil })
+	all := kea.Connect(ctx, f.clients, func(context.Context, kea.Server) (kea.State, error) { return kea.State{}, nil })
 	if all.Up().NeedLock() {
 		release, err := f.lock.Acquire(ctx)
 		if err != nil {
@@ -214,7 +214,7 @@ func (f *function) removeSubnets(ctx context.Context, nn *v1alpha2.NetworkNamesp
 	for _, s := range all.Up() {
 		removed := false
 		for _, uid := range v1alpha1.UIDs(nn) {
-			if removed, s.Err = s.Server.Retire(ctx, uid, keep); s.Err != nil {
+			if removed, s.Err = s.Server.RemoveUnusedSubnets(ctx, uid, keep); s.Err != nil {
 				break
 			}
 			if removed {

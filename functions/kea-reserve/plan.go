@@ -37,16 +37,16 @@ func (p plan) isComplete() bool {
 //
 // planReservations never changes a reservation of another owner. One for the same MAC address is a
 // UserError, and its address is not free.
-func planReservations(req request, views []kea.View) (plan, error) {
-	if err := checkSubnets(req, views); err != nil {
+func planReservations(req request, states []kea.State) (plan, error) {
+	if err := checkSubnets(req, states); err != nil {
 		return plan{}, err
 	}
-	views = req.adoptUnmarked(views)
-	p := plan{addresses: make([]netip.Addr, len(req.interfaces)), changes: make([]kea.Change, len(views))}
-	taken := takenAddresses(req, views)
+	states = req.adoptUnmarked(states)
+	p := plan{addresses: make([]netip.Addr, len(req.interfaces)), changes: make([]kea.Change, len(states))}
+	taken := takenAddresses(req, states)
 	for _, i := range req.byRequestedAddress() {
 		nic := req.interfaces[i]
-		if r, ok := findForeignReservation(req, nic, views); ok {
+		if r, ok := findForeignReservation(req, nic, states); ok {
 			if r.Owner.Name != "" {
 				return plan{}, reconcile.UserError{Reason: "DuplicateMACAddress", Message: fmt.Sprintf(
 					"MAC address %s of interface %s is also that of NetworkConfiguration %s in the same network: use another MAC address for the interface, or delete that NetworkConfiguration", nic.mac, nic.name, r.Owner.Name)}
@@ -55,22 +55,22 @@ func planReservations(req request, views []kea.View) (plan, error) {
 				"Kea has a reservation of %s for %s that this stack did not make: remove it, or set %q in its user-context to %s to hand it over",
 				orNone(r.Address), r.Client, "vitistack.io/uid", req.uid)}
 		}
-		address, err := chooseAddress(req, nic, views, taken)
+		address, err := chooseAddress(req, nic, states, taken)
 		if err != nil {
 			return plan{}, err
 		}
 		taken[address] = "interface " + nic.name
 		p.addresses[i] = address
 	}
-	for i, v := range views {
-		p.changes[i] = planChange(req, v, views, p.addresses)
+	for i, state := range states {
+		p.changes[i] = planChange(req, state, states, p.addresses)
 	}
 	return p, nil
 }
 
-func checkSubnets(req request, views []kea.View) error {
-	for _, v := range views {
-		if !v.SubnetFound && !v.CanCreateSubnet {
+func checkSubnets(req request, states []kea.State) error {
+	for _, state := range states {
+		if !state.SubnetFound && !state.CanCreateSubnet {
 			return reconcile.UserError{Reason: "SubnetMissing", Message: fmt.Sprintf(
 				"Kea has no subnet that contains %s: add one, or load libdhcp_subnet_cmds.so so that it can be made", req.prefix)}
 		}
@@ -79,20 +79,20 @@ func checkSubnets(req request, views []kea.View) error {
 }
 
 // chooseAddress returns the address of one interface. taken maps addresses to what has them.
-func chooseAddress(req request, nic interfaceRequest, views []kea.View, taken map[netip.Addr]string) (netip.Addr, error) {
+func chooseAddress(req request, nic interfaceRequest, states []kea.State, taken map[netip.Addr]string) (netip.Addr, error) {
 	if nic.requested.IsValid() {
 		if !req.isUsable(nic.requested) {
 			return netip.Addr{}, reconcile.UserError{Reason: "AddressOutsidePool", Message: fmt.Sprintf(
 				"interface %s requests %s, which is not a usable address of %s: request another address, or remove it from the interface", nic.name, nic.requested, req.prefix)}
 		}
-		if holder, ok := taken[nic.requested]; ok && !isReservedFor(req, nic, nic.requested, views) {
+		if holder, ok := taken[nic.requested]; ok && !isReservedFor(req, nic, nic.requested, states) {
 			return netip.Addr{}, reconcile.UserError{Reason: "AddressTaken", Message: fmt.Sprintf(
 				"interface %s requests %s, which has %s: request another address, or remove it from the interface", nic.name, nic.requested, holder)}
 		}
 		return nic.requested, nil
 	}
-	for _, candidate := range currentAddresses(req, nic, views) {
-		if _, ok := taken[candidate]; req.isUsable(candidate) && (!ok || isReservedFor(req, nic, candidate, views)) {
+	for _, candidate := range currentAddresses(req, nic, states) {
+		if _, ok := taken[candidate]; req.isUsable(candidate) && (!ok || isReservedFor(req, nic, candidate, states)) {
 			return candidate, nil
 		}
 	}
@@ -108,15 +108,15 @@ func chooseAddress(req request, nic interfaceRequest, views []kea.View, taken ma
 
 // currentAddresses returns the addresses that an interface has in its status, in reservations
 // and in leases, in this order.
-func currentAddresses(req request, nic interfaceRequest, views []kea.View) []netip.Addr {
+func currentAddresses(req request, nic interfaceRequest, states []kea.State) []netip.Addr {
 	var own, leased []netip.Addr
-	for _, v := range views {
-		for _, r := range v.Reservations {
+	for _, state := range states {
+		for _, r := range state.Reservations {
 			if req.owns(r.Owner) && r.Client.Value == nic.mac && r.Address.IsValid() {
 				own = append(own, r.Address)
 			}
 		}
-		for _, l := range v.Leases {
+		for _, l := range state.Leases {
 			if l.MAC == nic.mac && !req.reserved[l.Address] {
 				leased = append(leased, l.Address)
 			}
@@ -130,10 +130,10 @@ func currentAddresses(req request, nic interfaceRequest, views []kea.View) []net
 
 // isReservedFor reports whether an interface has the only reservation of an address. Another
 // client's lease of the address is ignored, because it expires.
-func isReservedFor(req request, nic interfaceRequest, address netip.Addr, views []kea.View) bool {
+func isReservedFor(req request, nic interfaceRequest, address netip.Addr, states []kea.State) bool {
 	own := false
-	for _, v := range views {
-		for _, r := range v.Reservations {
+	for _, state := range states {
+		for _, r := range state.Reservations {
 			if r.Address != address || req.isObsolete(r) {
 				continue
 			}
@@ -149,28 +149,28 @@ func isReservedFor(req request, nic interfaceRequest, address netip.Addr, views 
 // takenAddresses maps the addresses that are not free to what has them. It leaves out obsolete
 // reservations, leases of the request's own interfaces, and leases that an interface had under
 // its former MAC address if another interface asks for that address.
-func takenAddresses(req request, views []kea.View) map[netip.Addr]string {
+func takenAddresses(req request, states []kea.State) map[netip.Addr]string {
 	own, asked, earlier := map[string]bool{}, map[netip.Addr]bool{}, map[kea.Lease]bool{}
 	for _, nic := range req.interfaces {
 		own[nic.mac], asked[nic.requested] = true, true
 	}
-	for _, v := range views {
-		for _, r := range v.Reservations {
+	for _, state := range states {
+		for _, r := range state.Reservations {
 			if req.isObsolete(r) && asked[r.Address] {
 				earlier[kea.Lease{MAC: r.Client.Value, Address: r.Address}] = true
 			}
 		}
 	}
 	taken := map[netip.Addr]string{}
-	for _, v := range views {
-		for _, l := range v.Leases {
+	for _, state := range states {
+		for _, l := range state.Leases {
 			if !own[l.MAC] && !earlier[l] {
 				taken[l.Address] = "a lease of " + l.MAC
 			}
 		}
 	}
-	for _, v := range views {
-		for _, r := range v.Reservations {
+	for _, state := range states {
+		for _, r := range state.Reservations {
 			if r.Address.IsValid() && !req.isObsolete(r) {
 				taken[r.Address] = holderOf(r)
 			}
@@ -189,9 +189,9 @@ func holderOf(r kea.Reservation) string {
 
 // findForeignReservation returns a reservation for the MAC address of an interface that
 // belongs to another owner.
-func findForeignReservation(req request, nic interfaceRequest, views []kea.View) (kea.Reservation, bool) {
-	for _, v := range views {
-		for _, r := range v.Reservations {
+func findForeignReservation(req request, nic interfaceRequest, states []kea.State) (kea.Reservation, bool) {
+	for _, state := range states {
+		for _, r := range state.Reservations {
 			if r.Client == kea.MACIdentifier(nic.mac) && !req.owns(r.Owner) {
 				return r, true
 			}

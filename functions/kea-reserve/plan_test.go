@@ -44,13 +44,13 @@ func others(mac, address string) kea.Reservation {
 	return r
 }
 
-func there(held ...kea.Reservation) kea.View {
-	return kea.View{Subnet: kea.Subnet{ID: 7, Prefix: segment}, SubnetFound: true, CanCreateSubnet: true, Reservations: held}
+func there(held ...kea.Reservation) kea.State {
+	return kea.State{Subnet: kea.Subnet{ID: 7, Prefix: segment}, SubnetFound: true, CanCreateSubnet: true, Reservations: held}
 }
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	leased := func(v kea.View, leases ...kea.Lease) kea.View { v.Leases = leases; return v }
+	leased := func(v kea.State, leases ...kea.Lease) kea.State { v.Leases = leases; return v }
 	predecessor := own("10.77.0.50")
 	predecessor.Owner.UID = "u0"
 	oldTerms := own("10.77.0.50")
@@ -72,58 +72,58 @@ func TestDecide(t *testing.T) {
 	cases := map[string]struct {
 		reason    string
 		request   request
-		views     []kea.View
+		states    []kea.State
 		address   string
 		changes   []kea.Change
 		userError string
 	}{
 		"Reserved": {
-			reason: "everything is as requested", request: testRequest(nil), views: []kea.View{there(own("10.77.0.50")), there(own("10.77.0.50"))},
+			reason: "everything is as requested", request: testRequest(nil), states: []kea.State{there(own("10.77.0.50")), there(own("10.77.0.50"))},
 			address: "10.77.0.50", changes: []kea.Change{{}, {}},
 		},
 		"OneServerLacksIt": {
-			reason: "a missing server gets the reservation", request: testRequest(nil), views: []kea.View{there(own("10.77.0.50")), there()},
+			reason: "a missing server gets the reservation", request: testRequest(nil), states: []kea.State{there(own("10.77.0.50")), there()},
 			address: "10.77.0.50", changes: []kea.Change{{}, {Add: []kea.Reservation{own("10.77.0.50")}}},
 		},
 		"ServersDisagree": {
 			reason: "the address that the machine already has is kept", request: testRequest(func(w *request) { w.interfaces[0].current = addr("10.77.0.60") }),
-			views:   []kea.View{there(own("10.77.0.50")), there(own("10.77.0.60"))},
+			states:  []kea.State{there(own("10.77.0.50")), there(own("10.77.0.60"))},
 			address: "10.77.0.60", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.60")}}, {}},
 		},
 		"TakenOnTheOther": {
 			reason: "an address that another owner has too is released", request: testRequest(nil),
-			views:   []kea.View{there(own("10.77.0.50")), leased(there(others(macB, "10.77.0.50")), kea.Lease{MAC: macA, Address: addr("10.77.0.70")})},
+			states:  []kea.State{there(own("10.77.0.50")), leased(there(others(macB, "10.77.0.50")), kea.Lease{MAC: macA, Address: addr("10.77.0.70")})},
 			address: "10.77.0.70", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.70")}}, {Add: []kea.Reservation{own("10.77.0.70")}}},
 		},
 		"Lost": {
 			reason: "a server that lost its reservations gets the same address again", request: testRequest(func(w *request) { w.interfaces[0].current = addr("10.77.0.60") }),
-			views: []kea.View{there()}, address: "10.77.0.60", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.60")}}},
+			states: []kea.State{there()}, address: "10.77.0.60", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.60")}}},
 		},
 		"Lease": {
 			reason: "a machine keeps the address of its lease", request: testRequest(nil),
-			views: []kea.View{leased(there(), kea.Lease{MAC: macA, Address: addr("10.77.0.123")})}, address: "10.77.0.123", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.123")}}},
+			states: []kea.State{leased(there(), kea.Lease{MAC: macA, Address: addr("10.77.0.123")})}, address: "10.77.0.123", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.123")}}},
 		},
 		"LeaseOutside": {
 			reason: "a lease in another network is ignored", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
-			views: []kea.View{leased(there(), kea.Lease{MAC: macA, Address: addr("10.99.0.123")})}, address: "10.77.0.9", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.9")}}},
+			states: []kea.State{leased(there(), kea.Lease{MAC: macA, Address: addr("10.99.0.123")})}, address: "10.77.0.9", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.9")}}},
 		},
 		"OtherLease": {
 			reason: "an own reservation takes precedence over a lease, which expires", request: testRequest(nil),
-			views: []kea.View{leased(there(own("10.77.0.50")), kea.Lease{MAC: macB, Address: addr("10.77.0.50")})}, address: "10.77.0.50", changes: []kea.Change{{}},
+			states: []kea.State{leased(there(own("10.77.0.50")), kea.Lease{MAC: macB, Address: addr("10.77.0.50")})}, address: "10.77.0.50", changes: []kea.Change{{}},
 		},
 		"Terms": {
 			reason: "the network's DNS servers have changed", request: testRequest(nil),
-			views: []kea.View{there(oldTerms)}, address: "10.77.0.50", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.50")}}},
+			states: []kea.State{there(oldTerms)}, address: "10.77.0.50", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.50")}}},
 		},
 		"Predecessor": {
 			reason: "a second object of the same name in the same network cannot exist", request: testRequest(nil),
-			views: []kea.View{there(predecessor)}, address: "10.77.0.50", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.50")}}},
+			states: []kea.State{there(predecessor)}, address: "10.77.0.50", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.50")}}},
 		},
 		"Former": {
 			reason: "a restored object adopts the reservation of its former UIDs", request: testRequest(func(w *request) {
 				w.uid, w.network, w.former, w.formerNetworks = "u2", "n2", []string{"u1"}, []string{"n1"}
 			}),
-			views: []kea.View{there(own("10.77.0.50"))}, address: "10.77.0.50",
+			states: []kea.State{there(own("10.77.0.50"))}, address: "10.77.0.50",
 			changes: []kea.Change{{Update: []kea.Reservation{func() kea.Reservation {
 				r := own("10.77.0.50")
 				r.Owner.UID, r.Owner.Network = "u2", "n2"
@@ -134,7 +134,7 @@ func TestDecide(t *testing.T) {
 			reason: "in a restored network, the name is proof as before", request: testRequest(func(w *request) {
 				w.uid, w.network, w.formerNetworks = "u2", "n2", []string{"n1"}
 			}),
-			views: []kea.View{there(own("10.77.0.50"))}, address: "10.77.0.50",
+			states: []kea.State{there(own("10.77.0.50"))}, address: "10.77.0.50",
 			changes: []kea.Change{{Update: []kea.Reservation{func() kea.Reservation {
 				r := own("10.77.0.50")
 				r.Owner.UID, r.Owner.Network = "u2", "n2"
@@ -143,7 +143,7 @@ func TestDecide(t *testing.T) {
 		},
 		"AdoptedByOther": {
 			reason:  "a NetworkConfiguration whose reservation was adopted does not take it back",
-			request: testRequest(nil), views: []kea.View{there(func() kea.Reservation {
+			request: testRequest(nil), states: []kea.State{there(func() kea.Reservation {
 				r := own("10.77.0.50")
 				r.Owner.UID, r.Owner.Network = "u2", "n2"
 				return r
@@ -152,19 +152,19 @@ func TestDecide(t *testing.T) {
 		"Unmarked": {
 			reason:  "an administrator has it adopt the reservation of the kea-operator",
 			request: testRequest(func(w *request) { w.unmarked, w.interfaces[0].current = true, addr("10.77.0.50") }),
-			views:   []kea.View{there(others(macA, "10.77.0.50"), others(macB, "10.77.0.51"))}, address: "10.77.0.50",
+			states:  []kea.State{there(others(macA, "10.77.0.50"), others(macB, "10.77.0.51"))}, address: "10.77.0.50",
 			changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.50")}}},
 		},
 		"UnmarkedOtherAddress": {
 			reason:  "the reservation has another address than the machine, so a person has to decide",
 			request: testRequest(func(w *request) { w.unmarked, w.interfaces[0].current = true, addr("10.77.0.50") }),
-			views:   []kea.View{there(others(macA, "10.77.0.60"))}, userError: "ForeignReservation: Kea has a reservation of 10.77.0.60",
+			states:  []kea.State{there(others(macA, "10.77.0.60"))}, userError: "ForeignReservation: Kea has a reservation of 10.77.0.60",
 		},
 		"OtherMAC": {
 			reason: "a removed interface releases its reservation", request: testRequest(func(w *request) {
 				w.interfaces[0].mac, w.interfaces[0].requested = macB, addr("10.77.0.9")
 			}),
-			views: []kea.View{there(own("10.77.0.50"))}, address: "10.77.0.9",
+			states: []kea.State{there(own("10.77.0.50"))}, address: "10.77.0.9",
 			changes: []kea.Change{{Remove: []kea.Reservation{own("10.77.0.50")}, Add: []kea.Reservation{func() kea.Reservation {
 				r := own("10.77.0.9")
 				r.Client.Value = macB
@@ -173,35 +173,35 @@ func TestDecide(t *testing.T) {
 		},
 		"MACOfAsked": {
 			reason: "an interface that requests its address keeps it under another MAC address", request: nics(asking(macB, "10.77.0.50")),
-			views: []kea.View{leased(there(own("10.77.0.50")), kea.Lease{MAC: macA, Address: addr("10.77.0.50")})}, address: "10.77.0.50",
+			states: []kea.State{leased(there(own("10.77.0.50")), kea.Lease{MAC: macA, Address: addr("10.77.0.50")})}, address: "10.77.0.50",
 			changes: []kea.Change{{Remove: []kea.Reservation{own("10.77.0.50")}, Add: []kea.Reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
 		},
 		"MACOnOneServer": {
 			reason: "the other server lacks the reservation", request: nics(asking(macB, "10.77.0.50")),
-			views: []kea.View{there(holds(asking(macB, "10.77.0.50"), "10.77.0.50")), there(own("10.77.0.50"))}, address: "10.77.0.50",
+			states: []kea.State{there(holds(asking(macB, "10.77.0.50"), "10.77.0.50")), there(own("10.77.0.50"))}, address: "10.77.0.50",
 			changes: []kea.Change{{}, {Remove: []kea.Reservation{own("10.77.0.50")}, Add: []kea.Reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
 		},
 		"MACOfAnother": {
 			reason: "another owner has it on the other server", request: nics(asking(macB, "10.77.0.50")),
-			views: []kea.View{there(own("10.77.0.50")), there(others(macC, "10.77.0.50"))}, userError: "AddressTaken: interface eth0 requests 10.77.0.50, which has a reservation of hw-address " + macC,
+			states: []kea.State{there(own("10.77.0.50")), there(others(macC, "10.77.0.50"))}, userError: "AddressTaken: interface eth0 requests 10.77.0.50, which has a reservation of hw-address " + macC,
 		},
 		"MACOfHad": {
-			reason: "an unused address is released with its interface", request: nics(had(macB, "10.77.0.50")), views: []kea.View{there(own("10.77.0.50"))}, address: "10.77.0.50",
+			reason: "an unused address is released with its interface", request: nics(had(macB, "10.77.0.50")), states: []kea.State{there(own("10.77.0.50"))}, address: "10.77.0.50",
 			changes: []kea.Change{{Remove: []kea.Reservation{own("10.77.0.50")}, Add: []kea.Reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
 		},
 		"MACOfLeased": {
 			reason: "Kea offers the address to no other client before the lease ends", request: nics(had(macB, "10.77.0.50")),
-			views:   []kea.View{leased(there(own("10.77.0.50")), kea.Lease{MAC: macA, Address: addr("10.77.0.50")}, kea.Lease{MAC: macB, Address: addr("10.77.0.70")})},
+			states:  []kea.State{leased(there(own("10.77.0.50")), kea.Lease{MAC: macA, Address: addr("10.77.0.50")}, kea.Lease{MAC: macB, Address: addr("10.77.0.70")})},
 			address: "10.77.0.70", changes: []kea.Change{{Remove: []kea.Reservation{own("10.77.0.50")}, Add: []kea.Reservation{holds(had(macB, "10.77.0.50"), "10.77.0.70")}}},
 		},
 		"Exchange": {
 			reason: "two interfaces request each other's address", request: nics(asking(macA, "10.77.0.51"), second(asking(macB, "10.77.0.50"))),
-			views: []kea.View{there(own("10.77.0.50"), holds(second(asking(macB, "10.77.0.51")), "10.77.0.51"))}, address: "10.77.0.51 10.77.0.50",
+			states: []kea.State{there(own("10.77.0.50"), holds(second(asking(macB, "10.77.0.51")), "10.77.0.51"))}, address: "10.77.0.51 10.77.0.50",
 			changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.51"), holds(second(asking(macB, "10.77.0.50")), "10.77.0.50")}}},
 		},
 		"HandedOn": {
 			reason: "a request takes precedence over an earlier holder", request: nics(had(macC, "10.77.0.50"), second(asking(macB, "10.77.0.50"))),
-			views: []kea.View{leased(there(own("10.77.0.50")), kea.Lease{MAC: macC, Address: addr("10.77.0.70")})}, address: "10.77.0.70 10.77.0.50",
+			states: []kea.State{leased(there(own("10.77.0.50")), kea.Lease{MAC: macC, Address: addr("10.77.0.70")})}, address: "10.77.0.70 10.77.0.50",
 			changes: []kea.Change{{
 				Remove: []kea.Reservation{own("10.77.0.50")},
 				Add:    []kea.Reservation{holds(had(macC, "10.77.0.50"), "10.77.0.70"), holds(second(asking(macB, "10.77.0.50")), "10.77.0.50")},
@@ -209,45 +209,45 @@ func TestDecide(t *testing.T) {
 		},
 		"BothAsk": {
 			reason: "a released address is allocated once", request: nics(asking(macB, "10.77.0.50"), second(asking(macC, "10.77.0.50"))),
-			views: []kea.View{there(own("10.77.0.50"))}, userError: "AddressTaken: interface eth1 requests 10.77.0.50, which has interface eth0",
+			states: []kea.State{there(own("10.77.0.50"))}, userError: "AddressTaken: interface eth1 requests 10.77.0.50, which has interface eth0",
 		},
 		"KeptByItsOwn": {
 			reason: "an interface without a request keeps its address", request: nics(had(macA, "10.77.0.50"), second(asking(macB, "10.77.0.50"))),
-			views: []kea.View{there(own("10.77.0.50"))}, userError: "AddressTaken: interface eth1 requests 10.77.0.50, which has NetworkConfiguration ns/vm",
+			states: []kea.State{there(own("10.77.0.50"))}, userError: "AddressTaken: interface eth1 requests 10.77.0.50, which has NetworkConfiguration ns/vm",
 		},
 		"Twice": {
 			reason: "a database and the configuration may both have it", request: testRequest(nil),
-			views: []kea.View{there(own("10.77.0.50"), own("10.77.0.50"))}, address: "10.77.0.50", changes: []kea.Change{{}},
+			states: []kea.State{there(own("10.77.0.50"), own("10.77.0.50"))}, address: "10.77.0.50", changes: []kea.Change{{}},
 		},
 		"OutsideNow": {
 			reason: "the network has moved", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
-			views: []kea.View{there(own("10.99.0.50"))}, address: "10.77.0.9", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.9")}}},
+			states: []kea.State{there(own("10.99.0.50"))}, address: "10.77.0.9", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.9")}}},
 		},
 		"Foreign": {
-			reason: "a reservation of another owner is never changed", request: testRequest(nil), views: []kea.View{there(), there(others(macA, ""))},
+			reason: "a reservation of another owner is never changed", request: testRequest(nil), states: []kea.State{there(), there(others(macA, ""))},
 			userError: `ForeignReservation: Kea has a reservation of no address for hw-address 52:54:00:00:00:0a`,
 		},
 		"Kept": {
 			reason: "the endpoint's address may be the address of its only node", request: testRequest(func(w *request) {
 				w.interfaces[0].requested, w.reserved = addr("10.77.0.9"), map[netip.Addr]bool{addr("10.77.0.9"): true}
 			}),
-			views: []kea.View{there()}, address: "10.77.0.9", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.9")}}},
+			states: []kea.State{there()}, address: "10.77.0.9", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.9")}}},
 		},
 		"Gateway": {
 			reason: "the address of the gateway is never allocated", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.1") }),
-			views: []kea.View{there()}, userError: "AddressOutsidePool: interface eth0 requests 10.77.0.1, which is not a usable address of 10.77.0.0/24",
+			states: []kea.State{there()}, userError: "AddressOutsidePool: interface eth0 requests 10.77.0.1, which is not a usable address of 10.77.0.0/24",
 		},
 		"LeasedToAnother": {
 			reason: "another client has a lease of it", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
-			views: []kea.View{there(), leased(there(), kea.Lease{MAC: macB, Address: addr("10.77.0.9")})}, userError: "AddressTaken: interface eth0 requests 10.77.0.9, which has a lease of " + macB,
+			states: []kea.State{there(), leased(there(), kea.Lease{MAC: macB, Address: addr("10.77.0.9")})}, userError: "AddressTaken: interface eth0 requests 10.77.0.9, which has a lease of " + macB,
 		},
 		"NoSubnet": {
-			reason: "a server without subnet_cmds cannot create a subnet", request: testRequest(nil), views: []kea.View{{}},
+			reason: "a server without subnet_cmds cannot create a subnet", request: testRequest(nil), states: []kea.State{{}},
 			userError: "SubnetMissing: Kea has no subnet that contains 10.77.0.0/24",
 		},
 		"NewSubnet": {
 			reason: "two servers of one network need the same ID", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
-			views: []kea.View{{CanCreateSubnet: true}, there()}, address: "10.77.0.9",
+			states: []kea.State{{CanCreateSubnet: true}, there()}, address: "10.77.0.9",
 			changes: []kea.Change{
 				{Create: &kea.SubnetSpec{Subnet: kea.Subnet{ID: 7, Prefix: segment}, Routers: "10.77.0.1", DNS: "10.9.9.9", Network: "n1"}, Add: []kea.Reservation{own("10.77.0.9")}},
 				{Add: []kea.Reservation{own("10.77.0.9")}},
@@ -257,7 +257,7 @@ func TestDecide(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := planReservations(tc.request, tc.views)
+			got, err := planReservations(tc.request, tc.states)
 			var no reconcile.UserError
 			if errors.As(err, &no); tc.userError != "" {
 				if !strings.HasPrefix(no.Error(), tc.userError) {

@@ -71,7 +71,7 @@ func (f *function) removeReservations(ctx context.Context, nc *v1alpha1.NetworkC
 		return nil
 	}
 	macs, uid := macsOf(nc), string(nc.UID)
-	find := func(ctx context.Context, s kea.Server) (kea.View, error) { return s.Find(ctx, macs) }
+	find := func(ctx context.Context, s kea.Server) (kea.State, error) { return s.FindReservations(ctx, macs) }
 	return f.removeFromServers(ctx, find, func(r kea.Reservation) bool {
 		return r.Owner.UID != "" && (r.Owner.UID == uid || v1alpha1.HadUID(nc, r.Owner.UID))
 	})
@@ -79,7 +79,7 @@ func (f *function) removeReservations(ctx context.Context, nc *v1alpha1.NetworkC
 
 // removeFromServers removes the reservations that read shows and isUnwanted selects from every
 // server, and checks that they are gone. It returns an Outage if any server does not answer.
-func (f *function) removeFromServers(ctx context.Context, read func(context.Context, kea.Server) (kea.View, error), isUnwanted func(kea.Reservation) bool) error {
+func (f *function) removeFromServers(ctx context.Context, read func(context.Context, kea.Server) (kea.State, error), isUnwanted func(kea.Reservation) bool) error {
 	all := kea.Connect(ctx, f.clients, read)
 	if len(all.Down()) > 0 {
 		return all.Outage()
@@ -93,8 +93,8 @@ func (f *function) removeFromServers(ctx context.Context, read func(context.Cont
 		all.Refresh(ctx, read)
 	}
 	for _, s := range all.Up() {
-		if c := removalOf(s.View, isUnwanted); !c.IsEmpty() {
-			s.Err = s.Server.Change(ctx, s.View, c)
+		if c := removalOf(s.State, isUnwanted); !c.IsEmpty() {
+			s.Err = s.Server.Change(ctx, s.State, c)
 		}
 	}
 	all.Refresh(ctx, read)
@@ -114,14 +114,14 @@ func (f *function) removeFromServers(ctx context.Context, read func(context.Cont
 func countRemovals(all kea.Connections, isUnwanted func(kea.Reservation) bool) int {
 	n := 0
 	for _, s := range all.Up() {
-		n += len(removalOf(s.View, isUnwanted).Remove)
+		n += len(removalOf(s.State, isUnwanted).Remove)
 	}
 	return n
 }
 
-func removalOf(v kea.View, isUnwanted func(kea.Reservation) bool) kea.Change {
+func removalOf(state kea.State, isUnwanted func(kea.Reservation) bool) kea.Change {
 	var c kea.Change
-	for _, r := range v.Reservations {
+	for _, r := range state.Reservations {
 		if isUnwanted(r) {
 			c.Remove = append(c.Remove, r)
 		}

@@ -29,7 +29,7 @@ type result struct {
 // Its error is a UserError, an Outage if no server answers, or any other error, after which
 // the event has to be redelivered.
 func (f *function) reserve(ctx context.Context, req request, known bool) (result, error) {
-	all := kea.Connect(ctx, f.clients, kea.LookAt(req.prefix, true))
+	all := kea.Connect(ctx, f.clients, kea.ReadSubnet(req.prefix, true))
 	d, err := f.readPlan(req, all)
 	if err != nil {
 		return result{}, err
@@ -62,7 +62,7 @@ func (f *function) readPlan(req request, all kea.Connections) (plan, error) {
 	if len(all.Up()) == 0 {
 		return plan{}, all.Outage()
 	}
-	return planReservations(req, all.Up().Views())
+	return planReservations(req, all.Up().States())
 }
 
 // applyPlan changes the servers, the primary one first, and reads back the result. It skips a
@@ -75,7 +75,7 @@ func (f *function) applyPlan(ctx context.Context, req request, all kea.Connectio
 			return plan{}, err
 		}
 		defer release()
-		all.Refresh(ctx, kea.LookAt(req.prefix, true))
+		all.Refresh(ctx, kea.ReadSubnet(req.prefix, true))
 		if d, err = f.readPlan(req, all); err != nil {
 			return plan{}, err
 		}
@@ -94,7 +94,7 @@ func (f *function) applyPlan(ctx context.Context, req request, all kea.Connectio
 		if d.changes[i].IsEmpty() || s.Err != nil {
 			continue
 		}
-		err := s.Server.Change(ctx, s.View, d.changes[i])
+		err := s.Server.Change(ctx, s.State, d.changes[i])
 		if errors.Is(err, kea.ErrChanged) {
 			return plan{}, err
 		}
@@ -104,7 +104,7 @@ func (f *function) applyPlan(ctx context.Context, req request, all kea.Connectio
 		}
 		s.Err = err
 	}
-	all.Refresh(ctx, kea.LookAt(req.prefix, false))
+	all.Refresh(ctx, kea.ReadSubnet(req.prefix, false))
 	after, err := f.readPlan(req, all)
 	if err != nil || after.isComplete() {
 		return after, err
@@ -121,17 +121,17 @@ func (f *function) applyPlan(ctx context.Context, req request, all kea.Connectio
 func (f *function) checkSubnetsAllowed(ctx context.Context, up kea.Connections, req request, changes []kea.Change) error {
 	for i, s := range up {
 		c := changes[i]
-		if c.Create != nil || len(c.Add)+len(c.Update) == 0 || f.allowed.contain(s.View.Subnet) {
+		if c.Create != nil || len(c.Add)+len(c.Update) == 0 || f.allowed.contain(s.State.Subnet) {
 			continue
 		}
-		made, err := s.Server.Made(ctx, s.View)
+		made, err := s.Server.IsManaged(ctx, s.State)
 		switch {
 		case err != nil:
 			s.Err = err
 		case !made:
 			return reconcile.UserError{Reason: "SubnetNotAllowed", Message: fmt.Sprintf(
 				"%s lies in subnet %s (id %d) of Kea, which this stack has not made: use a network with another prefix, or have the platform team add %d or %s to %s (kea.allowedSubnets of the chart)",
-				req.prefix, s.View.Subnet.Prefix, s.View.Subnet.ID, s.View.Subnet.ID, s.View.Subnet.Prefix, allowedVariable)}
+				req.prefix, s.State.Subnet.Prefix, s.State.Subnet.ID, s.State.Subnet.ID, s.State.Subnet.Prefix, allowedVariable)}
 		}
 	}
 	return nil

@@ -16,53 +16,53 @@ type configFile struct {
 	has    map[string]bool
 }
 
-// ErrChanged says that another client changed a server between Look and Change. The next
+// ErrChanged says that another client changed a server between ReadSubnet and Change. The next
 // delivery looks again.
 var ErrChanged = errors.New("another client changed the configuration of the server meanwhile")
 
 func (s *configFile) Exclusive() bool { return true }
 
-func (s *configFile) Look(ctx context.Context, network netip.Prefix, leases bool) (View, error) {
+func (s *configFile) ReadSubnet(ctx context.Context, network netip.Prefix, leases bool) (State, error) {
 	d, err := readConfiguration(ctx, s.client)
 	if err != nil {
-		return View{}, err
+		return State{}, err
 	}
-	v := View{CanCreateSubnet: true, config: d}
-	if v.Subnet, v.SubnetFound, err = findSubnet(network, d.Subnets()); err != nil || !v.SubnetFound {
-		return v, err
+	state := State{CanCreateSubnet: true, config: d}
+	if state.Subnet, state.SubnetFound, err = findSubnet(network, d.Subnets()); err != nil || !state.SubnetFound {
+		return state, err
 	}
 	for _, r := range d.Reservations() {
-		if r.Subnet == v.Subnet.ID {
-			v.Reservations = append(v.Reservations, r)
+		if r.Subnet == state.Subnet.ID {
+			state.Reservations = append(state.Reservations, r)
 		}
 	}
 	if leases {
-		v.Leases, err = leasesOf(ctx, s.client, s.has, v.Subnet.ID)
+		state.Leases, err = leasesOf(ctx, s.client, s.has, state.Subnet.ID)
 	}
-	return v, err
+	return state, err
 }
 
-func (s *configFile) Find(ctx context.Context, macs []string) (View, error) {
+func (s *configFile) FindReservations(ctx context.Context, macs []string) (State, error) {
 	d, err := readConfiguration(ctx, s.client)
 	if err != nil {
-		return View{}, err
+		return State{}, err
 	}
-	v := View{config: d}
+	state := State{config: d}
 	for _, r := range d.Reservations() {
 		for _, mac := range macs {
 			if r.Client == (Identifier{hwAddress, mac}) {
-				v.Reservations = append(v.Reservations, r)
+				state.Reservations = append(state.Reservations, r)
 			}
 		}
 	}
-	return v, nil
+	return state, nil
 }
 
-func (s *configFile) Change(ctx context.Context, v View, c Change) error {
+func (s *configFile) Change(ctx context.Context, state State, c Change) error {
 	var err error
 	for _, key := range c.classKeys() {
 		var next *Configuration
-		if next, err = v.config.apply(c, key); err != nil {
+		if next, err = state.config.apply(c, key); err != nil {
 			return err
 		}
 		if err = s.write(ctx, next); !errors.As(err, new(CommandError)) {
@@ -118,7 +118,7 @@ func (s *configFile) unchanged(ctx context.Context, d *Configuration) error {
 	return nil
 }
 
-func (s *configFile) Retire(ctx context.Context, network string, keep netip.Prefix) (bool, error) {
+func (s *configFile) RemoveUnusedSubnets(ctx context.Context, network string, keep netip.Prefix) (bool, error) {
 	d, err := readConfiguration(ctx, s.client)
 	if err != nil {
 		return false, err
@@ -134,9 +134,9 @@ func (s *configFile) Retire(ctx context.Context, network string, keep netip.Pref
 	return true, s.write(ctx, next)
 }
 
-// Made looks into the configuration that the View already has.
-func (s *configFile) Made(_ context.Context, v View) (bool, error) {
-	return v.config != nil && v.config.isOurs(v.Subnet.ID), nil
+// IsManaged looks into the configuration that the State already has.
+func (s *configFile) IsManaged(_ context.Context, state State) (bool, error) {
+	return state.config != nil && state.config.isOurs(state.Subnet.ID), nil
 }
 
 func (s *configFile) Persist(ctx context.Context) error {

@@ -129,27 +129,27 @@ func (d *Configuration) copy() (*Configuration, error) {
 // edit changes the reservations of one subnet.
 func edit(s fields, c Change) error {
 	id := s.id()
-	gone, come := map[Identifier]bool{}, []Reservation{}
+	replaced, added := map[Identifier]bool{}, []Reservation{}
 	for _, r := range append(c.Remove, c.Update...) {
 		if r.Subnet == id {
-			gone[r.Client] = true
+			replaced[r.Client] = true
 		}
 	}
 	for _, r := range append(c.Update, c.Add...) {
 		if r.Subnet == id {
-			come = append(come, r)
+			added = append(added, r)
 		}
 	}
-	if len(gone)+len(come) == 0 {
+	if len(replaced)+len(added) == 0 {
 		return nil
 	}
 	var kept []json.RawMessage
 	s.into("reservations", &kept)
 	kept = slices.DeleteFunc(kept, func(raw json.RawMessage) bool {
 		var h host
-		return json.Unmarshal(raw, &h) == nil && gone[h.identifier()]
+		return json.Unmarshal(raw, &h) == nil && replaced[h.identifier()]
 	})
-	for _, r := range come {
+	for _, r := range added {
 		h := r.encode()
 		h.SubnetID = 0 // says the place already
 		raw, err := json.Marshal(h)

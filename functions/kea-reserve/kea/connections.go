@@ -17,7 +17,7 @@ import (
 type Connection struct {
 	client *Client
 	Server Server
-	View   View
+	State  State
 	Err    error
 }
 
@@ -26,22 +26,22 @@ type Connections []*Connection
 
 // Connect reaches all servers and reads each of them, concurrently. A server that fails has
 // Err set.
-func Connect(ctx context.Context, controls []*Client, look func(context.Context, Server) (View, error)) Connections {
+func Connect(ctx context.Context, controls []*Client, read func(context.Context, Server) (State, error)) Connections {
 	all := make(Connections, len(controls))
 	for i, c := range controls {
 		all[i] = &Connection{client: c}
 	}
 	all.Each(func(s *Connection) {
 		if s.Server, s.Err = connect(ctx, s.client); s.Err == nil {
-			s.View, s.Err = look(ctx, s.Server)
+			s.State, s.Err = read(ctx, s.Server)
 		}
 	})
 	return all
 }
 
 // Refresh reads the servers that are up again.
-func (p Connections) Refresh(ctx context.Context, look func(context.Context, Server) (View, error)) {
-	p.Up().Each(func(s *Connection) { s.View, s.Err = look(ctx, s.Server) })
+func (p Connections) Refresh(ctx context.Context, read func(context.Context, Server) (State, error)) {
+	p.Up().Each(func(s *Connection) { s.State, s.Err = read(ctx, s.Server) })
 }
 
 // Each calls f for every server concurrently, and waits.
@@ -63,13 +63,13 @@ func (p Connections) Down() Connections {
 	return slices.DeleteFunc(slices.Clone(p), func(s *Connection) bool { return s.Err == nil })
 }
 
-// Views returns what the servers have.
-func (p Connections) Views() []View {
-	views := make([]View, len(p))
+// States returns the state of each server.
+func (p Connections) States() []State {
+	states := make([]State, len(p))
 	for i, s := range p {
-		views[i] = s.View
+		states[i] = s.State
 	}
-	return views
+	return states
 }
 
 // NeedLock reports whether any server may be changed only while holding the Lock.
@@ -175,7 +175,7 @@ func Classify(err error) ServerError {
 
 const urlAdvice = ": set KEA_URL and KEA_SECONDARY_URL to Kea's control agent, or to a control socket of type http"
 
-// LookAt returns a function for Connect that reads the subnet of a network.
-func LookAt(network netip.Prefix, leases bool) func(context.Context, Server) (View, error) {
-	return func(ctx context.Context, s Server) (View, error) { return s.Look(ctx, network, leases) }
+// ReadSubnet returns a function for Connect that reads the subnet of a network.
+func ReadSubnet(network netip.Prefix, leases bool) func(context.Context, Server) (State, error) {
+	return func(ctx context.Context, s Server) (State, error) { return s.ReadSubnet(ctx, network, leases) }
 }

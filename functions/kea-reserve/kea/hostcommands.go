@@ -29,22 +29,22 @@ const everywhere = "all"
 
 func (s *hostCommands) Exclusive() bool { return false }
 
-func (s *hostCommands) Look(ctx context.Context, network netip.Prefix, leases bool) (View, error) {
-	v := View{CanCreateSubnet: s.has["subnet4-add"]}
+func (s *hostCommands) ReadSubnet(ctx context.Context, network netip.Prefix, leases bool) (State, error) {
+	state := State{CanCreateSubnet: s.has["subnet4-add"]}
 	subnets, err := s.subnets(ctx)
 	if err != nil {
-		return View{}, err
+		return State{}, err
 	}
-	if v.Subnet, v.SubnetFound, err = findSubnet(network, subnets); err != nil || !v.SubnetFound {
-		return v, err
+	if state.Subnet, state.SubnetFound, err = findSubnet(network, subnets); err != nil || !state.SubnetFound {
+		return state, err
 	}
-	if v.Reservations, err = s.reservations(ctx, v.Subnet.ID); err != nil {
-		return View{}, err
+	if state.Reservations, err = s.reservations(ctx, state.Subnet.ID); err != nil {
+		return State{}, err
 	}
 	if leases {
-		v.Leases, err = leasesOf(ctx, s.client, s.has, v.Subnet.ID)
+		state.Leases, err = leasesOf(ctx, s.client, s.has, state.Subnet.ID)
 	}
-	return v, err
+	return state, err
 }
 
 // reservations reads the reservations of one subnet.
@@ -82,26 +82,26 @@ func (s *hostCommands) subnets(ctx context.Context) ([]Subnet, error) {
 	return subnets, nil
 }
 
-func (s *hostCommands) Find(ctx context.Context, macs []string) (View, error) {
-	var v View
+func (s *hostCommands) FindReservations(ctx context.Context, macs []string) (State, error) {
+	var state State
 	for _, mac := range macs {
 		var answer struct {
 			Hosts []host `json:"hosts"`
 		}
 		arguments := map[string]any{"identifier-type": hwAddress, "identifier": mac}
 		if err := s.client.do(ctx, "reservation-get-by-id", arguments, &answer); err != nil && !isEmpty(err) {
-			return View{}, err
+			return State{}, err
 		}
 		for _, h := range answer.Hosts {
-			v.Reservations = append(v.Reservations, h.decode(h.SubnetID))
+			state.Reservations = append(state.Reservations, h.decode(h.SubnetID))
 		}
 	}
-	return v, nil
+	return state, nil
 }
 
 // Change first removes what has to be removed or updated, so that the addresses are free.
 // Kea's own command for an update does the same, and not every version has it.
-func (s *hostCommands) Change(ctx context.Context, _ View, c Change) error {
+func (s *hostCommands) Change(ctx context.Context, _ State, c Change) error {
 	if c.Create != nil {
 		if err := s.create(ctx, c); err != nil {
 			return err
@@ -143,30 +143,30 @@ func (s *hostCommands) create(ctx context.Context, c Change) error {
 	return err
 }
 
-// Made asks for the one subnet, or reads the whole configuration if the server lacks that
+// IsManaged asks for the one subnet, or reads the whole configuration if the server lacks that
 // command.
-func (s *hostCommands) Made(ctx context.Context, v View) (bool, error) {
+func (s *hostCommands) IsManaged(ctx context.Context, state State) (bool, error) {
 	if !s.has["subnet4-get"] {
 		if !s.has["config-get"] {
 			return false, nil
 		}
 		d, err := readConfiguration(ctx, s.client)
-		return err == nil && d.isOurs(v.Subnet.ID), err
+		return err == nil && d.isOurs(state.Subnet.ID), err
 	}
 	var answer struct {
 		Subnets []struct {
 			UserContext json.RawMessage `json:"user-context"`
 		} `json:"subnet4"`
 	}
-	if err := s.client.do(ctx, "subnet4-get", map[string]any{"id": v.Subnet.ID}, &answer); err != nil && !isEmpty(err) {
+	if err := s.client.do(ctx, "subnet4-get", map[string]any{"id": state.Subnet.ID}, &answer); err != nil && !isEmpty(err) {
 		return false, err
 	}
 	return len(answer.Subnets) == 1 && subnetOwner(answer.Subnets[0].UserContext) != "", nil
 }
 
-// Retire reads the whole configuration, because no command lists subnets with their
+// RemoveUnusedSubnets reads the whole configuration, because no command lists subnets with their
 // user-contexts. A subnet with reservations in a database of hosts is not empty.
-func (s *hostCommands) Retire(ctx context.Context, network string, keep netip.Prefix) (bool, error) {
+func (s *hostCommands) RemoveUnusedSubnets(ctx context.Context, network string, keep netip.Prefix) (bool, error) {
 	if !s.has["config-get"] || !s.has["subnet4-del"] {
 		return false, nil
 	}

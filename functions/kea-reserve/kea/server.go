@@ -11,20 +11,20 @@ import (
 // Server reads and changes the reservations of one Kea server. hostCommands and configFile
 // implement it. No method retries.
 type Server interface {
-	// Look reads the subnet that contains a network, with its reservations and, if leases is
+	// ReadSubnet reads the subnet that contains a network, with its reservations and, if leases is
 	// true, its leases. It returns a UserError if the server has subnets that cover only parts
 	// of the network.
-	Look(ctx context.Context, network netip.Prefix, leases bool) (View, error)
-	// Find reads the reservations of MAC addresses in all subnets.
-	Find(ctx context.Context, macs []string) (View, error)
-	// Change applies a change to what a View of this server showed. After an error, a part of
-	// the change may be applied: look again.
-	Change(ctx context.Context, v View, c Change) error
-	// Retire removes the empty subnets that were created for the NetworkNamespace with the UID
+	ReadSubnet(ctx context.Context, network netip.Prefix, leases bool) (State, error)
+	// FindReservations reads the reservations of MAC addresses in all subnets.
+	FindReservations(ctx context.Context, macs []string) (State, error)
+	// Change applies a change that was planned for a State of this server. After an error, a part of
+	// the change may be applied: read again.
+	Change(ctx context.Context, state State, c Change) error
+	// RemoveUnusedSubnets removes the empty subnets that were created for the NetworkNamespace with the UID
 	// network, except subnets that overlap keep. It reports whether it has removed any.
-	Retire(ctx context.Context, network string, keep netip.Prefix) (bool, error)
-	// Made reports whether this stack created the subnet of a View of this server.
-	Made(ctx context.Context, v View) (bool, error)
+	RemoveUnusedSubnets(ctx context.Context, network string, keep netip.Prefix) (bool, error)
+	// IsManaged reports whether this stack created the subnet of a State of this server.
+	IsManaged(ctx context.Context, state State) (bool, error)
 	// Persist writes the configuration file of the server, so that the changes survive a
 	// restart.
 	Persist(ctx context.Context) error
@@ -33,8 +33,8 @@ type Server interface {
 	Exclusive() bool
 }
 
-// View is what one Kea server has for a network.
-type View struct {
+// State has what one Kea server has for a network: a subnet, its reservations and its leases.
+type State struct {
 	// Subnet contains the network if SubnetFound. Otherwise it can be created if
 	// CanCreateSubnet.
 	Subnet          Subnet
@@ -42,7 +42,7 @@ type View struct {
 	CanCreateSubnet bool
 	Reservations    []Reservation
 	Leases          []Lease
-	// config is what a server without commands for reservations was read with. A Change edits
+	// config is the configuration of a server without commands for reservations. A Change edits
 	// it.
 	config *Configuration
 }
