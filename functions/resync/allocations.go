@@ -128,7 +128,7 @@ func (p *round) isInTransit(o object) bool {
 	return !p.full && p.now().Sub(o.lastWritten()) < p.grace
 }
 
-// window returns the time whose turns a full round takes, and nil for another round.
+// window returns the time whose slots a full round includes, and nil for another round.
 func (p *round) window() *window {
 	if !p.full {
 		return nil

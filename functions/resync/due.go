@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
 
-// window is the time whose turns a full round takes: those since the start of the previous full
+// window is the time whose slots a full round includes: those since the start of the previous full
 // round, which is zero if it is unknown.
 type window struct{ previous, start time.Time }
 
@@ -29,31 +29,31 @@ func needsReconcile(k kind, o object, now time.Time, full *window) bool {
 }
 
 // isIncluded reports whether a full round includes an object with a part outside of the API
-// server. If not every round does, the UID of the object determines its turn, so that the
-// objects are spread over the rounds. A round that starts late takes the turns that were missed.
+// server. If not every round does, the UID of the object determines its slot, so that the
+// objects are spread over the rounds. A round that starts late includes the slots that were missed.
 func isIncluded(o object, interval time.Duration, w window) bool {
 	if !o.hasExternalPart() {
 		return false
 	}
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(o.Metadata.UID))
-	turns := int64(interval / fullRoundInterval)
-	last := turnAt(w.start)
+	slots := int64(interval / fullRoundInterval)
+	last := slotAt(w.start)
 	first := last
 	if !w.previous.IsZero() {
-		first = max(min(turnAt(w.previous)+1, last), last-turns+1)
+		first = max(min(slotAt(w.previous)+1, last), last-slots+1)
 	}
-	own := int64(hash.Sum32()) % turns
+	own := int64(hash.Sum32()) % slots
 	for n := first; n <= last; n++ {
-		if n%turns == own {
+		if n%slots == own {
 			return true
 		}
 	}
 	return false
 }
 
-// turnAt returns the number of the turn at a time.
-func turnAt(t time.Time) int64 { return t.Unix() / int64(fullRoundInterval/time.Second) }
+// slotAt returns the number of the slot at a time.
+func slotAt(t time.Time) int64 { return t.Unix() / int64(fullRoundInterval/time.Second) }
 
 // hasExternalPart reports whether a system that sends no events keeps a part of the object:
 // Kea the reservations of a network of type dhcp, and NAM or NetBox the segment of a network.

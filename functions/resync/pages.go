@@ -29,7 +29,7 @@ type sender interface {
 }
 
 // isOver reports whether a slice has lasted for a time. A slice is not over before an object
-// had its turn, so that each slice makes progress.
+// was handled, so that each slice makes progress.
 func (p *round) isOver(limit time.Duration) bool {
 	return p.handled && p.now().Sub(p.sliceStart) >= limit
 }

@@ -82,12 +82,12 @@ type progress struct {
 	// Previous is the start of the full round before this one.
 	Previous metav1.Time `json:"previous,omitzero"`
 	// Step is the name of the list that is read. Continue is the token of its next page, and
-	// After the key of the last object that had its turn.
+	// After the key of the last object that was handled.
 	Step     string `json:"step,omitempty"`
 	Continue string `json:"continue,omitempty"`
 	After    string `json:"after,omitempty"`
-	// Machines counts the Machines of each MachineProvider, until the MachineProviders had
-	// their turn.
+	// Machines counts the Machines of each MachineProvider, until the MachineProviders are
+	// handled.
 	Machines map[string]int `json:"machines,omitempty"`
 	// Orphans are Leases whose holder does not exist, at most orphans.Most.
 	Orphans []v1alpha1.Orphan `json:"orphans,omitempty"`
@@ -108,23 +108,23 @@ type record struct {
 	lease            *coordinationv1.Lease
 }
 
-// turn is what an event leads to.
-type turn int
+// sliceAction is what resync does with an event.
+type sliceAction int
 
 const (
 	// start begins a round.
-	start turn = iota
+	start sliceAction = iota
 	// resume continues the round of the Lease with its next slice.
 	resume
-	// ignore does nothing, because the slice had its turn, or another round runs.
+	// ignore does nothing, because the slice is complete, or another round runs.
 	ignore
-	// wait retries later, because the Lease does not say yet that the slice has its turn.
+	// wait retries later, because the Lease does not name the slice as the next one yet.
 	wait
 )
 
-// decideTurn decides what an event leads to. A slice is in turn until the Lease names the next
+// decideSlice decides what resync does with an event. A slice may run until the Lease names the next
 // one. A request for a round continues the round of the Lease instead if that makes no progress.
-func decideTurn(r request, held record, now time.Time) turn {
+func decideSlice(r request, held record, now time.Time) sliceAction {
 	switch {
 	case held.round == "" && r.slice == 0:
 		return start

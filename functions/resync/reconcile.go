@@ -47,11 +47,11 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		return nil, err
 	}
 	p := &round{function: f, full: r.full, record: held, sliceStart: f.now()}
-	switch decideTurn(r, held, p.sliceStart) {
+	switch decideSlice(r, held, p.sliceStart) {
 	case start:
 		p.record = record{round: r.round, started: p.sliceStart, lease: held.lease, progress: progress{Previous: held.previousStart()}}
 	case ignore:
-		events.Report(ctx, "", fmt.Sprintf("Nothing to do: slice %d of round %s had its turn, or round %q runs", r.slice, r.round, held.round))
+		events.Report(ctx, "", fmt.Sprintf("Nothing to do: slice %d of round %s is complete, or round %q runs", r.slice, r.round, held.round))
 		return nil, nil
 	case wait:
 		return nil, fmt.Errorf("wait until Lease %s/%s says that slice %d of round %s is next", f.namespace, leaseName(r.full), r.slice, r.round)
@@ -79,7 +79,7 @@ type round struct {
 	// full is whether the round includes objects that are Ready, and looks for orphans.
 	full bool
 	record
-	// sliceStart is when the slice has started, and handled whether an object had its turn.
+	// sliceStart is when the slice has started, and handled whether it has handled an object.
 	sliceStart time.Time
 	handled    bool
 	// all has the IPAllocations by namespace, if this slice has read all. namespaceRead are those
@@ -107,7 +107,7 @@ func (p *round) run(ctx context.Context, isClaimed bool) error {
 		}
 	}
 	// The event comes before the Lease: if this delivery dies in between, the next one sends
-	// the same event again, and the Lease lets only one of them have its turn.
+	// the same event again, and the Lease lets only one of them run.
 	if _, err := p.post(ctx, continuation(p.full, p.round, next.Slice)); err != nil {
 		return err
 	}

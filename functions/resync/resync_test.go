@@ -103,22 +103,22 @@ func TestIsUnused(t *testing.T) {
 // Machines over the rounds.
 func TestIsIncluded(t *testing.T) {
 	t.Parallel()
-	turns := map[int64]bool{}
+	slots := map[int64]bool{}
 	for _, uid := range []string{"a", "b", "c", "d"} {
 		times := int64(0)
 		for n := range int64(longInterval / fullRoundInterval) {
 			var o object
 			if o.Metadata.UID = uid; isIncluded(o, longInterval, window{start: now.Add(time.Duration(n) * fullRoundInterval)}) {
 				times++
-				turns[n] = true
+				slots[n] = true
 			}
 		}
 		if times != 1 {
 			t.Errorf("Machine %s is in %d full rounds of an hour, want 1", uid, times)
 		}
 	}
-	if len(turns) < 2 {
-		t.Errorf("all Machines are in the same full round: %v", turns)
+	if len(slots) < 2 {
+		t.Errorf("all Machines are in the same full round: %v", slots)
 	}
 	for asked, want := range map[[2]string]bool{
 		{"dhcp", "manual"}:   true, // Kea has reservations

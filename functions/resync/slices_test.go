@@ -328,7 +328,7 @@ func (d *deliveries) expectTurns(times int) {
 }
 
 // TestLargeRound reads 400,000 objects in 800 pages of 40 ms, which is longer than a delivery may
-// take. Each object has its turn once, although another ping arrives and tokens expire.
+// take. Each object is handled once, although another ping arrives and tokens expire.
 func TestLargeRound(t *testing.T) {
 	t.Parallel()
 	s := startLargeServer(t, 100_000, 40*time.Millisecond)
@@ -348,7 +348,7 @@ func TestLargeRound(t *testing.T) {
 }
 
 // TestKilled kills the function at each of its calls, before and after the effect of the call. The
-// Broker redelivers the event, and every object has its turn.
+// Broker redelivers the event, and every object is handled.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	for _, afterEffect := range []bool{false, true} {
@@ -377,7 +377,7 @@ func TestExpiredTokens(t *testing.T) {
 		hints  bool
 	}{
 		"Hint":    {"the answer of the API server has the token with which the list continues", true},
-		"Restart": {"the list starts again, and skips the objects that had their turn", false},
+		"Restart": {"the list starts again, and skips the objects that were handled", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -482,14 +482,14 @@ func TestDecideTurn(t *testing.T) {
 		reason  string
 		request request
 		held    record
-		want    turn
+		want    sliceAction
 	}{
 		"First":      {"no round runs", request{round: "a"}, record{}, start},
 		"Late":       {"its round has completed", request{round: "a", slice: 2}, record{}, ignore},
-		"Next":       {"it is in turn", request{round: "r", slice: 3}, running, resume},
+		"Next":       {"the Lease names it", request{round: "r", slice: 3}, running, resume},
 		"Early":      {"the delivery that sent it has not written the Lease yet", request{round: "r", slice: 4}, running, wait},
-		"Duplicate":  {"the slice had its turn", request{round: "r", slice: 2}, running, ignore},
-		"SamePing":   {"the first slice had its turn", request{round: "r"}, running, ignore},
+		"Duplicate":  {"the slice is complete", request{round: "r", slice: 2}, running, ignore},
+		"SamePing":   {"the first slice is complete", request{round: "r"}, running, ignore},
 		"OtherPing":  {"a round runs", request{round: "b"}, running, ignore},
 		"Overtaken":  {"another round runs", request{round: "b", slice: 3}, running, ignore},
 		"Takeover":   {"the round makes no progress", request{round: "b"}, stale, resume},
@@ -497,29 +497,29 @@ func TestDecideTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := decideTurn(tc.request, tc.held, now); got != tc.want {
+			if got := decideSlice(tc.request, tc.held, now); got != tc.want {
 				t.Errorf("%s: got %d, want %d", tc.reason, got, tc.want)
 			}
 		})
 	}
 }
 
-// TestMissedTurns has a round that starts late include the Machines whose turns were missed.
-func TestMissedTurns(t *testing.T) {
+// TestMissedSlots has a round that starts late include the Machines whose slots were missed.
+func TestMissedSlots(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
 		gap    time.Duration
 		want   int
 	}{
-		"Again":   {"a round of the same turn includes the same Machines", 0, 1},
-		"Next":    {"each turn has its own Machines", fullRoundInterval, 1},
+		"Again":   {"a round of the same slot includes the same Machines", 0, 1},
+		"Next":    {"each slot has its own Machines", fullRoundInterval, 1},
 		"Skipped": {"a long round has skipped two pings", 3 * fullRoundInterval, 3},
 		"Day":     {"no Machine is included twice", 24 * time.Hour, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			turns := map[int64]bool{}
+			slots := map[int64]bool{}
 			for i := range 200 {
 				var o object
 				o.Metadata.UID = fmt.Sprint("uid-", i)
@@ -528,12 +528,12 @@ func TestMissedTurns(t *testing.T) {
 				}
 				for n := range int64(longInterval / fullRoundInterval) {
 					if isIncluded(o, longInterval, window{start: now.Add(time.Duration(n) * fullRoundInterval)}) {
-						turns[n] = true
+						slots[n] = true
 					}
 				}
 			}
-			if len(turns) != tc.want {
-				t.Errorf("%s: the Machines of %d turns are included, want %d", tc.reason, len(turns), tc.want)
+			if len(slots) != tc.want {
+				t.Errorf("%s: the Machines of %d slots are included, want %d", tc.reason, len(slots), tc.want)
 			}
 		})
 	}
