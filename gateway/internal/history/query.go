@@ -129,14 +129,3 @@ func (e events) insert(ctx context.Context, tx *sql.Tx, one Event) (bool, error)
 	}
 	return n > 0, nil
 }
-
-// The first and the last time that can be written in JSON.
-var (
-	firstTime = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
-	lastTime  = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).UnixMicro()
-)
-
-// timeOf converts a time of the database, and moves a time that JSON cannot represent to the nearest one.
-func timeOf(micro int64) time.Time {
-	return time.UnixMicro(min(max(micro, firstTime), lastTime)).UTC()
-}

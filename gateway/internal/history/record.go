@@ -2,9 +2,7 @@ package history
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"encoding/json"
 	"time"
 )
@@ -152,19 +150,4 @@ func (s *Store) apply(ctx context.Context, tx *sql.Tx, r *Record) (Written, erro
 		out.DeadLetters += n
 	}
 	return out, nil
-}
-
-// fit shortens what is too long for its column, so that different values stay
-// different.
-func fit(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	sum := sha256.Sum256([]byte(s))
-	mark := "~" + hex.EncodeToString(sum[:8])
-	cut := most - len(mark)
-	for cut > 0 && s[cut]&0xc0 == 0x80 {
-		cut--
-	}
-	return s[:cut] + mark
 }
