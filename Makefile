@@ -24,7 +24,7 @@ TOOL := go tool -modfile=tools/lint/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell PATH="$(PATH)" go list ./...))
 
-.PHONY: help site build plugin plugins run screenshots recording clean-run prepare judge test test-knative test-talos clean-talos test-node clean-node check style generate helm images pin deploy chaos roles bench vuln
+.PHONY: help site build plugin plugins run screenshots recording clean-run prepare judge test test-knative test-kubevirt test-talos clean-talos test-node clean-node check style generate helm images pin deploy chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -131,6 +131,12 @@ roles: build judge ## Run the whole stack, and compare the requests of the funct
 KNATIVE = $(CACHE)/bin/knative-$(shell sed -n 's/.*knative.dev\/eventing v/v/p' knative/local/go.mod)
 test-knative: build judge ## Run the whole stack on Knative Eventing's own control plane
 	@sh tests/knative/build.sh $(KNATIVE) && VITI_KNATIVE=$(KNATIVE) go test -count=1 -timeout 20m -v ./tests/knative
+
+CONTROLLER = $(CACHE)/bin/virt-controller
+test-kubevirt: build judge ## Run the tests of the simulated KubeVirt, and the life of a cluster, with KubeVirt's own virt-controller
+	@sh tests/judges/kubevirt/build.sh $(CONTROLLER) ./controller
+	@VITI_VIRT_CONTROLLER=$(CONTROLLER) go test -count=1 -timeout 30m ./tests/sim/kubevirt
+	@VITI_VIRT_CONTROLLER=$(CONTROLLER) go test -count=1 -timeout 30m -run 'TestClusterLivesAndGoes' ./tests/e2e
 
 TALOS = $(CACHE)/talos
 test-talos: build judge ## Run the whole stack on nodes of the real Talos, as root

@@ -19,10 +19,12 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/stack/tests/sim/faults"
 	"github.com/vitistack/stack/tests/sim/kubevirt"
+	"github.com/vitistack/stack/tests/sim/kubevirt/controller"
 	"github.com/vitistack/stack/tests/sim/kubevirt/judge"
 	"github.com/vitistack/stack/tests/sim/talos"
 )
@@ -30,10 +32,13 @@ import (
 func main() {
 	state := flag.String("state", ".run/sim", "`folder` that keeps the disks of simulated machines")
 	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, proxmox, talos, nam, netbox and kea take rules, GET /calls/ of these counts what they were asked for, GET /ready answers 204 once all simulators serve, and PUT /crash names the addresses of nodes that crash; what is listened on is written to <state>/control")
-	program := flag.String("judge", "", "`program` of tests/judges/kubevirt, which also has to allow each virtual machine")
+	var kubevirts programs
+	flag.StringVar(&kubevirts.judge, "judge", "", "`program` of tests/judges/kubevirt, which also has to allow each virtual machine")
 	listen := flag.String("listen", loopbackAddress, "`IP` at which functions reach the simulators. With another than "+loopbackAddress+
 		", for functions in pods, Kea is always simulated, and only networks outside of 127.0.0.0/8 can be reached")
-	realGuests := flag.String("guests", os.Getenv("VITI_GUESTS"), "`program` that runs the guests of KubeVirt in place of simulated nodes, see command.go; "+
+	flag.StringVar(&kubevirts.controller, "virt-controller", os.Getenv("VITI_VIRT_CONTROLLER"), "`program` of tests/judges/kubevirt/controller, "+
+		"which is KubeVirt's own virt-controller. VITI_VIRT_CONTROLLER sets the default")
+	flag.StringVar(&kubevirts.guests, "guests", os.Getenv("VITI_GUESTS"), "`program` that runs the guests of KubeVirt in place of simulated nodes, see command.go; "+
 		"functions then connect to them directly. VITI_GUESTS sets the default")
 	flag.Usage = func() {
 		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "Plays KubeVirt, Proxmox VE, Talos Linux, where networks come from and Kea for the API server that KUBECONFIG names.")
@@ -43,13 +48,16 @@ func main() {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := run(ctx, site{state: *state, ip: *listen}, *control, *program, *realGuests, log); err != nil {
+	if err := run(ctx, site{state: *state, ip: *listen}, *control, kubevirts, log); err != nil {
 		log.Error("Cannot go on", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, at site, control, program, realGuests string, log *slog.Logger) error {
+// programs are parts of KubeVirt that run in programs of their own. An empty path leaves the part to the simulator.
+type programs struct{ judge, controller, guests string }
+
+func run(ctx context.Context, at site, control string, real programs, log *slog.Logger) error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		return fmt.Errorf("find the API server: %w (set KUBECONFIG)", err)
@@ -78,7 +86,7 @@ func run(ctx context.Context, at site, control, program, realGuests string, log 
 	if err != nil {
 		return err
 	}
-	if realGuests == "" {
+	if real.guests == "" {
 		if err := serveGateway(ctx, config, at); err != nil {
 			return err
 		}
@@ -93,19 +101,43 @@ func run(ctx context.Context, at site, control, program, realGuests string, log 
 	if err != nil {
 		return errors.Join(err, fleet.Close())
 	}
-	judges, err := startJudge(program)
+	judges, err := startJudge(real.judge)
 	if err != nil {
 		return errors.Join(err, cluster.Close(), fleet.Close())
 	}
 	options := kubevirt.Options{Judge: judges, Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: inside, DHCP: router.onAttachment, Ready: started.report}
-	if realGuests != "" {
-		options.Guests = commandGuests{program: realGuests}
+	if real.guests != "" {
+		options.Guests = commandGuests{program: real.guests}
+	}
+	if real.controller != "" {
+		if err := useController(ctx, config, real.controller, at.state, &options); err != nil {
+			return errors.Join(err, cluster.Close(), fleet.Close())
+		}
 	}
 	hypervisors := kubevirt.New(config, options)
 	return errors.Join(hypervisors.Run(ctx), cluster.Close(), fleet.Close())
 }
 
-// ready tells whether all simulators serve.
+// useController installs the definitions of the real virt-controller, and has it start once the simulator is ready.
+func useController(ctx context.Context, config *rest.Config, program, folder string, options *kubevirt.Options) error {
+	if err := controller.Install(ctx, config, program); err != nil {
+		return err
+	}
+	options.RealController = true
+	isReady := options.Ready
+	options.Ready = func() {
+		stop, err := controller.Start(config, program, folder)
+		if err != nil {
+			options.Log.Error("Cannot start virt-controller", "error", err)
+			return
+		}
+		context.AfterFunc(ctx, stop)
+		isReady()
+	}
+	return nil
+}
+
+// ready says whether all simulators serve.
 type ready struct {
 	log    *slog.Logger
 	serves atomic.Bool

@@ -36,10 +36,12 @@ type api struct {
 	nodes     *kind[*corev1.Node]
 	classes   *kind[*storagev1.StorageClass]
 	networks  *kind[*networkAttachment]
+	pods      *kind[*corev1.Pod]
 	profiles  *kind[*cdiv1.StorageProfile]
 	kubevirts *kind[*virtv1.KubeVirt]
 	secrets   *kind[*corev1.Secret]
 	spaces    *kind[*corev1.Namespace]
+	accounts  *kind[*corev1.ServiceAccount]
 	events    *kind[*corev1.Event]
 
 	mutating   *kind[*admissionregistrationv1.MutatingWebhookConfiguration]
@@ -80,10 +82,12 @@ func newAPI(config *rest.Config, namespace string) (*api, error) {
 		nodes:     newKind(core, "nodes", cluster, &corev1.Node{}),
 		classes:   newKind(storage, "storageclasses", cluster, &storagev1.StorageClass{}),
 		networks:  newKind(multus, "network-attachment-definitions", cluster, &networkAttachment{}),
+		pods:      newKind(core, "pods", namespace, &corev1.Pod{}),
 		profiles:  unwatched(cdi, "storageprofiles", &cdiv1.StorageProfile{}),
 		kubevirts: unwatched(virt, "kubevirts", &virtv1.KubeVirt{}),
 		secrets:   unwatched(core, "secrets", &corev1.Secret{}),
 		spaces:    unwatched(core, "namespaces", &corev1.Namespace{}),
+		accounts:  unwatched(core, "serviceaccounts", &corev1.ServiceAccount{}),
 		events:    unwatched(core, "events", &corev1.Event{}),
 
 		mutating:   unwatched(admit, "mutatingwebhookconfigurations", &admissionregistrationv1.MutatingWebhookConfiguration{}),
@@ -192,6 +196,23 @@ func (k *kind[P]) patch(ctx context.Context, before, after P, subresource ...str
 		Resource(k.plural).Name(before.GetName()).SubResource(subresource...).Body(body).Do(ctx).Into(written)
 	if err != nil {
 		return before, fmt.Errorf("patch %s %s/%s: %w", k.plural, before.GetNamespace(), before.GetName(), err)
+	}
+	k.remember(written)
+	return written, nil
+}
+
+// update replaces an object, if the second state differs from the first one. It returns a conflict if the object
+// is no longer in the first state. Unlike a merge patch it keeps fields that are null, such as the time of
+// a probe, which virt-controller compares.
+func (k *kind[P]) update(ctx context.Context, before, after P) (P, error) {
+	if body, err := difference(before, after); err != nil || body == nil {
+		return before, err
+	}
+	written := k.empty()
+	err := k.client.Put().NamespaceIfScoped(before.GetNamespace(), before.GetNamespace() != "").
+		Resource(k.plural).Name(before.GetName()).Body(after).Do(ctx).Into(written)
+	if err != nil {
+		return before, fmt.Errorf("update %s %s/%s: %w", k.plural, before.GetNamespace(), before.GetName(), err)
 	}
 	k.remember(written)
 	return written, nil

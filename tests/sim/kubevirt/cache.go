@@ -56,7 +56,8 @@ func (c *cache[P]) each(namespace string, visit func(P)) {
 
 // remember stores the answer to a write.
 func (c *cache[P]) remember(o P) {
-	if o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0 {
+	grace := o.GetDeletionGracePeriodSeconds() // a pod remains for this time
+	if o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0 && (grace == nil || *grace == 0) {
 		c.drop(o)
 		return
 	}
@@ -177,9 +178,13 @@ func (k *kind[P]) waitSynced(ctx context.Context) error {
 	}
 }
 
-// watch starts the watches of the caches, and returns once each cache is filled.
-func (a *api) watch(ctx context.Context) error {
+// watch starts the watches of the caches, that of pods if withPods is true, and returns once each of
+// these caches is filled.
+func (a *api) watch(ctx context.Context, withPods bool) error {
 	kinds := []watched{a.vms, a.vmis, a.imports, a.claims, a.volumes, a.nodes, a.classes, a.networks}
+	if withPods {
+		kinds = append(kinds, a.pods)
+	}
 	for _, k := range kinds {
 		go k.run(ctx)
 	}

@@ -10,7 +10,7 @@
 //
 // All state is in the API objects. A new simulator continues where a killed one has
 // stopped, and starts the guests of running machines again. It writes only changes:
-// about nine requests create a machine with one disk, six delete it, and an idle
+// about eleven requests create a machine with one disk, six delete it, and an idle
 // simulator sends none.
 //
 // # Faults
@@ -55,4 +55,20 @@
 // or uploads, and no feature gate can be set. A step without a duration is not stored:
 // with zero Times an instance goes from Pending to Running in one write. The machines
 // of a deleted node remain.
+//
+// # The real virt-controller
+//
+// With RealController, virt-controller of KubeVirt 1.8.4 works on the API server, built
+// from its module by tests/judges/kubevirt. The simulator leaves machines and the pods
+// of instances to it, and acts as virt-api, CDI, the scheduler, the kubelet and
+// virt-handler do. make test-kubevirt runs the tests of this package so, and those
+// that do not apply say why. They showed, and the simulator does the same since:
+//
+//   - A machine is reported without an instance before its instance exists, as
+//     Stopped or WaitingForVolumeBinding.
+//   - A running instance is Ready only in a later write, because virt-handler reports
+//     the guest and virt-controller the pod.
+//
+// A NetworkAttachmentDefinition that does not exist differs by release: 1.8 creates no
+// pod and says so in the condition Synchronized of the instance.
 package kubevirt

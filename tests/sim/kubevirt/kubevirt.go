@@ -47,6 +47,9 @@ type Options struct {
 	// Judge also has to allow each machine and instance, and writes the cloud-init data of guests. Default: the
 	// simulator's own rules decide alone.
 	Judge *judge.Judge
+	// RealController is whether the real virt-controller works on the API server. The simulator then
+	// leaves machines, and instances without a node, to it, and runs the pods that it creates.
+	RealController bool
 	// WebhookAddress is where admission listens. Default: a free loopback port.
 	WebhookAddress string
 }
@@ -176,7 +179,7 @@ func (s *Simulator) run(ctx context.Context) error {
 		return err
 	}
 	s.route()
-	if err := s.api.watch(ctx); err != nil {
+	if err := s.api.watch(ctx, s.options.RealController); err != nil {
 		return fmt.Errorf("watch the cluster: %w", err)
 	}
 	if err := s.serveAdmission(ctx, cancel); err != nil {

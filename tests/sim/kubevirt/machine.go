@@ -46,6 +46,14 @@ func (s *Simulator) machine(ctx context.Context, namespace, name string) (time.D
 		Simulator: s, now: time.Now(),
 		vm: s.api.vms.get(namespace, name), vmi: s.api.vmis.get(namespace, name),
 	}
+	if s.options.RealController {
+		// No controller manager runs, and a pod needs the account.
+		err := ensure(ctx, s.api.accounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: namespace}})
+		if err == nil {
+			err = v.runPods(ctx, namespace, name)
+		}
+		return v.again, err
+	}
 	if v.vm == nil {
 		err := v.instance(ctx)
 		return v.again, err
@@ -200,6 +208,10 @@ func (v *visit) start(ctx context.Context) error {
 	if text, failed := fault.Before(); failed {
 		return v.startFailed(ctx, injected(opStart, text))
 	}
+	// The real virt-controller reports a machine as it was before this visit: Stopped, if it has no instance yet.
+	if err := v.report(ctx); err != nil {
+		return err
+	}
 	wanted := newInstance(v.vm, v.now)
 	if causes := admission.ValidateInstance(wanted, admission.Request{Created: true, Internal: true}); len(causes) > 0 {
 		return v.startFailed(ctx, fmt.Errorf(
@@ -298,10 +310,11 @@ func (v *visit) report(ctx context.Context) error {
 	if !statusDiffers(v.vm.Status, after.Status) {
 		return nil
 	}
-	_, err := v.api.vms.patch(ctx, v.vm, after, "status")
+	written, err := v.api.vms.patch(ctx, v.vm, after, "status")
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
+	v.vm = written
 	return err
 }
 

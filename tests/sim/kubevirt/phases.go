@@ -60,12 +60,19 @@ func (v *visit) advance(ctx context.Context, vmi *virtv1.VirtualMachineInstance)
 			return err
 		}
 	}
-	if !vmi.IsRunning() {
+	reported := vmi.IsRunning()
+	if !reported {
 		if running, err := v.boot(ctx, vmi); !running || err != nil {
 			return err
 		}
 	}
-	return v.keepRunning(ctx, vmi)
+	if err := v.keepRunning(ctx, vmi); err != nil {
+		return err
+	}
+	if reported {
+		describePod(vmi, v.storage(vmi.Namespace, vmi.Spec.Volumes), metav1.NewTime(v.now))
+	}
+	return nil
 }
 
 // schedule moves an instance from Pending to Scheduled, and reports whether it is there.
@@ -130,6 +137,11 @@ func (v *visit) obstacle(vmi *virtv1.VirtualMachineInstance, storage storageView
 	if o := storageObstacle(vmi, storage); o != nil {
 		return o
 	}
+	return v.unboundClaims(storage)
+}
+
+// unboundClaims returns that a pod waits for the volume of a claim which is bound before a pod needs it, or nil.
+func (v *visit) unboundClaims(storage storageView) *obstacle {
 	for _, c := range storage.claims {
 		if c.Status.Phase != corev1.ClaimBound && !v.waitsForConsumer(c) {
 			nodes := len(v.api.listNodes())
@@ -144,6 +156,11 @@ func (v *visit) obstacle(vmi *virtv1.VirtualMachineInstance, storage storageView
 // claimVolumes sets the selected node of the claims that wait for a consumer, and reports whether a
 // claim has no volume yet.
 func (v *visit) claimVolumes(ctx context.Context, vmi *virtv1.VirtualMachineInstance, storage storageView) (pending bool, err error) {
+	return v.selectNode(ctx, storage, nodeOf(vmi))
+}
+
+// selectNode is claimVolumes for a node.
+func (v *visit) selectNode(ctx context.Context, storage storageView, node string) (pending bool, err error) {
 	for _, c := range storage.claims {
 		if c.Status.Phase == corev1.ClaimBound {
 			continue
@@ -156,7 +173,7 @@ func (v *visit) claimVolumes(ctx context.Context, vmi *virtv1.VirtualMachineInst
 		if selected.Annotations == nil {
 			selected.Annotations = map[string]string{}
 		}
-		selected.Annotations[annotationSelectedNode] = nodeOf(vmi)
+		selected.Annotations[annotationSelectedNode] = node
 		if _, err := v.api.claims.patch(ctx, c, selected); err != nil {
 			return true, err
 		}
@@ -245,7 +262,7 @@ func (v *visit) keepRunning(ctx context.Context, vmi *virtv1.VirtualMachineInsta
 		}
 	}
 	agent := v.agentUp(vmi)
-	describe(vmi, v.storage(vmi.Namespace, vmi.Spec.Volumes), settings.guest.NICs, agent, metav1.NewTime(v.now))
+	describeGuest(vmi, v.storage(vmi.Namespace, vmi.Spec.Volumes), settings.guest.NICs, agent, metav1.NewTime(v.now))
 	return nil
 }
 
@@ -264,9 +281,8 @@ func (v *visit) agentUp(vmi *virtv1.VirtualMachineInstance) bool {
 	return left == 0 && !failed
 }
 
-// describe writes what the cluster knows of a running instance.
-func describe(vmi *virtv1.VirtualMachineInstance, storage storageView, nics []NIC, agent bool, now metav1.Time) {
-	vmi.Status.Interfaces = interfaceStatus(vmi, nics, agent)
+// describePod writes what virt-controller writes about an instance once virt-handler has reported that it runs.
+func describePod(vmi *virtv1.VirtualMachineInstance, storage storageView, now metav1.Time) {
 	vmi.Status.VolumeStatus = volumeStatuses(vmi, storage)
 	setCondition(vmi, virtv1.VirtualMachineInstanceCondition{
 		Type: virtv1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue,
@@ -274,6 +290,11 @@ func describe(vmi *virtv1.VirtualMachineInstance, storage storageView, nics []NI
 	if c := dataVolumesReady(storage); c != nil {
 		setCondition(vmi, *c, now)
 	}
+}
+
+// describeGuest writes what virt-handler writes about a running instance.
+func describeGuest(vmi *virtv1.VirtualMachineInstance, storage storageView, nics []NIC, agent bool, now metav1.Time) {
+	vmi.Status.Interfaces = interfaceStatus(vmi, nics, agent)
 	live, method := migratable(vmi, storage)
 	setCondition(vmi, live, now)
 	vmi.Status.MigrationMethod = method

@@ -38,6 +38,11 @@ func (s *Simulator) route() {
 	s.api.imports.cache.changed = s.importChanged
 	s.api.claims.cache.changed = s.claimChanged
 	s.api.volumes.cache.changed = s.volumeChanged
+	s.api.pods.cache.changed = func(p *corev1.Pod) {
+		if name := p.Annotations[virtv1.DomainAnnotation]; name != "" {
+			s.queue.Add(key{machines, p.Namespace, name})
+		}
+	}
 	s.api.nodes.cache.changed = func(*corev1.Node) { s.queueWaiting() }
 	s.api.networks.cache.changed = func(*networkAttachment) { s.queueWaiting() }
 	s.api.classes.cache.changed = func(*storageClass) {
@@ -52,6 +57,11 @@ func (s *Simulator) route() {
 
 func (s *Simulator) machineChanged(vm *virtv1.VirtualMachine) {
 	s.queue.Add(key{machines, vm.Namespace, vm.Name})
+	if s.options.RealController && s.api.vms.get(vm.Namespace, vm.Name) == nil {
+		if err := s.options.Guests.Destroy(machineID(vm)); err != nil {
+			s.log.Error("Cannot destroy a guest", "namespace", vm.Namespace, "name", vm.Name, "error", err)
+		}
+	}
 	if vm.DeletionTimestamp == nil {
 		return
 	}

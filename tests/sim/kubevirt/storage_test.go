@@ -94,6 +94,7 @@ func TestWaitForFirstConsumer(t *testing.T) {
 
 func TestClaimsGrow(t *testing.T) {
 	t.Parallel()
+	onlySimulated(t, "it reports the new size when virt-handler changes the instance the next time, and nothing here does so")
 	c := start(t, kubevirt.Options{StorageClasses: []kubevirt.StorageClass{
 		{Name: "fast-ssd", Expandable: true}, {Name: "rigid"},
 	}})

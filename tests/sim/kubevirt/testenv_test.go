@@ -26,11 +26,63 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/tests/sim/kubevirt"
+	"github.com/vitistack/stack/tests/sim/kubevirt/controller"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/judge"
 )
 
-func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+func TestMain(m *testing.M) {
+	code := apiserver.Run(m)
+	stopController()
+	os.Exit(code)
+}
+
+// virtController is the program of the real virt-controller, or empty if the simulator plays its part.
+var virtController = os.Getenv("VITI_VIRT_CONTROLLER")
+
+var (
+	prepareController, runController sync.Once
+	stopController                   = func() {}
+)
+
+// onlySimulated skips what the real virt-controller does not do, for a reason.
+func onlySimulated(t *testing.T, reason string) {
+	t.Helper()
+	if virtController != "" {
+		t.Skip("not with the real virt-controller: " + reason)
+	}
+}
+
+// installController installs the definitions of the real virt-controller, if it was requested.
+func installController(t *testing.T, config *rest.Config) {
+	t.Helper()
+	prepareController.Do(func() {
+		if virtController == "" {
+			return
+		}
+		if err := controller.Install(t.Context(), config, virtController); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// startController starts the real virt-controller for all tests, if it was requested. All definitions must be installed.
+// Its log stays in the folder for temporary files.
+func startController(t *testing.T, config *rest.Config) {
+	t.Helper()
+	runController.Do(func() {
+		if virtController == "" {
+			return
+		}
+		folder, err := os.MkdirTemp("", "virt-controller-")
+		if err == nil {
+			stopController, err = controller.Start(config, virtController, folder)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
 
 // patience bounds each wait. It is long, because the machine may be busy.
 const patience = 60 * time.Second
@@ -74,13 +126,16 @@ func start(t *testing.T, options kubevirt.Options) *cluster {
 		guests: newGuests(), writes: &atomic.Int64{},
 	}
 	options.Namespace = c.namespace
+	options.RealController = virtController != ""
 	options.Guests = c.guests
 	options.Judge = judge.Start(t)
 	if options.Log == nil {
 		options.Log = slog.New(slog.NewTextHandler(testLog{t}, nil))
 	}
 	c.options = options
+	installController(t, config)
 	c.run()
+	startController(t, config)
 	t.Cleanup(func() { c.stop() })
 	return c
 }

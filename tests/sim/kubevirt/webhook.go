@@ -70,7 +70,7 @@ func (s *Simulator) register(ctx context.Context, url string, authority []byte) 
 	if s.options.Namespace != "" {
 		suffix = "-" + s.options.Namespace
 	}
-	hooks := webhooks{url: url, authority: authority, namespace: s.options.Namespace}
+	hooks := webhooks{url: url, authority: authority, namespace: s.options.Namespace, completing: s.options.RealController}
 	if err := replace(ctx, s.api.mutating, hooks.mutating(mutatorName+suffix)); err != nil {
 		return err
 	}
@@ -104,13 +104,20 @@ type webhooks struct {
 	url       string
 	authority []byte
 	namespace string
+	// completing is whether instances that KubeVirt creates are completed and judged too.
+	completing bool
 }
 
 // conditions exclude KubeVirt's own writes, and objects that are being deleted, so that a deletion
-// completes while the simulator is down.
-func (webhooks) conditions() []admissionregistrationv1.MatchCondition {
+// completes while the simulator is down. The simulator completes and judges the instances that it creates
+// itself, and those of the real virt-controller here.
+func (w webhooks) conditions() []admissionregistrationv1.MatchCondition {
+	foreign := fmt.Sprintf("request.userInfo.username != %q", serviceAccount)
+	if w.completing {
+		foreign += ` || request.operation == "CREATE"`
+	}
 	return []admissionregistrationv1.MatchCondition{
-		{Name: "not-kubevirt", Expression: fmt.Sprintf("request.userInfo.username != %q", serviceAccount)},
+		{Name: "not-kubevirt", Expression: foreign},
 		{Name: "not-deleted", Expression: "!has(object.metadata.deletionTimestamp)"},
 	}
 }
