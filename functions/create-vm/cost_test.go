@@ -73,12 +73,7 @@ func TestMachineCost(t *testing.T) {
 	other := s.CreateMachine("m2")
 	s.Drive(other.Name, &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
 
-	nc := &v1alpha1.NetworkConfiguration{}
-	for _, step := range []struct {
-		name, reason string
-		event        func() event.Event
-		want         map[string]int
-	}{
+	s.requireCosts(w, handle, []costStep{
 		{
 			name: "Declared", reason: "reads the Machine, its provider and its network, and creates the interface",
 			event: func() event.Event { return change(t, events.TypeRefAdd, causeMachine, s.Namespace, "m1", nil) },
@@ -87,11 +82,7 @@ func TestMachineCost(t *testing.T) {
 		{
 			name: "Addresses", reason: "records the provider, looks for a virtual machine to adopt, creates the disk without looking for it, and writes one status and one Event",
 			event: func() event.Event {
-				feed.Until(t, "m1 has its addresses", func() (bool, string) {
-					err := s.Kube.Get(t.Context(), s.Namespace, "m1", nc)
-					return err == nil && len(nc.Status.NetworkInterfaces) > 0, fmt.Sprint(err)
-				})
-				return change(t, events.TypeUpdate, causeNetwork, s.Namespace, "m1", nc)
+				return change(t, events.TypeUpdate, causeNetwork, s.Namespace, "m1", s.awaitAddresses("m1"))
 			},
 			want: map[string]int{
 				"GET machines": 1, "GET machineproviders": 2, "PATCH machines": 1, "GET networkconfigurations": 1,
@@ -120,19 +111,125 @@ func TestMachineCost(t *testing.T) {
 				"PATCH machines/status": 1, "POST events": 1,
 			},
 		},
-	} {
-		in := step.event()
-		clear(w.Count)
-		if _, err := handle(t.Context(), in); err != nil {
-			t.Fatalf("%s: %v", step.name, err)
-		}
-		if diff := cmp.Diff(step.want, costs(w)); diff != "" {
-			t.Errorf("%s: %s (-want +got):\n%s", step.name, step.reason, diff)
-		}
-	}
+	})
 	if err := s.Kube.Get(t.Context(), s.Namespace, "m1", m); err != nil || !hypervisortest.IsRunning(m) {
 		t.Errorf("m1 does not run after these deliveries: %v, %+v", err, m.Status)
 	}
+}
+
+// TestNodeCost is TestMachineCost for the Machine of a node, whose disk has an image.
+func TestNodeCost(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, kubevirtSite)
+	w := &hypervisortest.Wire{}
+	handle := s.NewHandler(w)
+	m := hypervisortest.NewNode("m1")
+	m.Spec.ProviderRef = &v1alpha1.ProviderReference{Name: s.Site.Provider}
+	m.Spec.OS = &v1alpha1.MachineOS{ImageID: "https://images.example/talos.qcow2"}
+	s.Create(m)
+	other := s.CreateMachine("m2")
+	s.Drive(other.Name, &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	now := func() *v1alpha1.Machine {
+		if err := s.Kube.Get(t.Context(), s.Namespace, "m1", m); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	machineEvent := func(eventType string) event.Event {
+		return change(t, eventType, causeMachine, s.Namespace, "m1", now())
+	}
+	s.requireCosts(w, handle, []costStep{
+		{
+			name: "Declared", reason: "reads the Machine, its provider and its network, and creates the interface",
+			event: func() event.Event { return machineEvent(events.TypeAdd) },
+			want:  map[string]int{"GET machines": 1, "GET machineproviders": 1, "GET networknamespaces": 1, "POST networkconfigurations": 1},
+		},
+		{
+			name: "Addresses", reason: "records the provider, and writes the addresses, for which the cluster waits, and one Event",
+			event: func() event.Event {
+				return change(t, events.TypeUpdate, causeNetwork, s.Namespace, "m1", s.awaitAddresses("m1"))
+			},
+			want: map[string]int{
+				"GET machines": 1, "GET machineproviders": 2, "PATCH machines": 1, "GET networkconfigurations": 1,
+				"PATCH machines/status": 1, "POST events": 1,
+			},
+		},
+		{
+			name: "Configuration", reason: "creates the Secret of the guest and the virtual machine, and reads neither again nor the disk that CDI creates",
+			event: func() event.Event {
+				s.ProvideMachineConfig(m, "version: v1alpha1\n")
+				return machineEvent(events.TypeUpdate)
+			},
+			want: map[string]int{
+				"GET machines": 1, "GET machineproviders": 1, "GET networkconfigurations": 1, "GET secrets": 1,
+				"GET storageclasses": 1, "GET network-attachment-definitions": 1, "GET virtualmachines": 1, "POST secrets": 1, "POST virtualmachines": 1,
+				"PATCH machines/status": 1, "POST events": 1,
+			},
+		},
+		{
+			name: "Started", reason: "reads the virtual machine, its instance and once its disks, and writes one status and one Event",
+			event: func() event.Event {
+				s.awaitVM("m1", kubevirtv1.VirtualMachineStatusRunning)
+				return change(t, events.TypeRefUpdate, causeVM, s.Namespace, "m1", nil)
+			},
+			want: map[string]int{
+				"GET machines": 1, "GET virtualmachines": 1, "GET virtualmachineinstances": 1, "GET persistentvolumeclaims": 1,
+				"PATCH machines/status": 1, "POST events": 1,
+			},
+		},
+		{
+			name: "Installed", reason: "removes the configuration from both Secrets",
+			event: func() event.Event {
+				s.MarkInstalled(m)
+				return machineEvent(events.TypeUpdate)
+			},
+			want: map[string]int{
+				"GET machines": 1, "GET machineproviders": 1, "GET networkconfigurations": 1, "GET virtualmachines": 1, "GET persistentvolumeclaims": 1,
+				"GET virtualmachineinstances": 1, "GET secrets": 2, "PATCH secrets": 1, "DELETE secrets": 1, "PATCH machines/status": 1,
+			},
+		},
+		{
+			name: "Over", reason: "the event shows that there is nothing to do",
+			event: func() event.Event { return machineEvent(events.TypeUpdate) },
+			want:  map[string]int{},
+		},
+	})
+	if !hypervisortest.IsRunning(now()) || s.Site.HoldsUserData(m) {
+		t.Errorf("m1 does not run, or its hypervisor still has the keys: %+v", m.Status)
+	}
+}
+
+// costStep is a delivery, and the requests that it may send.
+type costStep struct {
+	name, reason string
+	event        func() event.Event
+	want         map[string]int
+}
+
+// requireCosts delivers events one after the other, and fails unless each delivery sends the requests of its step.
+func (e *env) requireCosts(w *hypervisortest.Wire, handle events.Handler, steps []costStep) {
+	e.Helper()
+	for _, step := range steps {
+		in := step.event()
+		clear(w.Count)
+		if _, err := handle(e.Context(), in); err != nil {
+			e.Fatalf("%s: %v", step.name, err)
+		}
+		if diff := cmp.Diff(step.want, costs(w)); diff != "" {
+			e.Errorf("%s: %s (-want +got):\n%s", step.name, step.reason, diff)
+		}
+	}
+}
+
+// awaitAddresses waits until a NetworkConfiguration has its addresses, and returns it.
+func (e *env) awaitAddresses(name string) *v1alpha1.NetworkConfiguration {
+	e.Helper()
+	nc := &v1alpha1.NetworkConfiguration{}
+	feed.Until(e.T, name+" has its addresses", func() (bool, string) {
+		err := e.Kube.Get(e.Context(), e.Namespace, name, nc)
+		return err == nil && len(nc.Status.NetworkInterfaces) > 0, fmt.Sprint(err)
+	})
+	return nc
 }
 
 // awaitVM waits until a virtual machine has a status.

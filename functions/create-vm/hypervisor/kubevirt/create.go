@@ -15,53 +15,59 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// creation is what createMachine has created.
+type creation struct {
+	vm *kubevirtv1.VirtualMachine
+	// claims are the disks. CDI creates the claim of a disk with an image later.
+	claims []corev1.PersistentVolumeClaim
+	// isConfigured is whether the Secret with the first configuration is new, so that it has the user data.
+	isConfigured bool
+}
+
 // createMachine creates the disks, the network attachments and the first configuration of a machine,
-// and last the virtual machine, which needs them. It returns the virtual machine and the
-// disks.
-func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (*kubevirtv1.VirtualMachine, []corev1.PersistentVolumeClaim, error) {
+// and last the virtual machine, which needs them.
+func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (made creation, err error) {
 	if want.NetworkData != "" && want.UserData == "" {
 		want.UserData = hypervisor.EmptyUserData
 	}
 	if err := checkImages(m.Spec.OS); err != nil {
-		return nil, nil, err
+		return made, err
 	}
 	if err := k.checkHost(ctx, m); err != nil {
-		return nil, nil, err
+		return made, err
 	}
 	class, err := k.resolveClasses(ctx, want.Disks)
 	if err != nil {
-		return nil, nil, err
+		return made, err
 	}
 	if err := k.ensureNamespace(ctx, m.Namespace); err != nil {
-		return nil, nil, err
+		return made, err
 	}
-	var claims []corev1.PersistentVolumeClaim
 	for _, d := range want.Disks {
-		if diskImage(m, want.Disks, d) != "" {
-			continue
-		}
 		claim := renderClaim(m, d, class[d.StorageClass], k.local)
-		if err := k.createObject(ctx, m, claim); err != nil {
-			return nil, nil, err
+		if diskImage(m, want.Disks, d) == "" {
+			if _, err := k.createObject(ctx, m, claim); err != nil {
+				return made, err
+			}
 		}
-		claims = append(claims, *claim)
+		made.claims = append(made.claims, *claim)
 	}
 	if err := k.ensureAttachments(ctx, m, want); err != nil {
-		return nil, nil, err
+		return made, err
 	}
 	secret := ""
 	if needsSecret(want) {
 		secret = kube.Name(m.Name, "cloudinit")
-		if err := k.createObject(ctx, m, cloudInitSecret(m, secret, want, k.local)); err != nil {
-			return nil, nil, err
+		if made.isConfigured, err = k.createObject(ctx, m, cloudInitSecret(m, secret, want, k.local)); err != nil {
+			return made, err
 		}
 	}
-	vm := renderVM(m, want, func(c string) string { return class[c] }, k.options, secret, k.local)
-	err = k.guests.Create(ctx, vm)
+	made.vm = renderVM(m, want, func(c string) string { return class[c] }, k.options, secret, k.local)
+	err = k.guests.Create(ctx, made.vm)
 	if kube.AlreadyExists(err) {
-		err = k.guests.Get(ctx, m.Namespace, m.Name, vm)
+		err = k.guests.Get(ctx, m.Namespace, m.Name, made.vm)
 	}
-	return vm, claims, err
+	return made, err
 }
 
 // checkHost returns a UserError if the host that spec.nodeName names does not exist. It runs

@@ -34,9 +34,10 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	vm := &kubevirtv1.VirtualMachine{}
 	err := k.guests.Get(ctx, m.Namespace, m.Name, vm)
 	existed := err == nil
-	var made []corev1.PersistentVolumeClaim
+	var made creation
 	if kube.NotFound(err) {
-		vm, made, err = k.createMachine(ctx, m, want)
+		made, err = k.createMachine(ctx, m, want)
+		vm = made.vm
 	}
 	if err != nil {
 		return hypervisor.State{}, k.toUserError(err)
@@ -52,10 +53,12 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 			return hypervisor.State{}, k.toUserError(err)
 		}
 	}
-	if err := k.handOverMachineConfig(ctx, m, want, vm); err != nil {
-		return hypervisor.State{}, k.toUserError(err)
+	if !made.isConfigured {
+		if err := k.handOverMachineConfig(ctx, m, want, vm); err != nil {
+			return hypervisor.State{}, k.toUserError(err)
+		}
 	}
-	s, err := k.readState(ctx, m, vm, made)
+	s, err := k.readState(ctx, m, vm, made.claims)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
@@ -98,7 +101,7 @@ func (k *Hypervisor) readState(ctx context.Context, m *v1alpha1.Machine, vm *kub
 			return hypervisor.State{}, err
 		}
 	}
-	if s.StoragePending != "" || (meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady) && s.Reason != "Provisioning") {
+	if s.StoragePending != "" || (meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady) && s.Reason != reasonProvisioning) {
 		return s, nil
 	}
 	if len(claims) == 0 {
@@ -106,6 +109,9 @@ func (k *Hypervisor) readState(ctx context.Context, m *v1alpha1.Machine, vm *kub
 		if claims, err = k.listClaims(ctx, m); err != nil {
 			return hypervisor.State{}, err
 		}
+	}
+	if s.Reason == reasonProvisioning {
+		claims = withMissing(claims, vm)
 	}
 	s.StoragePending = pendingClaims(claims)
 	if s.StoragePending == "" && m.Status.Phase != v1alpha1.MachineRunning {

@@ -56,27 +56,27 @@ func (k *Hypervisor) ensureNamespace(ctx context.Context, namespace string) erro
 	return err
 }
 
-// createObject creates an object of a machine, unless it exists.
-func (k *Hypervisor) createObject(ctx context.Context, m *v1alpha1.Machine, obj kube.Object) error {
-	err := k.guests.Create(ctx, obj)
+// createObject creates an object of a machine, unless it exists, and reports whether it has created it.
+func (k *Hypervisor) createObject(ctx context.Context, m *v1alpha1.Machine, obj kube.Object) (created bool, err error) {
+	err = k.guests.Create(ctx, obj)
 	if !kube.AlreadyExists(err) {
-		return err
+		return err == nil, err
 	}
 	if err := k.guests.Get(ctx, m.Namespace, obj.GetName(), obj); err != nil {
-		return err
+		return false, err
 	}
 	switch {
 	case obj.GetDeletionTimestamp() != nil:
-		return fmt.Errorf("create %T %s/%s: an earlier one is still being deleted", obj, m.Namespace, obj.GetName())
+		return false, fmt.Errorf("create %T %s/%s: an earlier one is still being deleted", obj, m.Namespace, obj.GetName())
 	case isAdoptable(obj, m): // its virtual machine is gone, or was never created
 		before := obj.DeepCopyObject().(kube.Object)
 		k.mark(obj, m)
 		_, err := k.guests.Patch(ctx, before, obj)
-		return err
+		return false, err
 	case !isMadeFor(obj, m):
-		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%s %s was not made for this machine: delete it, or give the machine another name", kube.KindOf(obj), obj.GetName())}
+		return false, reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%s %s was not made for this machine: delete it, or give the machine another name", kube.KindOf(obj), obj.GetName())}
 	}
-	return nil
+	return false, nil
 }
 
 // deleteObject deletes one object that was created for the machine, and reports whether it is gone.

@@ -8,12 +8,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
+
+// reasonProvisioning is the reason of a virtual machine that waits for its disks.
+const reasonProvisioning = "Provisioning"
 
 // vmState returns what the status of a VirtualMachine means for its Machine, which was in phase before:
 //
@@ -54,7 +58,7 @@ func vmState(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power 
 		s.Reason, s.Message = "Stopping", "waits for the virtual machine to stop"
 	default:
 		s.Reason, s.Message = notRunningReason(vm)
-		s.Failed = s.Reason != "Provisioning" && s.Reason != "Starting"
+		s.Failed = s.Reason != reasonProvisioning && s.Reason != "Starting"
 	}
 	return s
 }
@@ -75,7 +79,7 @@ func notRunningReason(vm *kubevirtv1.VirtualMachine) (reason, message string) {
 	switch status := vm.Status.PrintableStatus; status {
 	case kubevirtv1.VirtualMachineStatusUnschedulable:
 		if strings.Contains(detail, "unbound immediate PersistentVolumeClaims") {
-			return "Provisioning", "waits for the disks" + detail
+			return reasonProvisioning, "waits for the disks" + detail
 		}
 		return "InsufficientResources", "no host has room for the machine: add hosts, or ask for less CPU or memory" + detail
 	case kubevirtv1.VirtualMachineStatusPvcNotFound:
@@ -87,7 +91,7 @@ func notRunningReason(vm *kubevirtv1.VirtualMachine) (reason, message string) {
 	case kubevirtv1.VirtualMachineStatusCrashLoopBackOff:
 		return "CrashLoop", "the virtual machine starts and fails again and again: look at its console" + detail
 	case "", kubevirtv1.VirtualMachineStatusProvisioning, kubevirtv1.VirtualMachineStatusWaitingForVolumeBinding:
-		return "Provisioning", "waits for the disks" + detail
+		return reasonProvisioning, "waits for the disks" + detail
 	default:
 		return "Starting", "waits for the virtual machine to start" + detail
 	}
@@ -141,6 +145,17 @@ func unpluggedDisks(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachin
 		return ""
 	}
 	return fmt.Sprintf("waits for KubeVirt to plug in disk %s: if it does not within a minute, write a new value into spec.restartToken, or enable KubeVirt's feature gate DeclarativeHotplugVolumes", strings.Join(missing, ", "))
+}
+
+// withMissing adds the claims to some of a virtual machine that CDI has not created yet.
+func withMissing(claims []corev1.PersistentVolumeClaim, vm *kubevirtv1.VirtualMachine) []corev1.PersistentVolumeClaim {
+	all := slices.Clone(claims)
+	for _, t := range vm.Spec.DataVolumeTemplates {
+		if !slices.ContainsFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == t.Name }) {
+			all = append(all, corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: t.Name}})
+		}
+	}
+	return all
 }
 
 // pendingClaims says what disks wait for, and nothing if all are bound and as large as requested.

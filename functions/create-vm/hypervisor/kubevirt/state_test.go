@@ -120,3 +120,23 @@ func TestResolveClass(t *testing.T) {
 		})
 	}
 }
+
+func TestWithMissing(t *testing.T) {
+	t.Parallel()
+	named := func(name string) corev1.PersistentVolumeClaim {
+		return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
+	}
+	vm := &kubevirtv1.VirtualMachine{Spec: kubevirtv1.VirtualMachineSpec{DataVolumeTemplates: []kubevirtv1.DataVolumeTemplateSpec{{ObjectMeta: metav1.ObjectMeta{Name: "vm-root"}}}}}
+	for name, tc := range map[string]struct {
+		reason string
+		claims []corev1.PersistentVolumeClaim
+		want   string
+	}{
+		"NotCreated": {"CDI has not created the claim of the image yet", []corev1.PersistentVolumeClaim{named("vm-data")}, "waits for a volume for vm-root"},
+		"Bound":      {"every disk has its volume", []corev1.PersistentVolumeClaim{named("vm-data"), named("vm-root")}, ""},
+	} {
+		if got := pendingClaims(withMissing(tc.claims, vm)); got != tc.want {
+			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, got, tc.want)
+		}
+	}
+}

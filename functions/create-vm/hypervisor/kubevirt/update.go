@@ -89,7 +89,7 @@ func (k *Hypervisor) addDisks(ctx context.Context, m *v1alpha1.Machine, want hyp
 		return err
 	}
 	for _, d := range missing {
-		if err := k.createObject(ctx, m, renderClaim(m, d, class[d.StorageClass], k.local)); err != nil {
+		if _, err := k.createObject(ctx, m, renderClaim(m, d, class[d.StorageClass], k.local)); err != nil {
 			return err
 		}
 		// Every release that can plug in a disk can do so on a SCSI bus.
