@@ -22,9 +22,10 @@ const (
 
 // What a delivery does with a Machine.
 const (
-	actionNone    = "none"
-	actionObserve = "observe"
-	actionEnsure  = "ensure"
+	actionNone         = "none"
+	actionObserve      = "observe"
+	actionEnsure       = "ensure"
+	actionRemoveConfig = "remove configuration"
 )
 
 // decideAction decides what an event requires, so that a change by the function itself, or one
@@ -36,7 +37,8 @@ const (
 //	Machine                 with a task at its hypervisor     ensure
 //	Machine                 reconcile requested               ensure
 //	Machine                 last attempt failed               ensure
-//	Machine                 machine configuration to move     ensure
+//	Machine                 machine configuration to provide  ensure
+//	Machine                 machine configuration to remove   remove configuration, or ensure on another hypervisor
 //	Machine                 otherwise                         none
 //	NetworkConfiguration    without a virtual machine         ensure
 //	NetworkConfiguration    with one                          none
@@ -56,7 +58,12 @@ func decideAction(m *v1alpha1.Machine, cause string) string {
 	needed := true
 	switch cause {
 	case causeMachine:
-		needed = m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.ReconcileRequested(m) || hasFailed(m) || decideHandover(m) != hypervisor.HandoverNone
+		needed = m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.ReconcileRequested(m) || hasFailed(m)
+		handover := decideHandover(m)
+		if !needed && handover == hypervisor.HandoverRemove && isLocal(m) {
+			return actionRemoveConfig
+		}
+		needed = needed || handover != hypervisor.HandoverNone
 	case causeNetwork, causeNamespace:
 		needed = m.Status.VMName == ""
 	case causeVM, causeInstance, causeClaim:
@@ -71,7 +78,7 @@ func decideAction(m *v1alpha1.Machine, cause string) string {
 // decideLocalAction is decideAction for events about the virtual machines of this cluster.
 func decideLocalAction(m *v1alpha1.Machine, cause string) string {
 	exists := m.Status.VMName != ""
-	if exists && m.Status.ProviderID != hypervisor.LocalID(m.Namespace, m.Name) {
+	if exists && !isLocal(m) {
 		return actionNone
 	}
 	starting := !exists || m.Status.Phase == v1alpha1.MachineCreating // its virtual machine causes the next event
@@ -86,6 +93,11 @@ func decideLocalAction(m *v1alpha1.Machine, cause string) string {
 		return actionObserve
 	}
 	return actionEnsure
+}
+
+// isLocal reports whether the virtual machine of a Machine is in the cluster of the function.
+func isLocal(m *v1alpha1.Machine) bool {
+	return m.Status.ProviderID == hypervisor.LocalID(m.Namespace, m.Name)
 }
 
 // isSpecImpossible reports whether a machine has another size than its spec says, because the hypervisor

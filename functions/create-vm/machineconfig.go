@@ -73,6 +73,18 @@ func (f *function) addMachineConfig(ctx context.Context, m *v1alpha1.Machine, wa
 	return nil
 }
 
+// removeMachineConfig removes the machine configuration of a node that has it from KubeVirt and deletes its
+// Secret. If a request for that fails it returns false, and the caller reconciles the whole Machine, which reports why.
+func (f *function) removeMachineConfig(ctx context.Context, m *v1alpha1.Machine) (isRemoved bool, err error) {
+	if f.local.RemoveMachineConfig(ctx, m) != nil || f.deleteMachineConfigSecret(ctx, m) != nil {
+		return false, nil
+	}
+	before := m.DeepCopy()
+	setMachineConfigRemoved(m, hypervisor.HandoverRemove)
+	_, err = f.patchStatus(ctx, before, m, reconcile.Outcome{Message: "removed the machine configuration from the hypervisor"})
+	return err == nil, err
+}
+
 // deleteMachineConfigSecret deletes the Secret with the machine configuration of a node that
 // has it.
 func (f *function) deleteMachineConfigSecret(ctx context.Context, m *v1alpha1.Machine) error {

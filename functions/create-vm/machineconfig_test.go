@@ -1,9 +1,14 @@
 package main
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 )
@@ -48,5 +53,36 @@ func TestDecideHandover(t *testing.T) {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 			}
 		})
+	}
+}
+
+// TestConfigRemovalFails has the first write of the removal fail. The delivery reconciles the whole Machine then, which
+// removes the configuration too.
+func TestConfigRemovalFails(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, kubevirtSite)
+	m := hypervisortest.NewNode("m1")
+	m.Spec.ProviderRef = &v1alpha1.ProviderReference{Name: s.Site.Provider}
+	s.Create(m)
+	s.Drive("m1", &hypervisortest.Wire{}, "waits for its configuration", hypervisortest.HasReason(reasonWaitingForMachineConfig))
+	s.ProvideMachineConfig(m, "version: v1alpha1\n")
+	s.Drive("m1", &hypervisortest.Wire{}, "runs with its configuration", func(m *v1alpha1.Machine) bool { return hypervisortest.IsRunning(m) && m.HoldsMachineConfig() })
+	s.MarkInstalled(m)
+	failed := false
+	w := &hypervisortest.Wire{Answer: func(req *http.Request) *http.Response {
+		if failed || req.Method != http.MethodPatch || !strings.Contains(req.URL.Path, "/secrets/") {
+			return nil
+		}
+		failed = true
+		return &http.Response{StatusCode: http.StatusServiceUnavailable, Body: http.NoBody, Request: req}
+	}}
+	if err := deliver(t.Context(), s.process(w), change(t, events.TypeRefUpdate, causeMachine, s.Namespace, "m1", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Kube.Get(t.Context(), s.Namespace, "m1", m); err != nil {
+		t.Fatal(err)
+	}
+	if !failed || s.Site.HoldsUserData(m) || !meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionMachineConfigRemoved) {
+		t.Errorf("the configuration is left, or no request has failed (%t): %+v", failed, m.Status.Conditions)
 	}
 }

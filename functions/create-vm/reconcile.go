@@ -114,7 +114,7 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 	if next == actionNone {
 		return nil
 	}
-	if waiting, err := f.waitForBackOff(ctx, m); waiting || err != nil {
+	if isDone, err := f.beginAction(ctx, m, next); isDone || err != nil {
 		return err
 	}
 	began, before := f.now(), m.DeepCopy()
@@ -142,6 +142,17 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 		return fmt.Errorf("reconcile machine %s/%s: %w", namespace, name, a.err)
 	}
 	return requeueError(m, wrote)
+}
+
+// beginAction removes the machine configuration of m if that is the action, and otherwise waits for the back-off. It
+// reports whether the delivery is done.
+func (f *function) beginAction(ctx context.Context, m *v1alpha1.Machine, action string) (isDone bool, err error) {
+	if action == actionRemoveConfig {
+		if isDone, err = f.removeMachineConfig(ctx, m); isDone || err != nil {
+			return isDone, err
+		}
+	}
+	return f.waitForBackOff(ctx, m)
 }
 
 // resolveAndEnsure creates or changes what a Machine needs, and returns the attempt and the Machine as

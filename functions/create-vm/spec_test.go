@@ -338,30 +338,40 @@ func TestDecideAction(t *testing.T) {
 	refusing := made(func(m *v1alpha1.Machine) {
 		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "DiskCannotShrink"})
 	})
+	installed := func(change func(*v1alpha1.Machine)) *v1alpha1.Machine {
+		return made(func(m *v1alpha1.Machine) {
+			node := hypervisortest.NewNode("m")
+			m.Labels, m.Spec, m.Annotations = node.Labels, node.Spec, map[string]string{v1alpha1.AnnotationInstalled: "true"}
+			change(m)
+		})
+	}
 	cases := map[string]struct {
 		reason string
 		m      *v1alpha1.Machine
 		cause  string
 		want   string
 	}{
-		"Resync":    {"an event may have been lost", reconciled, causeResync, actionEnsure},
-		"New":       {"it has not been reconciled yet", &v1alpha1.Machine{}, causeMachine, actionEnsure},
-		"Own":       {"the function's own status write causes no work", reconciled, causeMachine, actionNone},
-		"Spec":      {"its spec has changed", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeMachine, actionEnsure},
-		"Requested": {"the annotation requests a reconcile", made(func(m *v1alpha1.Machine) { m.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "1"} }), causeMachine, actionEnsure},
-		"Task":      {"no event reports the end of a task", made(func(m *v1alpha1.Machine) { m.Status.Task = &v1alpha1.ProviderTask{} }), causeMachine, actionEnsure},
-		"Address":   {"it waits for its address", &v1alpha1.Machine{}, causeNetwork, actionEnsure},
-		"Network":   {"it waits for its NetworkConfiguration", &v1alpha1.Machine{}, causeNamespace, actionEnsure},
-		"Late":      {"its status has the addresses", reconciled, causeNetwork, actionNone},
-		"VM":        {"the state of the virtual machine belongs into the status", reconciled, causeVM, actionObserve},
-		"Lost":      {"its status was never written", &v1alpha1.Machine{}, causeVM, actionEnsure},
-		"Elsewhere": {"the virtual machine belongs to another machine of that name", made(func(m *v1alpha1.Machine) { m.Status.ProviderID = "proxmox://pve1/10000" }), causeVM, actionNone},
-		"Instance":  {"the guest reports its addresses", reconciled, causeInstance, actionObserve},
-		"NewSpec":   {"an old status must not hide a new spec", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeInstance, actionEnsure},
-		"NewSpecVM": {"an event of the virtual machine does not hide a new spec either", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeVM, actionEnsure},
-		"Restart":   {"a restart is requested", made(func(m *v1alpha1.Machine) { m.Spec.RestartToken = "1" }), causeInstance, actionEnsure},
-		"Refused":   {"the state of the instance does not show that a disk cannot shrink", refusing, causeInstance, actionEnsure},
-		"RefusedVM": {"the state of the virtual machine does not show it either", refusing, causeVM, actionEnsure},
+		"Installed":          {"only the configuration has to go", installed(func(*v1alpha1.Machine) {}), causeMachine, actionRemoveConfig},
+		"InstalledAndSpec":   {"its spec has changed as well", installed(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeMachine, actionEnsure},
+		"InstalledElsewhere": {"another hypervisor removes it in its own way", installed(func(m *v1alpha1.Machine) { m.Status.ProviderID = "proxmox://pve1/10000" }), causeMachine, actionEnsure},
+		"Resync":             {"an event may have been lost", reconciled, causeResync, actionEnsure},
+		"New":                {"it has not been reconciled yet", &v1alpha1.Machine{}, causeMachine, actionEnsure},
+		"Own":                {"the function's own status write causes no work", reconciled, causeMachine, actionNone},
+		"Spec":               {"its spec has changed", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeMachine, actionEnsure},
+		"Requested":          {"the annotation requests a reconcile", made(func(m *v1alpha1.Machine) { m.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "1"} }), causeMachine, actionEnsure},
+		"Task":               {"no event reports the end of a task", made(func(m *v1alpha1.Machine) { m.Status.Task = &v1alpha1.ProviderTask{} }), causeMachine, actionEnsure},
+		"Address":            {"it waits for its address", &v1alpha1.Machine{}, causeNetwork, actionEnsure},
+		"Network":            {"it waits for its NetworkConfiguration", &v1alpha1.Machine{}, causeNamespace, actionEnsure},
+		"Late":               {"its status has the addresses", reconciled, causeNetwork, actionNone},
+		"VM":                 {"the state of the virtual machine belongs into the status", reconciled, causeVM, actionObserve},
+		"Lost":               {"its status was never written", &v1alpha1.Machine{}, causeVM, actionEnsure},
+		"Elsewhere":          {"the virtual machine belongs to another machine of that name", made(func(m *v1alpha1.Machine) { m.Status.ProviderID = "proxmox://pve1/10000" }), causeVM, actionNone},
+		"Instance":           {"the guest reports its addresses", reconciled, causeInstance, actionObserve},
+		"NewSpec":            {"an old status must not hide a new spec", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeInstance, actionEnsure},
+		"NewSpecVM":          {"an event of the virtual machine does not hide a new spec either", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeVM, actionEnsure},
+		"Restart":            {"a restart is requested", made(func(m *v1alpha1.Machine) { m.Spec.RestartToken = "1" }), causeInstance, actionEnsure},
+		"Refused":            {"the state of the instance does not show that a disk cannot shrink", refusing, causeInstance, actionEnsure},
+		"RefusedVM":          {"the state of the virtual machine does not show it either", refusing, causeVM, actionEnsure},
 		"Template": {"a stopped machine has another size than its spec says", made(func(m *v1alpha1.Machine) {
 			m.Status.Phase, m.Spec.Template, m.Status.Template = v1alpha1.MachineStopped, "huge", &v1alpha1.MachineTemplate{Name: "small"}
 		}), causeVM, actionEnsure},

@@ -37,6 +37,9 @@ type Observer interface {
 	// Observe returns what Ensure would observe, and changes nothing. It returns ErrGone if
 	// the virtual machine does not exist.
 	Observe(ctx context.Context, m *v1alpha1.Machine) (State, error)
+	// RemoveMachineConfig removes the machine configuration of a node that has it, as Ensure does for
+	// HandoverRemove. A second call changes nothing.
+	RemoveMachineConfig(ctx context.Context, m *v1alpha1.Machine) error
 }
 
 // GuestLister is implemented by a hypervisor that can list its virtual machines, so that

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
@@ -13,9 +12,14 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// RemoveMachineConfig implements hypervisor.Observer.
+func (k *Hypervisor) RemoveMachineConfig(ctx context.Context, m *v1alpha1.Machine) error {
+	return k.handOverMachineConfig(ctx, m, hypervisor.Desired{UserData: hypervisor.EmptyUserData, Handover: hypervisor.HandoverRemove})
+}
+
 // handOverMachineConfig gives or takes the machine configuration of a node: in the Secret of its
 // first configuration, which KubeVirt reads at each start of an instance.
-func (k *Hypervisor) handOverMachineConfig(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) error {
+func (k *Hypervisor) handOverMachineConfig(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) error {
 	if want.Handover == hypervisor.HandoverNone {
 		return nil
 	}
@@ -28,7 +32,7 @@ func (k *Hypervisor) handOverMachineConfig(ctx context.Context, m *v1alpha1.Mach
 		if want.Handover == hypervisor.HandoverRemove {
 			return nil
 		}
-		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("VirtualMachine %s has no Secret for a machine configuration: delete Machine %s, and its cluster makes another", vm.Name, m.Name)}
+		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("VirtualMachine %s has no Secret for a machine configuration: delete Machine %s, and its cluster makes another", m.Name, m.Name)}
 	}
 	before := secret.DeepCopy()
 	secret.Data["userdata"] = []byte(want.UserData)

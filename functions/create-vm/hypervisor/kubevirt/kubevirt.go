@@ -54,7 +54,7 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 		}
 	}
 	if !made.isConfigured {
-		if err := k.handOverMachineConfig(ctx, m, want, vm); err != nil {
+		if err := k.handOverMachineConfig(ctx, m, want); err != nil {
 			return hypervisor.State{}, k.toUserError(err)
 		}
 	}
