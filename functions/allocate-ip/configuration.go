@@ -18,8 +18,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// reconcileConfiguration allocates the addresses of each interface of a NetworkConfiguration.
-// Unless it is full, it does nothing if the status says that every interface has them.
+// reconcileConfiguration reads a NetworkConfiguration and allocates its addresses.
 func (f *function) reconcileConfiguration(ctx context.Context, namespace, name string, full bool) error {
 	nc := &v1alpha1.NetworkConfiguration{}
 	if err := f.kube.Get(ctx, namespace, name, nc); err != nil {
@@ -28,11 +27,17 @@ func (f *function) reconcileConfiguration(ctx context.Context, namespace, name s
 		}
 		return err
 	}
+	return f.allocateAddresses(ctx, nc, full)
+}
+
+// allocateAddresses allocates the addresses of each interface of a NetworkConfiguration. Unless it is
+// full, it does nothing if the status says that every interface has them.
+func (f *function) allocateAddresses(ctx context.Context, nc *v1alpha1.NetworkConfiguration, full bool) error {
 	if v1alpha1.IsPaused(nc) || nc.DeletionTimestamp != nil || (isComplete(nc) && !full) {
 		return nil
 	}
 	before := nc.DeepCopy()
-	nn, err := network.Find(ctx, f.kube, namespace, network.NameFor(nc))
+	nn, err := network.Find(ctx, f.kube, nc.Namespace, network.NameFor(nc))
 	var unresolved network.Unresolved
 	switch {
 	case errors.As(err, &unresolved):

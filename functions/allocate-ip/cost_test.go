@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -219,4 +220,69 @@ func TestConcurrentDeliveries(t *testing.T) {
 	if most := one + one/2; many > most {
 		t.Errorf("40 deliveries took %d requests, and a single one %d: want at most %d", many, one, most)
 	}
+}
+
+// TestNewOfMachine delivers the event of a new NetworkConfiguration, at once, late, and after it has changed.
+func TestNewOfMachine(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{})
+	isController := true
+	owners := []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Machine", Name: "m", UID: "1", Controller: &isController}}
+	for name, tc := range map[string]struct {
+		reason  string
+		owners  []metav1.OwnerReference
+		age     time.Duration
+		changes bool
+		want    int64
+	}{
+		"new":     {reason: "the event has all of it", owners: owners},
+		"late":    {reason: "much may have happened since", owners: owners, age: maxCarriedAge, want: 1},
+		"ofuser":  {reason: "a user may change its interfaces", want: 1},
+		"changed": {reason: "the write of the status fails with a conflict, and the live object decides", owners: owners, changes: true, want: 1},
+	} {
+		nc := &v1alpha1.NetworkConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, OwnerReferences: tc.owners},
+			Spec:       v1alpha1.NetworkConfigurationSpec{NetworkNamespaceName: "net", NetworkInterfaces: []v1alpha1.InterfaceSpec{{Name: "eth0", MACAddress: macFor(name, "eth0")}}},
+		}
+		if err := s.kube.Create(t.Context(), nc); err != nil {
+			t.Fatal(err)
+		}
+		in := carrying(t, events.TypeAdd, nc)
+		in.SetExtension(events.ArrivalTime, time.Now().Add(-tc.age))
+		if tc.changes {
+			before := nc.DeepCopy()
+			nc.Spec.NetworkInterfaces = append(nc.Spec.NetworkInterfaces, v1alpha1.InterfaceSpec{Name: "eth1", MACAddress: macFor(name, "eth1")})
+			if _, err := s.kube.Patch(t.Context(), before, nc); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reads := &atomic.Int64{}
+		config := rest.CopyConfig(s.config)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return readsOf{next, "/networkconfigurations/", reads} })
+		if _, err := s.replica(config).handle(t.Context(), in); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := reads.Load(); got != tc.want {
+			t.Errorf("%s: %s: %d reads, want %d", name, tc.reason, got, tc.want)
+		}
+		if got := s.awaitReason(name, "NetworkConfigured"); len(got.Status.NetworkInterfaces) != len(nc.Spec.NetworkInterfaces) {
+			t.Errorf("%s: %d interfaces have addresses, want %d", name, len(got.Status.NetworkInterfaces), len(nc.Spec.NetworkInterfaces))
+		}
+	}
+	s.requireConsistentLeases()
+}
+
+// readsOf counts the reads of objects whose paths contain a text.
+type readsOf struct {
+	http.RoundTripper
+	text string
+	n    *atomic.Int64
+}
+
+func (r readsOf) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet && strings.Contains(req.URL.Path, r.text) {
+		r.n.Add(1)
+	}
+	return r.RoundTripper.RoundTrip(req)
 }

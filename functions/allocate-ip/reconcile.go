@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -28,11 +29,19 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	}
 	switch ref.Kind {
 	case "NetworkConfiguration":
-		full := in.Type() == events.TypeResync
-		if nc := (v1alpha1.NetworkConfiguration{}); events.ObjectFrom(in, &nc) && isComplete(&nc) {
+		nc := &v1alpha1.NetworkConfiguration{}
+		isCarried := events.ObjectFrom(in, nc)
+		if isCarried && isComplete(nc) {
 			return nil, nil
 		}
-		return nil, kube.OnConflict(func() error { return f.reconcileConfiguration(ctx, ref.Namespace, ref.Name, full) })
+		needsRead := !isCarried || !f.isNewOfMachine(in, nc)
+		return nil, kube.OnConflict(func() error {
+			if needsRead {
+				return f.reconcileConfiguration(ctx, ref.Namespace, ref.Name, in.Type() == events.TypeResync)
+			}
+			needsRead = true // after a conflict
+			return f.allocateAddresses(ctx, nc, false)
+		})
 	case "IPAllocation":
 		if a := (v1alpha2.IPAllocation{}); events.ObjectFrom(in, &a) && f.isIdle(&a, in.Type()) {
 			return nil, nil
@@ -48,4 +57,16 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	default:
 		return nil, events.Permanent(fmt.Errorf("reconcile %s %s/%s: %s has nothing to do for this kind: correct the filter of its Trigger", ref.Kind, ref.Namespace, ref.Name, name))
 	}
+}
+
+// maxCarriedAge is the age below which the event of a new object stands for a read of the object. It is well below the
+// time that a delivery may take after a read.
+const maxCarriedAge = time.Second
+
+// isNewOfMachine reports whether an event carries a NetworkConfiguration that create-vm has just created for a Machine, so
+// that it need not be read: create-vm never changes its interfaces. The delivery only claims names for them, and
+// writes the status on the condition that the NetworkConfiguration has not changed since.
+func (f *function) isNewOfMachine(in event.Event, nc *v1alpha1.NetworkConfiguration) bool {
+	owner := metav1.GetControllerOf(nc)
+	return owner != nil && owner.Kind == "Machine" && nc.Generation == 1 && events.IsAdd(in.Type()) && events.Age(in, f.now()) < maxCarriedAge
 }
