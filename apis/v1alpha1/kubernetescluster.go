@@ -263,7 +263,7 @@ type TalosOptions struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^v?1[.][0-9]{1,3}[.][0-9]{1,2}$')",message="write a full Talos version such as 1.13.9"
 	Version string `json:"version,omitempty"`
-	// Schematic ID of the Talos Image Factory, which selects the system extensions.
+	// Schematic ID of the Talos Image Factory, which selects the system extensions and the arguments of the kernel.
 	// Default: the schematic with qemu-guest-agent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64

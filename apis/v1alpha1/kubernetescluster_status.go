@@ -80,6 +80,10 @@ type KubernetesClusterStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Addons []AddonStatus `json:"addons,omitempty"`
+	// What the workload cluster has of the manifests in the machine configurations of its control planes, by
+	// their names in Talos: a digest, or the image of kube-proxy and coredns.
+	// +optional
+	TalosManifests map[string]string `json:"talosManifests,omitempty"`
 	// Decision of the ticketing system, where one is required.
 	// +optional
 	Approval *ApprovalStatus `json:"approval,omitempty"`

@@ -1022,6 +1022,13 @@ func (in *KubernetesClusterStatus) DeepCopyInto(out *KubernetesClusterStatus) {
 		*out = make([]AddonStatus, len(*in))
 		copy(*out, *in)
 	}
+	if in.TalosManifests != nil {
+		in, out := &in.TalosManifests, &out.TalosManifests
+		*out = make(map[string]string, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	if in.Approval != nil {
 		in, out := &in.Approval, &out.Approval
 		*out = new(ApprovalStatus)

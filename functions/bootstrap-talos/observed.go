@@ -44,6 +44,8 @@ type observed struct {
 	// nodeConfigs has the parts of the configurations of each pool that only a new node gets. A pool
 	// whose patches are not read, or wrong, has no entry.
 	nodeConfigs map[string]nodeconfig.Parts
+	// controlPlaneChanged is whether this delivery has given a control plane another configuration.
+	controlPlaneChanged bool
 	// addons are the manifests that have been read, by the names of the add-ons.
 	addons map[string]addons.Manifests
 	// apiAnswers is whether the workload API has answered. nodes are the Nodes that it has listed, without

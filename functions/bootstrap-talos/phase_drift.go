@@ -75,6 +75,7 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 	case err != nil:
 		return true, reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s, to compare its configuration", m.Name), Requeue: true}
 	case result.Outcome == talos.ConfigChanged && isControlPlane:
+		c.observed.controlPlaneChanged = true
 		err = c.awaitStaticPods(ctx, m)
 	}
 	if err = cmp.Or(err, u.recordNodeConfig(ctx, c, machine, result.NodeConfig)); err != nil {

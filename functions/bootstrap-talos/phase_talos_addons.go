@@ -22,13 +22,22 @@ func refreshAddons(ctx context.Context, c *cluster) error {
 		return err
 	}
 	for _, a := range addons {
-		err := c.connections.workload.RefreshAddon(ctx, a)
-		if r := (workload.StatusError{}); errors.As(err, &r) && slices.Contains([]int{http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusBadRequest}, r.Code) {
-			return reconcile.UserError{Reason: "AddonRefused", Message: fmt.Sprintf("the workload API refuses image %s for %s: %s; change the policy that does", a.Image, a.Name, r.Message)}
+		if err := refreshAddon(ctx, c, a, "Upgrading"); err != nil {
+			return err
 		}
-		if err != nil {
-			return reconcile.WaitError{Reason: "Upgrading", Message: "waits for the workload API, to give " + a.Name + " the image " + a.Image, Requeue: true}
-		}
+	}
+	return nil
+}
+
+// refreshAddon gives kube-proxy or CoreDNS its image. waiting is the reason of the WaitError if the workload API does not
+// answer.
+func refreshAddon(ctx context.Context, c *cluster, a plan.Addon, waiting string) error {
+	err := c.connections.workload.RefreshAddon(ctx, a)
+	if r := (workload.StatusError{}); errors.As(err, &r) && slices.Contains([]int{http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusBadRequest}, r.Code) {
+		return reconcile.UserError{Reason: "AddonRefused", Message: fmt.Sprintf("the workload API refuses image %s for %s: %s; change the policy that does", a.Image, a.Name, r.Message)}
+	}
+	if err != nil {
+		return reconcile.WaitError{Reason: waiting, Message: "waits for the workload API, to give " + a.Name + " the image " + a.Image, Requeue: true}
 	}
 	return nil
 }

@@ -69,9 +69,14 @@ func Read(a v1alpha1.ClusterAddon, files map[string]string) (Manifests, error) {
 	case len(all.Objects) > maxObjects:
 		return Manifests{}, Problem(a.Name, ReasonInvalid, fmt.Sprintf("%s has more than %d objects: split it into several add-ons", Source(a), maxObjects))
 	}
-	slices.SortStableFunc(all.Objects, func(x, y Manifest) int { return cmp.Compare(rank(x), rank(y)) })
+	sortByNeed(all.Objects)
 	all.Kinds = definedKinds(all.Objects)
 	return all, nil
+}
+
+// sortByNeed brings objects into the order in which they are applied.
+func sortByNeed(objects []Manifest) {
+	slices.SortStableFunc(objects, func(x, y Manifest) int { return cmp.Compare(rank(x), rank(y)) })
 }
 
 // definedKinds returns the kinds whose CustomResourceDefinitions are among objects.

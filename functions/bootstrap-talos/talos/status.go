@@ -10,8 +10,33 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
+	"github.com/vitistack/stack/apis/cluster/addons"
 	"github.com/vitistack/stack/apis/cluster/plan"
 )
+
+// ReadManifests returns the manifests of a control plane that its machine configuration can change.
+func ReadManifests(ctx context.Context, address string, a *Credentials) ([]addons.TalosManifest, error) {
+	ctx, c, end, err := Connect(ctx, address, a, ShortTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	list, err := safe.StateListAll[*k8s.Manifest](ctx, c.COSI)
+	if err != nil {
+		return nil, fmt.Errorf("list manifests of %s: %w", address, err)
+	}
+	var all []addons.TalosManifest
+	for manifest := range list.All() {
+		var objects []map[string]any
+		for _, item := range manifest.TypedSpec().Items {
+			objects = append(objects, item.Object)
+		}
+		if m, changes := addons.NewTalosManifest(manifest.Metadata().ID(), objects); changes {
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
 
 // ReadAddons returns the addons that a control plane's Talos would install into a new cluster.
 func ReadAddons(ctx context.Context, address string, a *Credentials) ([]plan.Addon, error) {
@@ -25,14 +50,14 @@ func ReadAddons(ctx context.Context, address string, a *Credentials) ([]plan.Add
 		return nil, fmt.Errorf("read what %s puts into clusters: %w", address, err)
 	}
 	spec := manifests.TypedSpec()
-	var addons []plan.Addon
+	var installed []plan.Addon
 	if spec.ProxyEnabled {
-		addons = append(addons, plan.Addon{Resource: "daemonsets", Name: "kube-proxy", Image: spec.ProxyImage, DefaultImage: constants.KubeProxyImage})
+		installed = append(installed, plan.Addon{Resource: "daemonsets", Name: "kube-proxy", Image: spec.ProxyImage, DefaultImage: constants.KubeProxyImage})
 	}
 	if spec.CoreDNSEnabled {
-		addons = append(addons, plan.Addon{Resource: "deployments", Name: "coredns", Image: spec.CoreDNSImage, DefaultImage: constants.CoreDNSImage})
+		installed = append(installed, plan.Addon{Resource: "deployments", Name: "coredns", Image: spec.CoreDNSImage, DefaultImage: constants.CoreDNSImage})
 	}
-	return addons, nil
+	return installed, nil
 }
 
 // UnmetConditions returns the stage of a node and the conditions that it waits for, or an empty

@@ -69,6 +69,8 @@ type boot struct {
 	agent  workload.Kubelet
 	// served is the version of the API server.
 	served string
+	// created is the configuration whose inline manifests are created.
+	created string
 	// rendered is what the static pods are rendered from, and renderings counts its changes. running is
 	// the rendering that the kubelet runs.
 	rendered            string
@@ -177,6 +179,7 @@ func (b *boot) install() {
 			}
 		} else {
 			n.Release, n.Installed, n.Volatile = next, true, false
+			n.KernelArguments = n.config.Machine().Install().ExtraKernelArgs()
 			n.mustSave()
 			b.printf("[talos] install successful")
 		}

@@ -143,7 +143,7 @@ func (b *boot) controlPlaneResources() []resource.Resource {
 	spec.CoreDNSEnabled, spec.CoreDNSImage = cfg.CoreDNS().Enabled(), b.node.coreDNS()
 	spec.CNIName, spec.FlannelEnabled = cfg.Network().CNI().Name(), cfg.Network().CNI().Name() == constants.FlannelCNI
 	spec.PodCIDRs = strings.Fields(strings.Join(cfg.Network().PodCIDRs(), " "))
-	all := []resource.Resource{server, manager, scheduler, manifests}
+	all := append(manifestResources(b.node.config), server, manager, scheduler, manifests)
 	annotations := map[string]any{}
 	for name, version := range staticPodAnnotations(b.renderings) {
 		annotations[name] = version

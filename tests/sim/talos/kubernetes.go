@@ -54,6 +54,7 @@ func (c *cluster) stepKubernetes() {
 		}
 	}
 	if online {
+		c.stepManifests()
 		c.publishAuthority()
 	}
 }

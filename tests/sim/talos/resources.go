@@ -164,7 +164,9 @@ func runtimeResources(n *node, f facts) []resource.Resource {
 	*platform.TypedSpec() = runtime.PlatformMetadataSpec{Platform: n.Machine.Kind, Hostname: n.Machine.Hostname}
 	clock := time.NewStatus()
 	clock.TypedSpec().Synced = n.Machine.Skew == 0
-	all := []resource.Resource{status, version, platform, clock, runtime.NewSecurityStateSpec(runtime.NamespaceName)}
+	cmdline := runtime.NewKernelCmdline()
+	cmdline.TypedSpec().Cmdline = strings.Join(append([]string{"talos.platform=" + n.Machine.Kind, "console=ttyS0"}, n.KernelArguments...), " ")
+	all := []resource.Resource{status, version, platform, clock, cmdline, runtime.NewSecurityStateSpec(runtime.NamespaceName)}
 	if schematic := n.schematic(); schematic != "" {
 		extension := runtime.NewExtensionStatus(runtime.NamespaceName, "0")
 		extension.TypedSpec().Metadata.Name = "schematic"
