@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/vitistack/stack/apis/cluster/nodeconfig"
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
@@ -63,9 +64,17 @@ func (r *configRenderer) renderConfigs(ctx context.Context, c *cluster, members 
 		if err != nil {
 			return nil, nil, err
 		}
-		p, err := talos.Render(talos.InContractOf(common, c.observed.machines[m.Name]), talos.NodeConfig{
+		machine := c.observed.machines[m.Name]
+		installed, isAdopted := nodeconfig.Parts(nil), false
+		if machine != nil && plan.IsInstalled(machine) {
+			known := false
+			installed, known = plan.NodeConfigOf(machine)
+			isAdopted = !known
+		}
+		p, err := talos.Render(talos.InContractOf(common, machine), talos.NodeConfig{
 			Name: m.Name, Role: m.Role, Version: plan.JoiningVersion(m.Version, c.Status.Version), Links: talos.LinksOf(nc),
 			Labels: m.Properties.Labels, Taints: m.Properties.Taints, Patches: patches,
+			Installed: installed, IsAdopted: isAdopted,
 		})
 		if errors.As(err, new(reconcile.UserError)) {
 			return nil, nil, err

@@ -45,18 +45,21 @@ func (r *configRenderer) findNodeConfigs(ctx context.Context, c *cluster) error 
 }
 
 // recordNodeConfig has a Machine say what its node was installed with, by the configuration that the node runs. It writes
-// nothing that the Machine says already. A node may run a configuration with an encryption that its disk lacks: Talos
-// accepts that, and ignores it. If the Machine says nothing yet, the node is therefore asked for its volumes.
-func (u *configUpdater) recordNodeConfig(ctx context.Context, c *cluster, m *v1alpha1.Machine, parts nodeconfig.Parts) error {
+// nothing that the Machine says already. A node may run a configuration with an encryption, a size or an argument of the
+// kernel that it lacks: Talos accepts that, and ignores it. The node is therefore asked if the Machine says nothing yet, and
+// about arguments of the kernel, which an earlier version has recorded unseen.
+func (u *configUpdater) recordNodeConfig(ctx context.Context, c *cluster, m *v1alpha1.Machine, result talos.ConfigResult) error {
+	parts := result.NodeConfig
 	earlier, known := plan.NodeConfigOf(m)
 	if known {
-		parts = parts.WithEncryptionOf(earlier)
-	} else if volumes := parts.EncryptedVolumes(); len(volumes) > 0 {
-		missing, err := talos.UnencryptedVolumes(ctx, plan.Address(m), c.connections.credentials, volumes)
+		parts = parts.WithInstalled(earlier)
+	}
+	if !known && len(parts) > 0 || parts.HasKernelArguments() {
+		missing, err := result.MissingParts(ctx, plan.Address(m), c.connections.credentials)
 		if err != nil {
-			return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s, to read whether its volumes are encrypted", m.Name), Requeue: true}
+			return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s, to read what it was installed with", m.Name), Requeue: true}
 		}
-		parts = parts.WithoutEncryption(missing...)
+		parts = parts.Without(missing...)
 	}
 	if m.Annotations[v1alpha1.AnnotationNodeConfig] == parts.String() {
 		return nil

@@ -78,7 +78,7 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 		c.observed.controlPlaneChanged = true
 		err = c.awaitStaticPods(ctx, m)
 	}
-	if err = cmp.Or(err, u.recordNodeConfig(ctx, c, machine, result.NodeConfig)); err != nil {
+	if err = cmp.Or(err, u.recordNodeConfig(ctx, c, machine, result)); err != nil {
 		c.report.config = conditionReport{}
 		return true, err
 	}

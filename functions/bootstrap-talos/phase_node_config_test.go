@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -194,15 +195,7 @@ func TestUnencryptedNodeIsReplaced(t *testing.T) {
 	s := newEnv(t, envOptions{})
 	s.newPatchedCluster(1, 1, false)
 	before := s.uidsOfShop()
-	config := s.activeConfig("shop", "pool-0") + "---\n" + encryptionPatch
-	ctx, c, end, err := talos.Connect(t.Context(), plan.Address(s.machine("shop-pool-0")), s.access("shop"), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer end()
-	if _, err := c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{Data: []byte(config), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT}); err != nil {
-		t.Fatal(err)
-	}
+	s.configureNode("shop-pool-0", s.activeConfig("shop", "pool-0")+"---\n"+encryptionPatch)
 	s.annotate("shop-pool-0", v1alpha1.AnnotationNodeConfig, "")
 	s.setPatches("shop", swappinessPatch, encryptionPatch)
 	s.awaitCurrent("shop-pool-", before, 1)
@@ -210,6 +203,83 @@ func TestUnencryptedNodeIsReplaced(t *testing.T) {
 		if isWorker := strings.HasPrefix(name, "shop-pool-"); s.isEncrypted(name) != isWorker {
 			t.Errorf("node %s is encrypted: %t, want %t", name, !isWorker, isWorker)
 		}
+	}
+}
+
+// configureNode gives a node a configuration, as an earlier version did.
+func (s *env) configureNode(name, config string) {
+	s.Helper()
+	ctx, c, end, err := talos.Connect(s.Context(), plan.Address(s.machine(name)), s.access("shop"), time.Minute)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer end()
+	if _, err := c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{Data: []byte(config), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestIgnoredSize has a node that runs a configuration with a limit of its volume that it ignores, and whose Machine does not
+// say what it was installed with.
+func TestIgnoredSize(t *testing.T) {
+	t.Parallel()
+	const limit = "apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nprovisioning:\n  maxSize: 2GiB\n"
+	s := newEnv(t, envOptions{})
+	s.newPatchedCluster(1, 1, false)
+	before := s.uidsOfShop()
+	s.configureNode("shop-pool-0", s.activeConfig("shop", "pool-0")+"---\n"+limit)
+	s.annotate("shop-pool-0", v1alpha1.AnnotationNodeConfig, "")
+	s.setPatches("shop", swappinessPatch, limit)
+	s.awaitCurrent("shop-pool-", before, 1)
+	before = s.uidsOfShop()
+	names := slices.Sorted(maps.Keys(before))
+	worker := names[len(names)-1]
+	s.annotate(worker, v1alpha1.AnnotationNodeConfig, "")
+	s.reconcile("shop")
+	feed.Until(t, "the Machine says what its node was installed with", func() (bool, string) {
+		recorded := s.machine(worker).Annotations[v1alpha1.AnnotationNodeConfig]
+		return strings.Contains(recorded, "volume EPHEMERAL"), recorded
+	})
+	s.awaitRunning("shop")
+	if now := s.uidsOfShop(); !maps.Equal(now, before) {
+		t.Errorf("a node that has the limit is replaced: %v, before %v", now, before)
+	}
+}
+
+// TestKernelArguments writes arguments of the kernel into a patch, which a node that boots a disk image ignores: also of a
+// cluster whose nodes run a configuration with them since an earlier version.
+func TestKernelArguments(t *testing.T) {
+	t.Parallel()
+	const arguments = swappinessPatch + "  install:\n    extraKernelArgs: [quiet]\n"
+	s := newEnv(t, envOptions{})
+	s.newPatchedCluster(1, 1, false)
+	before := s.uidsOfShop()
+	s.setPatches("shop", arguments)
+	s.awaitReason("shop", "InvalidPatch", "a.yaml of ConfigMap disks sets machine.install.extraKernelArgs", "spec.talos.schematic")
+	s.setPatches("shop", swappinessPatch)
+	s.awaitRunning("shop")
+
+	active := s.activeConfig("shop", "pool-0")
+	s.configureNode("shop-pool-0", strings.Replace(strings.Replace(active, "grubUseUKICmdline: true", "grubUseUKICmdline: false", 1),
+		"    install:\n", "    install:\n        extraKernelArgs: [quiet]\n", 1))
+	if got := s.activeConfig("shop", "pool-0"); !strings.Contains(got, "quiet") {
+		t.Fatalf("the node runs\n%s", got)
+	}
+	s.annotate("shop-pool-0", v1alpha1.AnnotationNodeConfig, "")
+	s.setPatches("shop", arguments+"    grubUseUKICmdline: false\n")
+	feed.Until(t, "the Machine says what its node was installed with", func() (bool, string) {
+		recorded := s.machine("shop-pool-0").Annotations[v1alpha1.AnnotationNodeConfig]
+		return recorded == "{}", recorded
+	})
+	s.reconcile("shop")
+	s.awaitReason("shop", "InvalidPatch", "a.yaml of ConfigMap disks sets machine.install.extraKernelArgs", "spec.talos.schematic")
+	s.setPatches("shop", swappinessPatch)
+	s.awaitRunning("shop")
+	if now := s.uidsOfShop(); !maps.Equal(now, before) {
+		t.Errorf("a machine is replaced: %v, before %v", now, before)
+	}
+	if got := s.activeConfig("shop", "pool-0"); strings.Contains(got, "quiet") {
+		t.Error("the node keeps the arguments in its configuration")
 	}
 }
 

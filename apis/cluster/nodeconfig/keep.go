@@ -13,12 +13,12 @@ import (
 
 // Keep returns the wanted configuration with the parts that an installed node keeps until it is replaced: those that
 // Compare says only a new node gets, and the encryption of each volume that exists, with its keys. present is the
-// configuration of the node.
+// configuration of the node. Arguments of the kernel are no such part: nothing reads them before an upgrade.
 func Keep(present, wanted config.Provider) (config.Provider, error) {
 	changed := Read(present).Compare(Read(wanted)).NewNode
 	kept, err := wanted.PatchV1Alpha1(func(c *v1alpha1.Config) error {
 		if before := present.RawV1Alpha1(); before != nil {
-			keepMachine(before.MachineConfig, c.MachineConfig, changed)
+			keepMachine(before.MachineConfig, c.MachineConfig)
 		}
 		return nil
 	})
@@ -45,20 +45,11 @@ func Keep(present, wanted config.Provider) (config.Provider, error) {
 // keepMachine writes into after what a machine section has before.
 //
 //nolint:staticcheck // Talos still reads the deprecated fields
-func keepMachine(before, after *v1alpha1.MachineConfig, changed []string) {
+func keepMachine(before, after *v1alpha1.MachineConfig) {
 	if before == nil || after == nil {
 		return
 	}
 	after.MachineSystemDiskEncryption = before.MachineSystemDiskEncryption.DeepCopy()
-	if slices.Contains(changed, kernelArguments) {
-		if after.MachineInstall == nil {
-			after.MachineInstall = &v1alpha1.InstallConfig{}
-		}
-		after.MachineInstall.InstallExtraKernelArgs = nil
-		if before.MachineInstall != nil {
-			after.MachineInstall.InstallExtraKernelArgs = slices.Clone(before.MachineInstall.InstallExtraKernelArgs)
-		}
-	}
 	for i, d := range after.MachineDisks {
 		at := slices.IndexFunc(before.MachineDisks, func(b *v1alpha1.MachineDisk) bool { return b.DeviceName == d.DeviceName })
 		if at >= 0 {

@@ -7,7 +7,7 @@
 //	provisioning of EPHEMERAL                      ignored: a located volume is not provisioned again (locate.go)
 //	a user, raw or swap volume that exists         ignored, likewise; a failed volume with another encryption
 //	a disk of machine.disks with partitions        ignored, likewise (controllers/block/user_disk_config.go)
-//	machine.install.extraKernelArgs                applied by an installation or upgrade only (internal/pkg/install/install.go)
+//	machine.install.extraKernelArgs                ignored: nodes boot disk images, which nothing installs (v1alpha1_sequencer.go)
 //	a higher maxSize of a volume that grows        applied at the next boot (grow.go)
 //	cluster.etcd                                   applied when etcd starts, at the next boot (system/services/etcd.go)
 //	another user, raw or swap volume, or disk      applied to a running node, or at the next boot
@@ -79,6 +79,7 @@ type Change struct {
 //
 //	the same                                             nothing
 //	a volume or disk of users that is new, or is gone    nothing
+//	other arguments of the kernel                        nothing: a new node would not have them either, and they are refused
 //	a volume that may grow further                       a boot
 //	otherwise                                            a new node
 func (p Parts) Compare(wanted Parts) Change {
@@ -94,7 +95,7 @@ func (p Parts) Compare(wanted Parts) Change {
 			has, wants = cmp.Or(has, defaultEphemeral), cmp.Or(wants, defaultEphemeral)
 		}
 		switch {
-		case has == wants, (has == "" || wants == "") && isOptional(name):
+		case has == wants, (has == "" || wants == "") && isOptional(name), name == kernelArguments && wants != "":
 		case mayGrow(has, wants):
 			change.AtReboot = append(change.AtReboot, name)
 		default:
@@ -104,31 +105,40 @@ func (p Parts) Compare(wanted Parts) Change {
 	return change
 }
 
-// EncryptedVolumes returns the system volumes that are encrypted according to the parts.
-func (p Parts) EncryptedVolumes() []string {
-	return slices.DeleteFunc(slices.Clone(systemVolumes), func(volume string) bool { return p[encryptionPart(volume)] == "" })
-}
-
-// WithoutEncryption returns the parts without the encryption of volumes.
-func (p Parts) WithoutEncryption(volumes ...string) Parts {
+// Without returns the parts without those of some names.
+func (p Parts) Without(names ...string) Parts {
 	kept := maps.Clone(p)
-	for _, volume := range volumes {
-		delete(kept, encryptionPart(volume))
+	for _, name := range names {
+		delete(kept, name)
 	}
 	return kept
 }
 
-// WithEncryptionOf returns the parts with the encryption of the system volumes that earlier has. The encryption of an
-// installed node does not change, whatever its configuration says.
-func (p Parts) WithEncryptionOf(earlier Parts) Parts {
-	merged := p.WithoutEncryption(systemVolumes...)
-	for _, volume := range systemVolumes {
-		if e := earlier[encryptionPart(volume)]; e != "" {
-			merged[encryptionPart(volume)] = e
+// WithInstalled returns the parts with what an installed node keeps of earlier, whatever its configuration says: the encryption of the system
+// volumes, the arguments of the kernel, and EPHEMERAL unless it may grow.
+func (p Parts) WithInstalled(earlier Parts) Parts {
+	merged := maps.Clone(p)
+	for _, name := range fixedParts {
+		if name == volumePart(constants.EphemeralPartitionLabel) && mayGrow(cmp.Or(earlier[name], defaultEphemeral), cmp.Or(p[name], defaultEphemeral)) {
+			continue
+		}
+		delete(merged, name)
+		if has, known := earlier[name]; known {
+			merged[name] = has
 		}
 	}
 	return merged
 }
+
+// AddsKernelArguments reports whether a configuration has arguments of the kernel that a node with the parts p was not
+// installed with.
+func (p Parts) AddsKernelArguments(cfg config.Provider) bool {
+	wants := Read(cfg)[kernelArguments]
+	return wants != "" && wants != p[kernelArguments]
+}
+
+// HasKernelArguments reports whether the parts have arguments of the kernel.
+func (p Parts) HasKernelArguments() bool { return p[kernelArguments] != "" }
 
 // isOptional reports whether a part is about a volume or disk that Talos creates and unmounts on an installed node.
 func isOptional(name string) bool {

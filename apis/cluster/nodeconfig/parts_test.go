@@ -107,7 +107,7 @@ var compared = map[string]struct {
 	"another swap volume of the name":           {before: sized(swap, "1GiB"), after: sized(swap, "2GiB"), newNode: "swap volume data"},
 	"a new disk":                                {after: sized(disk, "1GB")},
 	"other partitions of a disk":                {before: sized(disk, "1GB"), after: sized(disk, "2GB"), newNode: "disk /dev/vdb"},
-	"an argument of the kernel":                 {after: kernel, newNode: "kernel arguments"},
+	"an argument of the kernel":                 {after: kernel},
 	"no argument of the kernel any more":        {before: kernel, newNode: "kernel arguments"},
 	"settings of etcd":                          {after: etcd, atReboot: true},
 }
@@ -157,7 +157,7 @@ func TestKeep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if change := Read(before).Compare(Read(kept)); len(change.NewNode) > 0 {
+			if change := Read(before).Without(kernelArguments).Compare(Read(kept)); len(change.NewNode) > 0 {
 				t.Errorf("a node would get %v, which only a new node gets", change.NewNode)
 			}
 			if kept.Machine().Sysctls()["vm.swappiness"] != "1" {
@@ -187,19 +187,67 @@ func TestKeepKeys(t *testing.T) {
 	}
 }
 
-// TestWithEncryptionOf checks that a configuration does not change the encryption that a node was installed with.
-func TestWithEncryptionOf(t *testing.T) {
+// TestWithInstalled checks that a configuration does not change what a node was installed with.
+func TestWithInstalled(t *testing.T) {
 	t.Parallel()
-	plain := Parts{kernelArguments: "a"}
-	secret := Parts{kernelArguments: "b", encryptionPart("STATE"): "c", encryptionPart("EPHEMERAL"): "d"}
-	if got, want := secret.WithEncryptionOf(plain), (Parts{kernelArguments: "b"}); !reflect.DeepEqual(got, want) {
+	ephemeral := volumePart("EPHEMERAL")
+	plain, secret := Parts{"other": "a"}, Parts{"other": "b", encryptionPart("STATE"): "c", encryptionPart("EPHEMERAL"): "d", kernelArguments: "e", ephemeral: "x<=5"}
+	if got, want := secret.WithInstalled(plain), (Parts{"other": "b"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got, want := plain.WithEncryptionOf(secret), (Parts{kernelArguments: "a", encryptionPart("STATE"): "c", encryptionPart("EPHEMERAL"): "d"}); !reflect.DeepEqual(got, want) {
+	if got, want := plain.WithInstalled(secret), (Parts{"other": "a", encryptionPart("STATE"): "c", encryptionPart("EPHEMERAL"): "d", kernelArguments: "e", ephemeral: "x<=5"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := secret.WithoutEncryption("STATE").EncryptedVolumes(); !reflect.DeepEqual(got, []string{"EPHEMERAL"}) {
-		t.Errorf("encrypted are %v, want EPHEMERAL", got)
+	if got := (Parts{ephemeral: "x<=6"}).WithInstalled(secret)[ephemeral]; got != "x<=6" {
+		t.Errorf("EPHEMERAL that may grow is %s", got)
+	}
+	if got := secret.Without(encryptionPart("STATE"), kernelArguments); len(got) != 3 {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestMissing checks what a node lacks of the configuration that it runs.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	const gib = 1 << 30
+	removed := strings.Replace(kernel, "quiet", "-quiet", 1)
+	for name, tc := range map[string]struct {
+		reason, patch string
+		has           Installed
+		want          string
+	}{
+		"Plain":             {"nothing is wanted", "", Installed{EphemeralSize: 9 * gib}, ""},
+		"Encryption":        {"Talos encrypts a volume when it formats it", encrypted, Installed{}, "encryption of EPHEMERAL"},
+		"Encrypted":         {"it has it", encrypted, Installed{Encrypted: []string{"EPHEMERAL"}}, ""},
+		"Legacy encryption": {"Talos reads both documents", state, Installed{}, "encryption of STATE"},
+		"Limit":             {"Talos makes no volume smaller", sized(limited, "8GiB"), Installed{EphemeralSize: 9 * gib}, "volume EPHEMERAL"},
+		"Limited":           {"it has it", sized(limited, "8GiB"), Installed{EphemeralSize: 8 * gib}, ""},
+		"Small":             {"it grows at the next boot", sized(limited, "8GiB"), Installed{EphemeralSize: 7 * gib}, ""},
+		"Relative":          {"the size of the disk is not known", sized(limited, "80%"), Installed{EphemeralSize: 9 * gib}, ""},
+		"Arguments":         {"nothing installs a disk image", kernel, Installed{KernelArguments: []string{"quieter", "console=ttyS0"}}, "kernel arguments"},
+		"With arguments":    {"it has them", kernel, Installed{KernelArguments: []string{"quiet"}}, ""},
+		"Removed":           {"it is gone", removed, Installed{}, ""},
+		"Not removed":       {"the image has it", removed, Installed{KernelArguments: []string{"quiet=1"}}, "kernel arguments"},
+	} {
+		if got := strings.Join(tc.has.Missing(render(t, machine.TypeWorker, one(tc.patch)...)), ", "); got != tc.want {
+			t.Errorf("%s: the node lacks %q, want %q, because %s", name, got, tc.want, tc.reason)
+		}
+	}
+}
+
+func TestAddsKernelArguments(t *testing.T) {
+	t.Parallel()
+	cfg := render(t, machine.TypeWorker, kernel)
+	for name, tc := range map[string]struct {
+		has  Parts
+		want bool
+	}{"nothing": {nil, true}, "others": {Parts{kernelArguments: "x"}, true}, "the same": {Read(cfg), false}} {
+		if got := tc.has.AddsKernelArguments(cfg); got != tc.want {
+			t.Errorf("a node with %s: %t, want %t", name, got, tc.want)
+		}
+	}
+	if (Parts{kernelArguments: "x"}).AddsKernelArguments(render(t, machine.TypeWorker)) {
+		t.Error("a configuration without arguments adds some")
 	}
 }
 

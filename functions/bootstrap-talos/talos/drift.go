@@ -12,8 +12,10 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configdiff"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	resources "github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -42,6 +44,8 @@ type ConfigResult struct {
 	// difference from the wanted ones, without secrets.
 	NodeConfig nodeconfig.Parts
 	Withheld   string
+	// before is the configuration that the node has run.
+	before config.Provider
 }
 
 // UpdateConfig has a node run a configuration: without a reboot if Talos can, and otherwise as
@@ -90,7 +94,7 @@ func compareConfig(
 	if err != nil {
 		return result, change, err
 	}
-	result.NodeConfig = nodeconfig.Read(present.Provider())
+	result.before, result.NodeConfig = present.Provider(), nodeconfig.Read(present.Provider())
 	if result.Withheld, err = describeWithheld(next, rendered); err != nil {
 		return result, change, err
 	}
@@ -142,24 +146,32 @@ func changeConfig(ctx context.Context, address string, a *Credentials, change co
 	}
 }
 
-// UnencryptedVolumes returns which of the volumes of a node are not encrypted.
-func UnencryptedVolumes(ctx context.Context, address string, a *Credentials, volumes []string) ([]string, error) {
+// MissingParts returns which parts in NodeConfig the node does not have.
+func (r ConfigResult) MissingParts(ctx context.Context, address string, a *Credentials) ([]string, error) {
 	ctx, c, end, err := Connect(ctx, address, a, longTimeout)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	var found []string
-	for _, volume := range volumes {
+	var has nodeconfig.Installed
+	for _, volume := range []string{constants.StatePartitionLabel, constants.EphemeralPartitionLabel} {
 		status, err := safe.StateGetByID[*block.VolumeStatus](ctx, c.COSI, volume)
 		if err != nil {
 			return nil, fmt.Errorf("read volume %s of %s: %w", volume, address, err)
 		}
-		if status.TypedSpec().EncryptionProvider == block.EncryptionProviderNone {
-			found = append(found, volume)
+		if status.TypedSpec().EncryptionProvider != block.EncryptionProviderNone {
+			has.Encrypted = append(has.Encrypted, volume)
+		}
+		if volume == constants.EphemeralPartitionLabel {
+			has.EphemeralSize = status.TypedSpec().Size
 		}
 	}
-	return found, nil
+	cmdline, err := safe.StateGetByID[*runtime.KernelCmdline](ctx, c.COSI, runtime.KernelCmdlineID)
+	if err != nil {
+		return nil, fmt.Errorf("read the arguments of the kernel of %s: %w", address, err)
+	}
+	has.KernelArguments = strings.Fields(cmdline.TypedSpec().Cmdline)
+	return has.Missing(r.before), nil
 }
 
 // isStaged reports whether a configuration is on the disk of the node for its next boot.

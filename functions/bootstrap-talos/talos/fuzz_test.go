@@ -67,7 +67,7 @@ func FuzzPatch(f *testing.F) {
 		if err != nil {
 			return
 		}
-		after, err := p.apply(before, before.NetworkHostnameConfig().Hostname())
+		after, err := p.apply(before, NodeConfig{Name: before.NetworkHostnameConfig().Hostname()})
 		if err != nil {
 			if !errors.As(err, new(reconcile.UserError)) {
 				t.Errorf("%q: %v", text, err)

@@ -14,6 +14,7 @@ import (
 	machineconfig "github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/config/validation"
 
+	"github.com/vitistack/stack/apis/cluster/nodeconfig"
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
@@ -46,6 +47,10 @@ type NodeConfig struct {
 	Labels  map[string]string
 	Taints  []v1alpha1.NodeTaint
 	Patches []Patch
+	// Installed is what the node was installed with, of the parts that only a new node gets. IsAdopted is whether that is
+	// not known yet, because another program has installed the node.
+	Installed nodeconfig.Parts
+	IsAdopted bool
 }
 
 // Render returns the machine configuration of a node for its Talos version, validated strictly
@@ -78,7 +83,7 @@ func Render(c ClusterConfig, n NodeConfig) (config.Provider, error) {
 		return nil, fmt.Errorf("write configuration of %s: %w", n.Name, err)
 	}
 	for _, p := range n.Patches {
-		if provider, err = p.apply(provider, n.Name); err != nil {
+		if provider, err = p.apply(provider, n); err != nil {
 			return nil, err
 		}
 	}

@@ -50,9 +50,9 @@ func PartsOf(encoded []byte) (nodeconfig.Parts, error) {
 	return nodeconfig.Read(cfg), nil
 }
 
-// apply returns the patched configuration. A patch that changes the role, the cluster or the
-// name of the node is a UserError.
-func (p Patch) apply(before config.Provider, hostname string) (config.Provider, error) {
+// apply returns the patched configuration of a node. A patch that changes the role, the cluster or the
+// name of the node is a UserError, and so is one with arguments of the kernel that the node does not have.
+func (p Patch) apply(before config.Provider, n NodeConfig) (config.Provider, error) {
 	out, err := configpatcher.Apply(configpatcher.WithConfig(before), []configpatcher.Patch{p.Patch})
 	if err != nil {
 		return nil, reconcile.UserError{Reason: "InvalidPatch", Message: fmt.Sprintf("%s cannot be applied: %v", p.from, err)}
@@ -67,7 +67,10 @@ func (p Patch) apply(before config.Provider, hostname string) (config.Provider, 
 		return nil, reconcile.UserError{Reason: "InvalidPatch", Message: p.from + " changes machine.type, which the pool determines: remove it"}
 	case after.Machine().Security().Token() != before.Machine().Security().Token(), after.Cluster().ID() != before.Cluster().ID():
 		return nil, reconcile.UserError{Reason: "InvalidPatch", Message: p.from + " changes the keys of the cluster, which would cut the node off: remove them"}
-	case named == nil || named.Hostname() != hostname:
+	case !n.IsAdopted && n.Installed.AddsKernelArguments(after):
+		return nil, reconcile.UserError{Reason: "InvalidPatch", Message: p.from + " sets machine.install.extraKernelArgs, which a node ignores because it boots a disk image: " +
+			"remove it, write the arguments into a schematic of the image factory (customization.extraKernelArgs), and its ID into spec.talos.schematic"}
+	case named == nil || named.Hostname() != n.Name:
 		return nil, reconcile.UserError{Reason: "InvalidPatch", Message: p.from + " changes the host name, which identifies the node: remove it"}
 	}
 	return after, nil
