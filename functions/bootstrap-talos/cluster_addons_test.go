@@ -85,7 +85,7 @@ func TestAddons(t *testing.T) {
 	tools := s.configMap("tools", map[string]string{"settings.yaml": settings("red")})
 	got := s.awaitRunning("shop")
 	s.awaitSetting("shop", "red")
-	if c := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionAddonsApplied); c == nil || c.Status != metav1.ConditionTrue || c.Message != "2 add-ons" {
+	if c := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionAddonsApplied); c == nil || c.Status != metav1.ConditionTrue || c.Message != "2 add-ons; their ConfigMaps are read again every ten minutes, or at once with the annotation vitistack.io/reconcile" {
 		t.Errorf("the condition is %v", c)
 	}
 	if a := got.Status.Addons; len(a) != 2 || a[0].Objects != 2 || a[0].Source != "ConfigMap tools" || !strings.HasPrefix(a[1].Digest, "sha256:") || a[0].Message+a[1].Message != "" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -107,6 +108,51 @@ func TestPatchesAndDrift(t *testing.T) {
 	s.awaitReason("shop", "InvalidPatch", "nonsense")
 	patch("machine:\n  sysctls:\n    vm.swappiness: \"2\"\n")
 	current()
+}
+
+// TestRegistryOfPatches changes the credentials and the authority of a registry, and a trusted authority, of a running cluster. Every
+// node gets them without a reboot, and no object that is no Secret shows the password.
+func TestRegistryOfPatches(t *testing.T) {
+	t.Parallel()
+	registry := func(password, ca string) string {
+		return "apiVersion: v1alpha1\nkind: RegistryAuthConfig\nname: registry.example.com\nusername: nodes\npassword: " + password + "\n---\n" +
+			"apiVersion: v1alpha1\nkind: TrustedRootsConfig\nname: company\ncertificates: |\n  " + ca + "\n"
+	}
+	s := newEnv(t, envOptions{})
+	patches := s.configMap("registry", map[string]string{"a.yaml": registry("former-password", "former-ca")})
+	kc := s.cluster("shop", 1, 1)
+	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"registry"}}}
+	s.create(kc)
+	said := meta.FindStatusCondition(s.awaitRunning("shop").Status.Conditions, v1alpha1.ConditionConfigCurrent)
+	if said == nil || !strings.Contains(said.Message, "the ConfigMaps with patches are read again every ten minutes, or at once with the annotation vitistack.io/reconcile") {
+		t.Errorf("the condition does not say when the ConfigMap is read again: %v", said)
+	}
+	before := s.machines("shop")
+	if err := s.kube.Merge(t.Context(), patches, map[string]any{"data": map[string]any{"a.yaml": registry("latter-password", "latter-ca")}}); err != nil {
+		t.Fatal(err)
+	}
+	s.reconcile("shop")
+	for _, node := range []string{"cp-0", "pool-0"} {
+		feed.Until(t, node+" has the credentials", func() (bool, string) {
+			config := s.activeConfig("shop", node)
+			return strings.Contains(config, "latter-password") && strings.Contains(config, "latter-ca") && !strings.Contains(config, "former"), config
+		})
+	}
+	s.awaitRunning("shop", before...)
+	list := &corev1.ConfigMapList{}
+	if err := s.kube.List(t.Context(), s.namespace, "", list); err != nil {
+		t.Fatal(err)
+	}
+	for _, cm := range list.Items {
+		for key, text := range cm.Data {
+			if cm.Name != "registry" && strings.Contains(text, "-password") {
+				t.Errorf("ConfigMap %s has the password in %s", cm.Name, key)
+			}
+		}
+	}
+	if text := fmt.Sprint(s.get("shop").Status); strings.Contains(text, "-password") {
+		t.Errorf("the status has the password: %s", text)
+	}
 }
 
 // TestPatchedMeanwhile edits a patch after a node gets its configuration and before the cluster is

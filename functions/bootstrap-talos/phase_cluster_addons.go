@@ -88,7 +88,11 @@ func (c *cluster) addonsReport() conditionReport {
 	if errors.As(c.report.addonsWaiting, &wait) {
 		return conditionReport{reason: wait.Reason, message: wait.Message}
 	}
-	return conditionReport{current: true, reason: v1alpha1.ConditionAddonsApplied, message: plan.Quantity(len(c.Spec.Addons), "add-on")}
+	message := plan.Quantity(len(c.Spec.Addons), "add-on")
+	if slices.ContainsFunc(c.Spec.Addons, func(a v1alpha1.ClusterAddon) bool { return a.ConfigMap != "" }) {
+		message += "; their ConfigMaps " + readAgain
+	}
+	return conditionReport{current: true, reason: v1alpha1.ConditionAddonsApplied, message: message}
 }
 
 // apply applies one add-on, and writes its status. Without a change of the manifests it only does so if a user has

@@ -41,7 +41,7 @@ func (u *configUpdater) updateConfigs(ctx context.Context, c *cluster) error {
 		return err
 	}
 	save := sync.OnceValue(func() error { return u.manifests.Save(ctx, c.KubernetesCluster, files) })
-	c.report.config = conditionReport{true, "ConfigCurrent", "every node runs its rendered configuration"}
+	c.report.config = conditionReport{true, "ConfigCurrent", "every node runs its rendered configuration" + c.patchesRead()}
 	var waiting error
 	for _, m := range c.plan.Members {
 		machine := c.observed.machines[m.Name]
@@ -93,6 +93,17 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 	}
 	c.report.config = conditionReport{false, string(result.Outcome), fmt.Sprintf("node %s: %s", m.Name, result.Difference)}
 	return true, err
+}
+
+// readAgain says when a ConfigMap is read again that has been applied. Nothing watches ConfigMaps of users.
+const readAgain = "are read again every ten minutes, or at once with the annotation " + v1alpha1.AnnotationReconcile
+
+// patchesRead says when the patches of the cluster are read again. It is empty without patches.
+func (c *cluster) patchesRead() string {
+	if len(c.observed.patches) == 0 {
+		return ""
+	}
+	return "; the ConfigMaps with patches " + readAgain
 }
 
 // configPolicy returns how configurations are applied that need a reboot.
