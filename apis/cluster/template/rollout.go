@@ -216,19 +216,16 @@ func (r *rollout) pauseEnd() time.Time {
 	return r.status.WaveFinishedTime.Add(r.spec.Waves[i].PauseAfter.Duration)
 }
 
-// failed returns the recorded clusters that are Stalled, or for which the API server refuses the content.
+// failed returns the clusters that keep the rollout from continuing. One that the API server refuses has the reason of that.
 func (r *rollout) failed() (failed []Member) {
 	for _, m := range r.members {
-		u, ok := r.recorded(m)
-		if !ok || u.Revision != r.revision {
+		if StateOf(m, r.name, r.revision, r.status.Updating) != StateStopped {
 			continue
 		}
-		if u.Message != "" && m.Revision != r.revision {
+		if u, _ := r.recorded(m); m.Revision != r.revision {
 			m.Reason, m.Message = ReasonRejected, u.Message
-			failed = append(failed, m)
-		} else if m.Stalled && m.Revision == r.revision {
-			failed = append(failed, m)
 		}
+		failed = append(failed, m)
 	}
 	return failed
 }
