@@ -37,6 +37,20 @@ func (c *Client) ClusterTemplates(ctx context.Context) ([]v1alpha1.ClusterTempla
 	return list.Items, err
 }
 
+// ClustersOf returns the KubernetesClusters of all namespaces that name a ClusterTemplate, with the owners of their fields.
+func (c *Client) ClustersOf(ctx context.Context, template string) ([]v1alpha1.KubernetesCluster, error) {
+	list := v1alpha1.KubernetesClusterList{}
+	options := &metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.templateRef.name", template).String()}
+	raw, err := c.core.Get().AbsPath("/apis", v1alpha1.GroupVersion.String(), "kubernetesclusters").VersionedParams(options, c.params).Do(ctx).Raw()
+	if err == nil {
+		err = json.Unmarshal(raw, &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the clusters of ClusterTemplate %s: %w", template, err)
+	}
+	return list.Items, nil
+}
+
 // readAll reads all objects of a cluster-scoped kind into a list, and none if the API server does not know the kind.
 func (c *Client) readAll(ctx context.Context, resource string, list any) error {
 	raw, err := c.core.Get().AbsPath("/apis", v1alpha1.GroupVersion.String(), resource).Do(ctx).Raw()

@@ -17,6 +17,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/cluster/template"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
@@ -42,6 +43,16 @@ type alertTest struct {
 	drops string
 	// want are the alerts that fire, and no others.
 	want []string
+}
+
+// rollingTemplate is ClusterTemplate standard, whose status has recorded an update if there is one.
+func rollingTemplate(update *v1alpha1.TemplateUpdate) *v1alpha1.ClusterTemplate {
+	ct := &v1alpha1.ClusterTemplate{TypeMeta: metav1.TypeMeta{APIVersion: "vitistack.io/v1alpha1", Kind: "ClusterTemplate"}, ObjectMeta: meta("", "standard")}
+	if update != nil {
+		update.Revision = template.Revision(ct.Spec.Cluster)
+		ct.Status.Updating = []v1alpha1.TemplateUpdate{*update}
+	}
+	return ct
 }
 
 // brokenBackup is an EtcdBackup that is not Ready, or whose newest snapshot is three days old.
@@ -87,6 +98,12 @@ var alertTests = map[string]alertTest{
 			s.api.Put(s.t, "kubernetesclusters", c)
 		},
 		shows: `vitistack_operator_clusters_total{status="failed",type="talos"} 1`, want: []string{"VitistackClusterFailed", "VitistackObjectsWait"},
+	},
+	"RolloutStopped": {
+		reason: "a cluster of a ClusterTemplate does not become Ready", fault: func(s *env) {
+			s.api.Put(s.t, "clustertemplates", rollingTemplate(&v1alpha1.TemplateUpdate{Namespace: "team-a", Name: "shop", UID: "uid-shop", Message: "spec.talos is wrong"}))
+		},
+		shows: `vitistack_cluster_template_clusters{template="standard",state="Stopped"} 1`, want: []string{"VitistackRolloutStopped"},
 	},
 	"BackupFails": {
 		reason: "the last snapshot is recent, and the next one fails", fault: func(s *env) { s.api.Put(s.t, "etcdbackups", brokenBackup("False", time.Now())) },
@@ -263,12 +280,16 @@ func measure(t *testing.T, tc alertTest) map[string]phases {
 	s.api.Put(t, "configmaps", serversReport(t, "healthy", "healthy"))
 	s.api.Put(t, "configmaps", reported(t))
 	s.api.Put(t, "etcdbackups", brokenBackup("True", time.Now()))
+	shop := follower("shop", "test", "old", metav1.Condition{Type: "Ready", Status: "True", Reason: "ClusterRunning", LastTransitionTime: born})
+	s.api.Put(t, "kubernetesclusters", shop)
+	s.api.Put(t, "clustertemplates", rollingTemplate(nil))
 	s.push(`vitistack_function_deliveries_total{function="create-vm",outcome="unauthenticated",instance="a"} 0`)
 	s.app.metrics.DeclareDeliveries("hook", "dead")
 	s.app.metrics.Route("/clusters")(http.MethodGet, http.StatusOK, time.Millisecond)
 	works := []string{
 		`vitistack_heartbeat_up{dependency="broker",name=""} 1`, `vitistack_heartbeat_up{dependency="eventSource",name="vitistack-resources"} 1`,
 		`vitistack_heartbeat_up{dependency="resync",name=""} 1`, `vitistack_backend_up{backend="kea",server="primary"} 1`, `vitistack_etcd_backup_ready{namespace="team-a",backup="nightly"} 1`,
+		`vitistack_cluster_template_clusters{template="standard",state="Stopped"} 0`,
 	}
 	all := map[string]phases{}
 	add := func(phase int, series map[string]float64, at time.Time) {

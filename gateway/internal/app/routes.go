@@ -87,6 +87,8 @@ func (a *app) readRoutes(inv *handlers.Inventory) []httpserver.Route {
 		path := "/" + string(topic)
 		switch {
 		case topic == inventory.TopicClusters:
+		case topic == inventory.TopicTemplates:
+			all = append(all, httpserver.Read(base+path, inv.List(topic)).WithParameters(), httpserver.Read(base+path+"/:id", inv.ShowTemplate))
 		case handlers.HasNamespaces(topic):
 			all = append(all, httpserver.ReadByNamespace(base+path, inv.List(topic)).WithParameters())
 			all = append(all, byIdentifier(path, "", inv.Show(topic))...)

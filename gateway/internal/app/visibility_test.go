@@ -62,8 +62,9 @@ var silent = map[string]string{
 	"DELETE /api/v1/dead-letters/{sequence}": "it shows none", "POST /api/v1/dead-letters/{sequence}/resend": "it shows none",
 	"GET /api/v1/operators": "of hypervisors", "GET /api/v1/operators/{id}": "of hypervisors",
 	"GET /api/v1/hosts": "in no namespace", "GET /api/v1/hosts/{id}": "in no namespace",
-	"GET /api/v1/machine-classes": "in no namespace",
-	"GET /api/v1/providers":       "in no namespace", "GET /api/v1/providers/{id}": "in no namespace",
+	"GET /api/v1/machine-classes":  "in no namespace",
+	"GET /api/v1/clustertemplates": "the test has none", "GET /api/v1/clustertemplates/{id}": "the test has none",
+	"GET /api/v1/providers": "in no namespace", "GET /api/v1/providers/{id}": "in no namespace",
 	"POST /api/v1/events": "it takes events, and shows none", "POST /events": "it takes events, and shows none", "POST /dead-letters": "it takes events, and shows none", "POST /heartbeats": "it takes events, and shows none",
 	"POST /api/v1/import/prometheus": "it takes metrics, and shows none",
 }
@@ -71,6 +72,7 @@ var silent = map[string]string{
 // ofTheWhole are the routes that refuse a caller with a limit.
 var ofTheWhole = []string{
 	"GET /api/v1/stream", "GET /events/stream", "GET /api/v1/dead-letters", "GET /api/v1/dead-letters/{sequence}", "DELETE /api/v1/dead-letters/{sequence}", "POST /api/v1/dead-letters/{sequence}/resend", "GET /api/v1/infrastructure", "GET /metrics", "GET /api/v1/metrics",
+	"GET /api/v1/clustertemplates", "GET /api/v1/clustertemplates/{id}",
 	"GET /api/v1/providers", "GET /api/v1/providers/{id}", "GET /api/v1/hosts", "GET /api/v1/hosts/{id}", "GET /api/v1/operators", "GET /api/v1/operators/{id}",
 }
 

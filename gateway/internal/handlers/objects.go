@@ -45,7 +45,7 @@ const eventsTTL = 5 * time.Second
 // objectTopics are the topics whose items are objects that report conditions.
 var objectTopics = []inventory.Topic{
 	inventory.TopicNetworks, inventory.TopicAddresses, inventory.TopicAllocations, inventory.TopicMachines, inventory.TopicProviders,
-	inventory.TopicVMs, inventory.TopicClusters, inventory.TopicBackups,
+	inventory.TopicVMs, inventory.TopicClusters, inventory.TopicTemplates, inventory.TopicBackups,
 }
 
 // Objects serves the conditions and the Kubernetes Events of objects.

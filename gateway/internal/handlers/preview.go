@@ -12,6 +12,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	shared "github.com/vitistack/stack/apis/preview"
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/gateway/internal/apiserver"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/preview"
@@ -116,7 +117,7 @@ func (h *Preview) read(ctx context.Context, documents []shared.Document) (previe
 		return slices.ContainsFunc(documents, func(d shared.Document) bool { return slices.Contains(kinds, d.Object.GetKind()) })
 	}
 	var err error
-	if has("Machine", "KubernetesCluster") {
+	if has("Machine", "KubernetesCluster", "ClusterTemplate") {
 		if existing.Templates, err = h.API.ClusterTemplates(ctx); err != nil {
 			return existing, err
 		}
@@ -125,9 +126,28 @@ func (h *Preview) read(ctx context.Context, documents []shared.Document) (previe
 		}
 	}
 	if has("NetworkNamespace", "NetworkConfiguration") {
-		existing.Pools, err = h.API.NetworkPools(ctx)
+		if existing.Pools, err = h.API.NetworkPools(ctx); err != nil {
+			return existing, err
+		}
 	}
+	existing.Clusters, err = h.followers(ctx, documents)
 	return existing, err
+}
+
+// followers returns the clusters of the ClusterTemplates that documents change. A caller that may preview these may see
+// all namespaces.
+func (h *Preview) followers(ctx context.Context, documents []shared.Document) (all []v1alpha1.KubernetesCluster, err error) {
+	for _, d := range documents {
+		if d.Object.GetKind() != "ClusterTemplate" || d.Before == nil {
+			continue
+		}
+		clusters, err := h.API.ClustersOf(ctx, d.Object.GetName())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, clusters...)
+	}
+	return all, nil
 }
 
 // resourceOf returns the plural of the kind of a document.

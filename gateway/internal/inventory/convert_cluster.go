@@ -3,6 +3,7 @@ package inventory
 import (
 	"cmp"
 
+	"github.com/vitistack/stack/apis/cluster/template"
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
@@ -38,6 +39,9 @@ func fromCluster(c *v1alpha1.KubernetesCluster) (*Object, error) {
 		facts.ServiceCIDR = cmp.Or(n.ServiceCIDR, facts.ServiceCIDR)
 		facts.DNSName = cmp.Or(n.DNSDomain, facts.DNSName)
 	}
+	if ref := c.Spec.TemplateRef; ref != nil {
+		facts.Template, facts.Member = ref.Name, template.MemberOf(c)
+	}
 	facts.countNodes(c)
 	o, err := newObject(KindCluster, v1alpha1.GroupVersion.String(), &c.ObjectMeta, facts, c.Spec, c.Status)
 	if err != nil {
@@ -63,15 +67,6 @@ func fromBackup(b *v1alpha1.EtcdBackup) (*Object, error) {
 		return nil, err
 	}
 	o.Readiness = readinessOf(o.Kind, b.Status.Conditions)
-	return o, nil
-}
-
-func fromTemplate(t *v1alpha1.ClusterTemplate) (*Object, error) {
-	o, err := newObject(KindTemplate, v1alpha1.GroupVersion.String(), &t.ObjectMeta, &Template{}, t.Spec, t.Status)
-	if err != nil {
-		return nil, err
-	}
-	o.Readiness = readinessOf(o.Kind, t.Status.Conditions)
 	return o, nil
 }
 

@@ -31,6 +31,9 @@ func (s *Store) markDependents() {
 			break
 		}
 	}
+	for key := range s.before[KindTemplate] {
+		s.markFollowers(key.Name)
+	}
 	if len(s.before[KindServers]) > 0 {
 		s.markAll(KindProvider)
 		s.markAll(KindNode)

@@ -16,6 +16,7 @@ var listed = map[Topic]reflect.Type{
 	TopicVMs:         reflect.TypeFor[vmJSON](),
 	TopicClusters:    reflect.TypeFor[clusterListJSON](),
 	TopicBackups:     reflect.TypeFor[backupJSON](),
+	TopicTemplates:   reflect.TypeFor[templateJSON](),
 	TopicOperators:   reflect.TypeFor[OperatorModel](),
 }
 

@@ -23,13 +23,14 @@ const (
 	TopicVMs         Topic = "vms"
 	TopicClusters    Topic = "clusters"
 	TopicBackups     Topic = "backups"
+	TopicTemplates   Topic = "clustertemplates"
 	TopicOperators   Topic = "operators"
 )
 
 // Topics are all topics, in the order of the layers.
 var Topics = []Topic{
 	TopicNetworks, TopicAddresses, TopicAllocations, TopicMachines, TopicProviders,
-	TopicHosts, TopicVMs, TopicClusters, TopicBackups, TopicOperators,
+	TopicHosts, TopicVMs, TopicClusters, TopicTemplates, TopicBackups, TopicOperators,
 }
 
 // Status of an item in the API.
@@ -83,7 +84,8 @@ var Attributes = map[Topic][]string{
 	TopicProviders:   {"type", "version", "machines", "cpus", "memoryBytes", "memoryFreeBytes", "hosts"},
 	TopicHosts:       {"provider", "type", "vms"},
 	TopicVMs:         {"host", "machine", "cluster", "cpus", "memoryBytes"},
-	TopicClusters:    {"type", "version", "environment", "datacenter", "project", "region", "workorder", "zone", "workspace", "network", "nodes", "nodesReady", "machines"},
+	TopicClusters:    {"type", "version", "environment", "datacenter", "project", "region", "workorder", "zone", "workspace", "network", "nodes", "nodesReady", "machines", "clusterTemplate", "wave", "rollout"},
+	TopicTemplates:   {"version", "talosVersion", "wave", "clusters", "waitingClusters"},
 	TopicBackups:     {"cluster", "schedule", "snapshots", "lastSuccess"},
 	TopicOperators:   {"version"},
 }

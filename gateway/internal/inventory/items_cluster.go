@@ -43,19 +43,21 @@ type clusterJSON struct {
 	Workorder    string        `json:"workorder,omitempty"`
 	Zone         string        `json:"zone,omitempty"`
 	Workspace    string        `json:"workspace,omitempty"`
+	// ClusterTemplate is where the cluster is in the rollout of the ClusterTemplate that it names.
+	ClusterTemplate *FollowerJSON `json:"clusterTemplate,omitempty"`
 	tail
 }
 
-// clusterFacts are a KubernetesCluster's facts with what its machines and its
-// network add.
+// clusterFacts are a KubernetesCluster's facts with what its machines, its network and its ClusterTemplate add.
 type clusterFacts struct {
 	*Cluster
-	uses     Uses
-	machines int
+	uses      Uses
+	machines  int
+	following *FollowerJSON
 }
 
-func clusterItem(o *Object, uses Uses, machines int) *Item {
-	f := &clusterFacts{Cluster: o.Facts.(*Cluster), uses: uses, machines: machines}
+func clusterItem(o *Object, uses Uses, machines int, following *FollowerJSON) *Item {
+	f := &clusterFacts{Cluster: o.Facts.(*Cluster), uses: uses, machines: machines, following: following}
 	i := itemOf(TopicClusters, o, clusterStatus(f.Phase, o.Readiness.Reason), f.Phase, f)
 	nodes := nodesListJSON{Total: f.Total, Ready: f.Ready}
 	i.List = encode(clusterListJSON{
@@ -67,6 +69,7 @@ func clusterItem(o *Object, uses Uses, machines int) *Item {
 		ControlPlane: f.ControlPlane, Workers: f.Workers, Pools: f.Pools, Network: f.Network, Machines: machines,
 		Environment: f.Environment, Datacenter: f.Datacenter, Project: f.Project, Region: f.Region,
 		Workorder: f.Workorder, Zone: f.Zone, Workspace: f.Workspace,
+		ClusterTemplate: following,
 	})
 	return i
 }
@@ -99,6 +102,17 @@ func (f *clusterFacts) attribute(name string) string {
 		return strconv.Itoa(f.Ready)
 	case "machines":
 		return strconv.Itoa(f.machines)
+	}
+	if f.following == nil {
+		return ""
+	}
+	switch name {
+	case "clusterTemplate":
+		return f.following.Name
+	case "wave":
+		return f.following.Wave
+	case "rollout":
+		return string(f.following.State)
 	}
 	return ""
 }

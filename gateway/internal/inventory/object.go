@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/apis/cause"
+	"github.com/vitistack/stack/apis/cluster/template"
 )
 
 // Kind is a kind of Kubernetes object that the gateway knows.
@@ -214,6 +215,9 @@ type Cluster struct {
 	Ready        int
 	Total        int
 	Pools        []Pool
+	// Template is the ClusterTemplate that it names, or empty. Member is then what the rollout of that sees of it.
+	Template string
+	Member   template.Member
 	// Bootstrapped reports whether its workload API has answered once.
 	Bootstrapped bool
 	// UnreachableNodes are the nodes that bootstrap-talos cannot reach, by the names of their Machines.
@@ -246,9 +250,6 @@ type Backup struct {
 	// LastSuccess is when the newest snapshot was due. It is zero if there is none.
 	LastSuccess time.Time
 }
-
-// Template is a ClusterTemplate. It has no item: only its due time counts.
-type Template struct{}
 
 // Node is a node of this Kubernetes cluster.
 type Node struct {

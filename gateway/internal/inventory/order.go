@@ -14,13 +14,13 @@ import (
 
 // numeric are the attributes whose values are whole numbers.
 var numeric = []string{
-	"vlan", "free", "allocated", "cpus", "memoryBytes", "memoryFreeBytes", "diskBytes", "vms", "hosts", "machines", "nodes", "nodesReady", "snapshots",
+	"vlan", "free", "allocated", "cpus", "memoryBytes", "memoryFreeBytes", "diskBytes", "vms", "hosts", "machines", "nodes", "nodesReady", "snapshots", "clusters", "waitingClusters",
 }
 
 // CompareAttribute orders two values of an attribute: numbers, versions, addresses and times by value, and others as text.
 func CompareAttribute(name, a, b string) int {
 	switch name {
-	case "version":
+	case "version", "talosVersion":
 		return compareVersions(a, b)
 	case "address":
 		return compareParsed(a, b, netip.ParseAddr, netip.Addr.Compare)

@@ -60,6 +60,7 @@ var topicOf = map[Kind]Topic{
 	KindNetwork: TopicNetworks, KindAddress: TopicAddresses, KindAllocation: TopicAllocations,
 	KindMachine: TopicMachines, KindProvider: TopicProviders, KindCluster: TopicClusters,
 	KindNode: TopicHosts, KindVM: TopicVMs, KindBackup: TopicBackups,
+	KindTemplate: TopicTemplates,
 }
 
 func addItems(into map[Topic]map[string]*Item, items []*Item) {
@@ -96,6 +97,8 @@ func (s *Store) items(o *Object) []*Item {
 		return items
 	case *Cluster:
 		return []*Item{s.clusterItem(o, f)}
+	case *Template:
+		return []*Item{templateItem(o)}
 	case *Backup:
 		return []*Item{backupItem(o)}
 	case *Node:
@@ -155,7 +158,7 @@ func (s *Store) clusterItem(o *Object, f *Cluster) *Item {
 	for _, m := range machines {
 		uses[s.operatorOf(m.Facts.(*Machine).Provider)] = true
 	}
-	return clusterItem(o, uses, len(machines))
+	return clusterItem(o, uses, len(machines), s.following(f))
 }
 
 // allocationOf returns how a network allocates addresses. An empty name stands for the only network of the namespace.

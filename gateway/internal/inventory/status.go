@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/vitistack/stack/apis/backend"
+	"github.com/vitistack/stack/apis/cluster/template"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -42,6 +43,10 @@ func Values(topic Topic) map[string][]string {
 		values["type"] = hypervisors
 	case TopicClusters:
 		values["type"] = []string{"kubernetes", backend.Talos, string(v1alpha1.ProviderProxmox)}
+		for _, state := range template.States {
+			values["rollout"] = append(values["rollout"], string(state))
+		}
+		values["rollout"] = append(values["rollout"], "")
 	}
 	return values
 }

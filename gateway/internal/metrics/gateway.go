@@ -105,6 +105,8 @@ func NewGateway(o Options, from Sources) *Gateway {
 		func(add addSeries) { addBackups(from.Snapshot(), o.MaxSeries, add) })
 	r.gauge("vitistack_etcd_backup_last_success_timestamp_seconds", "Time at which the newest snapshot of an EtcdBackup was due", []string{"namespace", "backup"},
 		func(add addSeries) { addLastBackups(from.Snapshot(), o.MaxSeries, add) })
+	r.gauge("vitistack_cluster_template_clusters", "Clusters of a ClusterTemplate, by their state in the rollout", []string{"template", "state"},
+		func(add addSeries) { countFollowers(from.Snapshot(), o.MaxSeries, add) })
 	m.addPipeline(from.Snapshot, o.MaxSeries)
 	m.addStream(from)
 	r.counter("vitistack_operator_pushed_series_refused_total", "Pushed series that were refused, because they are unknown, invalid or too many", m.Pushed.Refused)

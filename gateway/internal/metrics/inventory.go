@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/vitistack/stack/apis/backend"
+	"github.com/vitistack/stack/apis/cluster/template"
 	"github.com/vitistack/stack/apis/v1alpha1"
 
 	"github.com/vitistack/stack/gateway/internal/inventory"
@@ -129,6 +130,27 @@ func addLastBackups(s *inventory.Snapshot, maxSeries int, add addSeries) {
 	for _, b := range s.Backups()[:min(len(s.Backups()), maxSeries)] {
 		if !b.LastSuccess.IsZero() {
 			add(float64(b.LastSuccess.Unix()), b.Namespace, b.Name)
+		}
+	}
+}
+
+// countFollowers counts the clusters of each ClusterTemplate, up to a bound, by their state in the rollout. All states of a
+// ClusterTemplate have series from the start, so that the first cluster that stops a rollout is an increase.
+func countFollowers(s *inventory.Snapshot, maxSeries int, add addSeries) {
+	type series struct {
+		name  string
+		state template.State
+	}
+	counts := map[series]int{}
+	for _, i := range s.Collection(inventory.TopicClusters).Items {
+		if at := inventory.FollowingOf(i); at != nil {
+			counts[series{at.Name, at.State}]++
+		}
+	}
+	templates := s.Collection(inventory.TopicTemplates).Items
+	for _, i := range templates[:min(len(templates), maxSeries)] {
+		for _, state := range template.States {
+			add(float64(counts[series{i.Name, state}]), i.Name, string(state))
 		}
 	}
 }

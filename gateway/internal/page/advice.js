@@ -34,7 +34,7 @@ function adviceFor(item) {
   return { who: "platform team", todo: `Follow the message. This version of the page does not know the reason ${item.reason}.` };
 }
 
-const stackTopics = ["networks", "addresses", "allocations", "machines", "providers", "clusters", "backups"];
+const stackTopics = ["networks", "addresses", "allocations", "machines", "providers", "clusters", "clustertemplates", "backups"];
 
 // waitsFor returns the kinds of the objects that an item of a topic waits for, by its reason.
 export const waitsFor = (item, topic) => (reasons[`${kindOf[topic]}/${item.reason}`] ?? reasons[item.reason])?.[2] ?? [];

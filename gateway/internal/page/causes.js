@@ -1,5 +1,5 @@
 // Which object is the cause of another that is not ready: the page follows the same rules as apis/cause.
-import { addressesOf, all, allocationsOf, find, group, machinesOf, networkOf } from "./store.js";
+import { addressesOf, all, allocationsOf, clustersOf, find, group, machinesOf, networkOf } from "./store.js";
 import { maxWait } from "./reasons.js";
 import { since } from "./format.js";
 import { assess, assessOverdue, waitsFor } from "./advice.js";
@@ -7,8 +7,8 @@ import { kindOf } from "./kinds.js";
 
 export const sinceOf = (item) => item.since ?? item.createdAt ?? item.lastUpdated;
 
-// isOverdue reports whether an item has waited for too long.
-export const isOverdue = (item) => since(sinceOf(item)) > maxWait;
+// isOverdue reports whether an item has waited for too long. A rollout of a cluster template may last for days.
+export const isOverdue = (item) => item.topic !== "clustertemplates" && since(sinceOf(item)) > maxWait;
 
 const allocationsFor = group("allocations", (a) => a.method === "static" && a.holder && `${a.namespace}/${a.holder}`);
 const virtualAddressesOf = group("allocations", (a) => !a.holder && a.cluster && `${a.namespace}/${a.cluster}`);
@@ -26,6 +26,7 @@ const needed = {
   ],
   addresses: (a) => [...of("networks", [networkOf(a)]), ...of("allocations", allocationsFor().get(at(a)))],
   allocations: (a) => of("networks", [networkOf(a)]),
+  clustertemplates: (t) => of("clusters", (clustersOf().get(t.name) ?? []).filter((c) => ["Updating", "Stopped"].includes(c.clusterTemplate.state))),
   backups: (b) => of("clusters", [find("clusters", b.namespace, b.cluster)]),
 };
 

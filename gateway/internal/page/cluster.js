@@ -8,12 +8,12 @@ import { explain } from "./causes.js";
 import { commands, commandsFor } from "./commands.js";
 import { href, to } from "./router.js";
 import { addressesOf, backupsOf, find, hasJustChanged, machinesOf, networkOf } from "./store.js";
-import { stateOf } from "./tables.js";
+import { rolloutBadge, stateOf } from "./tables.js";
 import { topology } from "./topology.js";
 import { sumOf } from "./usage.js";
 import { waterfall } from "./waterfall.js";
 import { aboutReason, assess } from "./advice.js";
-import { kindOf } from "./kinds.js";
+import { kindOf, titleOf } from "./kinds.js";
 import { humanize } from "./texts.js";
 
 const opened = new Set();
@@ -105,7 +105,7 @@ export function missing(view, noun, namespace, name) {
         "p",
         {},
         "It may have been deleted or not created yet. This page updates automatically. ",
-        link(href(view), `Back to all ${view}`),
+        link(href(view), `Back to all ${titleOf(view).toLowerCase()}`),
         ".",
       ),
     ),
@@ -119,7 +119,7 @@ export function head(item, topic, facts) {
     h(
       "p",
       { class: "crumbs small" },
-      link(href(topic), topic[0].toUpperCase() + topic.slice(1)),
+      link(href(topic), titleOf(topic)),
       item.namespace ? ` / ${item.namespace}` : "",
     ),
     h("h1", { tabindex: "-1" }, item.name, " ", stateOf(item)),
@@ -166,12 +166,15 @@ function counts(cluster, machines) {
     ["Machines running", link(href("machines", [], { cluster: cluster.name, ns: cluster.namespace }), `${running} of ${machines.length}`)],
     ["Network", network ? link(to("networks", network), network.name) : cluster.network || "none"],
     ["Hypervisor nodes", new Set(machines.map((m) => m.host).filter(Boolean)).size],
+    ["Template", cluster.clusterTemplate && followed(cluster.clusterTemplate)],
     ["CPUs", sum?.cpus],
     ["Memory", sum && bytes(sum.memory)],
     ["Storage", sum && bytes(sum.disk)],
   ];
   return dl(facts);
 }
+
+const followed = (t) => [find("clustertemplates", "", t.name) ? link(href("clustertemplates", [t.name]), t.name) : t.name, " ", rolloutBadge(t)];
 
 export const dl = (facts) =>
   h(

@@ -134,6 +134,12 @@ const special = {
     protect("networks", n, spec),
   ],
   backups: (b) => [...look("backups", b), b.suspended ? ["Resume its snapshots", merge("backups", b, { suspend: false })] : ["Pause its snapshots", merge("backups", b, { suspend: true })]],
+  clustertemplates: (t) => [
+    ...look("clustertemplates", t),
+    t.paused ? ["Continue its rollout", merge("clustertemplates", t, { rollout: { paused: false } })] : ["Pause its rollout", merge("clustertemplates", t, { rollout: { paused: true } })],
+    ["List its clusters over REST", curl(`/api/v1/clusters?clusterTemplate=${encodeURIComponent(t.name)}`)],
+    ["Clusters that stop it, over REST", curl(`/api/v1/clusters?clusterTemplate=${encodeURIComponent(t.name)}&rollout=Stopped`)],
+  ],
   allocations: (a) =>
     a.method === "dhcp"
       ? [

@@ -4,7 +4,7 @@ export const layers = [
   { number: 1, name: "Networks", topics: ["networks"], functions: ["provision-network"], does: "A segment with prefix, gateway and VLAN" },
   { number: 2, name: "Addresses", topics: ["addresses"], also: ["allocations"], functions: ["allocate-ip", "kea-reserve"], does: "An address for each interface" },
   { number: 3, name: "Machines", topics: ["machines"], functions: ["create-vm"], does: "A virtual machine that runs" },
-  { number: 4, name: "Clusters", topics: ["clusters"], also: ["backups"], functions: ["bootstrap-talos"], does: "A Kubernetes cluster in service" },
+  { number: 4, name: "Clusters", topics: ["clusters"], also: ["clustertemplates", "backups"], functions: ["bootstrap-talos"], does: "A Kubernetes cluster in service" },
   {
     number: 5,
     name: "Observability",
@@ -21,6 +21,7 @@ export const kindOf = {
   machines: "Machine",
   providers: "MachineProvider",
   clusters: "KubernetesCluster",
+  clustertemplates: "ClusterTemplate",
   backups: "EtcdBackup",
   vms: "VirtualMachine",
   hosts: "Hypervisor node",
@@ -37,6 +38,7 @@ export const resourceOf = {
   machines: "machine",
   providers: "machineprovider",
   clusters: "kubernetescluster",
+  clustertemplates: "clustertemplate",
   backups: "etcdbackup",
   vms: "virtualmachine",
   hosts: "node",
@@ -48,6 +50,7 @@ export const nounOf = {
   machines: "machine",
   providers: "machine provider",
   clusters: "cluster",
+  clustertemplates: "cluster template",
   backups: "etcd backup",
   vms: "virtual machine",
   hosts: "hypervisor node",
@@ -57,3 +60,6 @@ export const nounOf = {
   backends: "backend",
   dependencies: "part of the installation",
 };
+
+// titleOf returns the title of a view.
+export const titleOf = (view) => (view === "clustertemplates" ? "Cluster templates" : view[0].toUpperCase() + view.slice(1));

@@ -9,6 +9,7 @@ import { leaveGrid } from "./grid.js";
 import { hostsView } from "./hosts.js";
 import { deadLettersView } from "./deadletters.js";
 import { addressView, backupView, machineView, networkView, providerView } from "./objects.js";
+import { templateView } from "./templates.js";
 import { overview } from "./overview.js";
 import { pipeline } from "./pipeline.js";
 import { openPalette, paletteIsOpen } from "./palette.js";
@@ -21,6 +22,7 @@ const pages = [
   { view: "overview", title: "Overview", key: "o", tally: () => problems().length, mark: "act" },
   { view: "pipeline", title: "Pipeline", key: "p" },
   { view: "clusters", title: "Clusters", key: "c", tally: () => all("clusters").length },
+  { view: "clustertemplates", title: "Templates", key: "t", tally: () => all("clustertemplates").length },
   { view: "backups", title: "Backups", key: "b", tally: () => all("backups").length },
   { view: "machines", title: "Machines", key: "m", tally: () => all("machines").length },
   { view: "networks", title: "Networks", key: "n", tally: () => all("networks").length },
@@ -30,9 +32,10 @@ const pages = [
 ];
 const searched = () => [...pages, { view: "dead-letters", title: "Dead letters" }];
 const lists = { overview, pipeline, events: eventsView, hosts: hostsView, "dead-letters": deadLettersView };
-for (const view of ["clusters", "backups", "machines", "networks", "addresses"]) lists[view] = table(view);
+for (const view of ["clusters", "clustertemplates", "backups", "machines", "networks", "addresses"]) lists[view] = table(view);
 const singles = {
   clusters: clusterView,
+  clustertemplates: templateView,
   backups: backupView,
   machines: machineView,
   networks: networkView,

@@ -16,7 +16,7 @@ import { layers } from "./kinds.js";
 const stampOf = (item) => `${item.phase}${item.ready}${item.since}${item.reason}${item.lastUpdated}`;
 
 // conditionsAndEvents describes the conditions of an object, and the events about it and about what else belongs to it.
-function conditionsAndEvents(item, ...others) {
+export function conditionsAndEvents(item, ...others) {
   const object = requestDetails(item);
   return h(
     "div",

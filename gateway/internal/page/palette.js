@@ -7,7 +7,7 @@ import { all } from "./store.js";
 import { assess } from "./advice.js";
 import { kindOf } from "./kinds.js";
 
-const topics = ["clusters", "machines", "networks", "allocations", "addresses", "backups", "hosts", "vms", "providers"];
+const topics = ["clusters", "clustertemplates", "machines", "networks", "allocations", "addresses", "backups", "hosts", "vms", "providers"];
 const mostShown = 20;
 const dialog = document.getElementById("palette");
 const state = { text: "", at: 0, found: [], total: 0, views: [] };

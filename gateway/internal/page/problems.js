@@ -7,7 +7,7 @@ import { chainOf, isOverdue, sinceOf } from "./causes.js";
 import { assess, assessOverdue } from "./advice.js";
 
 const order = {
-  networks: 1, addresses: 2, allocations: 2, machines: 3, clusters: 4, backups: 5, providers: 0, operators: 0, hosts: 0, functions: 0, orphans: 0, backends: 0,
+  networks: 1, addresses: 2, allocations: 2, machines: 3, clusters: 4, clustertemplates: 5, backups: 5, providers: 0, operators: 0, hosts: 0, functions: 0, orphans: 0, backends: 0,
   dependencies: 0,
 };
 const rank = { bad: 0, act: 1, wait: 2 };

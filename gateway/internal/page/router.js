@@ -37,6 +37,7 @@ const viewOf = {
   allocations: "allocations",
   machines: "machines",
   clusters: "clusters",
+  clustertemplates: "clustertemplates",
   backups: "backups",
   providers: "providers",
 };

@@ -1,7 +1,7 @@
 // The store holds the data of the stream, and notifies its listeners when
 // something has changed. A snapshot takes the place of what was known when it is
 // complete, so that no view shows half of it.
-export const topics = ["networks", "addresses", "allocations", "machines", "providers", "hosts", "vms", "clusters", "backups", "operators"];
+export const topics = ["networks", "addresses", "allocations", "machines", "providers", "hosts", "vms", "clusters", "clustertemplates", "backups", "operators"];
 
 const mostEvents = 1000;
 // functions, orphans, backends and dependencies arrive with the counts, and are shown like the other topics.
@@ -86,6 +86,7 @@ export const addressesOf = group("addresses", (a) => a.machine && `${a.namespace
 export const allocationsOf = group("allocations", (a) => `${a.namespace}/${a.network}`);
 export const vmsOn = group("vms", (v) => v.host);
 export const backupsOf = group("backups", (b) => `${b.namespace}/${b.cluster}`);
+export const clustersOf = group("clusters", (c) => c.clusterTemplate?.name);
 export const networksIn = group("networks", (n) => n.namespace);
 
 // networkOf is the network that an object names, or the only one of its namespace.

@@ -11,6 +11,12 @@ import { humanize } from "./texts.js";
 
 export const stateOf = (item) => badge(assess(item).state, item.phase || item.status);
 
+// stateOfRollout maps the states of a cluster in a rollout to those of badges.
+const stateOfRollout = { New: "wait", Waiting: "wait", Paused: "idle", Updating: "wait", Stopped: "bad", Current: "good" };
+
+// rolloutBadge says where a cluster is in the rollout of the ClusterTemplate that it names.
+export const rolloutBadge = ({ state }) => (state ? badge(stateOfRollout[state] ?? "wait", state) : badge("act", "not found"));
+
 const why = (item) => (item.ready ? "" : [humanize(item.reason), item.message].filter(Boolean).join(": "));
 
 const named = (key, title, more) => ({ key, title, value: (i) => i[key] ?? "", ...more });
@@ -51,6 +57,7 @@ const tables = {
       },
       named("version", "Kubernetes", { width: "8rem", least: 50 }),
       named("talosVersion", "Talos", { width: "6rem", least: 80 }),
+      { key: "template", title: "Template", value: (i) => i.clusterTemplate?.name ?? "", width: "8rem", least: 115 },
       named("endpoint", "Endpoint", { width: "14rem", least: 120 }),
       named("environment", "Environment", { width: "8.5rem", least: 90 }),
       named("datacenter", "Datacenter", { width: "8rem", least: 110 }),
@@ -62,8 +69,27 @@ const tables = {
       inNamespace,
       { key: "env", title: "Environment", value: (i) => i.environment },
       { key: "version", title: "Kubernetes", value: (i) => i.version },
+      { key: "template", title: "Template", value: (i) => i.clusterTemplate?.name },
     ],
     none: ["No clusters yet.", "Apply a KubernetesCluster: apis/examples/simple-kubernetescluster.yaml is one to start from."],
+  },
+  clustertemplates: {
+    title: "Cluster templates",
+    columns: [
+      name,
+      phase,
+      named("version", "Kubernetes", { width: "8rem", least: 50 }),
+      named("talosVersion", "Talos", { width: "6rem", least: 80 }),
+      named("clusters", "Clusters", { width: "6rem", number: true }),
+      named("currentClusters", "Current", { width: "6rem", number: true, least: 34 }),
+      named("updatingClusters", "Updating", { width: "6rem", number: true, least: 60 }),
+      named("waitingClusters", "Waiting", { width: "6rem", number: true, least: 45 }),
+      named("wave", "Wave", { width: "7rem", least: 70 }),
+      reason,
+      ageOf,
+    ],
+    facets: [status, { key: "version", title: "Kubernetes", value: (i) => i.version }],
+    none: ["No cluster templates yet.", "Apply a ClusterTemplate for what your clusters have in common: apis/examples/clustertemplate.yaml is one to start from."],
   },
   backups: {
     title: "Backups",

@@ -16,10 +16,11 @@ import (
 
 // Existing is what a preview takes into account beside the snapshot.
 type Existing struct {
-	Classes []v1alpha1.MachineClass
-	Pools   []v1alpha1.NetworkPool
-	// Templates are the ClusterTemplates. Their clusters are not read: the snapshot does not say who owns a field.
+	Classes   []v1alpha1.MachineClass
+	Pools     []v1alpha1.NetworkPool
 	Templates []v1alpha1.ClusterTemplate
+	// Clusters are those of the ClusterTemplates that the documents change. The snapshot does not say who owns their fields.
+	Clusters []v1alpha1.KubernetesCluster
 	// NamespaceLabels returns the labels of a namespace.
 	NamespaceLabels func(namespace string) (map[string]string, error)
 	// Settings are those of the functions, and DefaultTalos is the Talos version of clusters that name none.
@@ -27,13 +28,13 @@ type Existing struct {
 	DefaultTalos string
 }
 
-// worldOf returns what a snapshot has in the namespaces of documents, and the networks of all namespaces if documents
+// worldOf returns what a snapshot has in the namespaces of documents and of the clusters of their ClusterTemplates, and the networks of all namespaces if documents
 // have a network. A caller that is limited to namespaces sees no other networks, and not what MachineProviders report
 // of their hosts.
 func worldOf(documents []shared.Document, now *inventory.Snapshot, existing Existing, limited bool) (shared.World, error) {
 	w := shared.World{
 		DefaultTalos: existing.DefaultTalos, NamespaceLabels: existing.NamespaceLabels, Classes: existing.Classes, Pools: existing.Pools,
-		Settings: &existing.Settings, Templates: existing.Templates, Unread: shared.Unread{OtherNetworks: limited, Clusters: true},
+		Settings: &existing.Settings, Templates: existing.Templates, Clusters: existing.Clusters, Unread: shared.Unread{OtherNetworks: limited},
 	}
 	for _, i := range now.Collection(inventory.TopicProviders).Items {
 		p := v1alpha1.MachineProvider{}
@@ -48,6 +49,11 @@ func worldOf(documents []shared.Document, now *inventory.Snapshot, existing Exis
 	var namespaces []string
 	for _, d := range documents {
 		if name := d.Object.GetNamespace(); name != "" && !slices.Contains(namespaces, name) {
+			namespaces = append(namespaces, name)
+		}
+	}
+	for i := range existing.Clusters {
+		if name := existing.Clusters[i].Namespace; !slices.Contains(namespaces, name) {
 			namespaces = append(namespaces, name)
 		}
 	}
