@@ -31,9 +31,7 @@ func (s *Store) markDependents() {
 			break
 		}
 	}
-	for key := range s.before[KindTemplate] {
-		s.markFollowers(key.Name)
-	}
+	s.markFollowers()
 	if len(s.before[KindServers]) > 0 {
 		s.markAll(KindProvider)
 		s.markAll(KindNode)

@@ -103,18 +103,7 @@ func (f *clusterFacts) attribute(name string) string {
 	case "machines":
 		return strconv.Itoa(f.machines)
 	}
-	if f.following == nil {
-		return ""
-	}
-	switch name {
-	case "clusterTemplate":
-		return f.following.Name
-	case "wave":
-		return f.following.Wave
-	case "rollout":
-		return string(f.following.State)
-	}
-	return ""
+	return f.following.attribute(name)
 }
 
 // UsesOf returns the operators that a cluster depends on.

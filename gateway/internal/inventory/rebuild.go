@@ -87,14 +87,7 @@ func (s *Store) items(o *Object) []*Item {
 	case *Machine:
 		return []*Item{machineItem(o, s.operatorOf(f.Provider))}
 	case *Provider:
-		items := []*Item{providerItem(o)}
-		for _, h := range f.Hosts {
-			if f.Local && isHost(s.objects[KindNode][Key{Name: h.Name}]) {
-				continue // the item of the node shows more
-			}
-			items = append(items, providerHostItem(o, h, !s.isAnswering(o), s.loadOfMachines(place(o.Name, h.Name))))
-		}
-		return items
+		return s.providerItems(o, f)
 	case *Cluster:
 		return []*Item{s.clusterItem(o, f)}
 	case *Template:
@@ -117,6 +110,18 @@ func (s *Store) items(o *Object) []*Item {
 	default:
 		return nil
 	}
+}
+
+// providerItems returns the item of a MachineProvider and those of its hosts.
+func (s *Store) providerItems(o *Object, f *Provider) []*Item {
+	items := []*Item{providerItem(o)}
+	for _, h := range f.Hosts {
+		if f.Local && isHost(s.objects[KindNode][Key{Name: h.Name}]) {
+			continue // the item of the node shows more
+		}
+		items = append(items, providerHostItem(o, h, !s.isAnswering(o), s.loadOfMachines(place(o.Name, h.Name))))
+	}
+	return items
 }
 
 // operatorOf returns the type of a provider. An empty name stands for the only provider, or for the default one.

@@ -226,10 +226,29 @@ func FollowingOf(i *Item) *FollowerJSON {
 	return nil
 }
 
-// markFollowers marks the clusters that name a ClusterTemplate.
-func (s *Store) markFollowers(name string) {
+// attribute returns an attribute of a cluster. The cluster may follow no ClusterTemplate.
+func (f *FollowerJSON) attribute(name string) string {
+	if f == nil {
+		return ""
+	}
+	switch name {
+	case "clusterTemplate":
+		return f.Name
+	case "wave":
+		return f.Wave
+	case "rollout":
+		return string(f.State)
+	}
+	return ""
+}
+
+// markFollowers marks the clusters that name a ClusterTemplate which has changed.
+func (s *Store) markFollowers() {
+	if len(s.before[KindTemplate]) == 0 {
+		return
+	}
 	for key, o := range s.objects[KindCluster] {
-		if o.Facts.(*Cluster).Template == name {
+		if _, ok := s.before[KindTemplate][Key{Name: o.Facts.(*Cluster).Template}]; ok {
 			s.dependents[KindCluster][key] = struct{}{}
 		}
 	}
