@@ -135,6 +135,23 @@ func TestBackups(t *testing.T) {
 	page.Wait("the backup of the cluster", `document.querySelector("#backups-title")?.parentElement.textContent.includes("nightly")`)
 }
 
+// TestAddonsOfCluster shows on the page of a cluster which of its add-ons are applied, and why one is not.
+func TestAddonsOfCluster(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	shop := aCluster("team-a", "shop", "Running")
+	shop.Status.Addons = []v1alpha1.AddonStatus{
+		{Name: "cilium", Source: "ConfigMap cilium", Digest: "sha256:1", Objects: 41},
+		{Name: "metrics", Source: "https://example.com/metrics.yaml", Message: "line 7 is no object"},
+	}
+	s.api.Put(t, "kubernetesclusters", shop)
+	eventually(t, "the cluster", func() bool { return s.get("/api/v1/clusters").Header.Get("X-Total-Count") == "1" })
+	page := browser.New(t, s.url, 1200, 800)
+	page.Open("#/clusters/team-a/shop")
+	page.Wait("the add-ons", `/cilium Applied ConfigMap cilium · 41 objects.*metrics Not applied https:\/\/example\.com\/metrics\.yaml · line 7 is no object/s.test(document.querySelector("#addons-title")?.parentElement.textContent.replace(/\s+/g, " "))`)
+	page.Accessible("a cluster with add-ons")
+}
+
 // TestPageOfBackends shows a backend of networks that does not answer among what needs attention, with its owner.
 func TestPageOfBackends(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,6 @@
 // The page of one cluster: its topology, its timeline, its conditions, and the
 // commands to look further.
-import { copyButton, h, icon, link } from "./dom.js";
+import { badge, copyButton, h, icon, link } from "./dom.js";
 import { age, bytes, place, plural } from "./format.js";
 import { renderAnswer, requestData } from "./api.js";
 import { conditionList, eventList } from "./details.js";
@@ -65,12 +65,31 @@ export const clusterView = {
         ),
         section("events", "Events", eventList([[life, lived], [about, object]])),
       ),
+      own.data?.statusDetail?.addons?.length > 0 && section("addons", "Add-ons", addons(own.data.statusDetail.addons)),
       section("backups", "Backups of etcd", backups(cluster)),
       section("manifests", "Generated manifests", manifests(cluster)),
       section("commands", "Commands", commands(commandsFor("clusters", cluster, own.data?.spec, own.data?.statusDetail))),
     ];
   },
 };
+
+// addons lists the add-ons with what of them is applied. digest is that of the manifests that were applied last.
+const addons = (all) =>
+  h(
+    "ul",
+    { class: "plain facts-list" },
+    all.map((a) =>
+      h(
+        "li",
+        { key: a.name },
+        a.name,
+        " ",
+        badge(a.message ? "act" : a.digest ? "good" : "wait", a.message ? "Not applied" : a.digest ? "Applied" : "Waiting"),
+        " ",
+        h("span", { class: "soft small" }, [a.source, a.objects && plural(a.objects, "object"), a.message].filter(Boolean).join(" · ")),
+      ),
+    ),
+  );
 
 function backups(cluster) {
   const found = backupsOf().get(`${cluster.namespace}/${cluster.name}`) ?? [];
