@@ -47,6 +47,8 @@ type Engine struct {
 	flags   []string
 	network *loopback.Range
 	process *process.Process
+	// release is the version of the stack that runs. Simulators are always those of this checkout.
+	release release
 	summary struct {
 		Admin, Kubeconfig, APIServer, Ingress, Gateway string
 	}
@@ -63,11 +65,16 @@ func Start(t testing.TB, flags ...string) *Engine {
 func StartIn(t testing.TB, dir string, flags ...string) *Engine {
 	t.Helper()
 	Build(t)
+	return start(t, dir, release{root: Root(), bin: Bin(t)}, flags...)
+}
+
+func start(t testing.TB, dir string, version release, flags ...string) *Engine {
+	t.Helper()
 	network, err := loopback.Claim()
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Engine{Dir: dir, t: t, flags: flags, network: network}
+	e := &Engine{Dir: dir, t: t, flags: flags, network: network, release: version}
 	t.Cleanup(func() {
 		e.Stop()
 		_ = network.Close()
@@ -129,15 +136,15 @@ func Local(t testing.TB) string {
 // Run starts the engine again after Stop or Kill, with the same state.
 func (e *Engine) Run() {
 	e.t.Helper()
-	bin, root := Bin(e.t), Root()
+	simulators, root := Bin(e.t), e.release.root
 	program, err := judge.Program()
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	args := append([]string{
-		"up", "--root", root, "--state", e.Dir, "--bin", bin, "--gateway-port", "0",
-		"--crds", filepath.Join(root, "tests/sim/kubevirt/crds"),
-		"--process", "sim=" + filepath.Join(bin, "sim") + " --state " + filepath.Join(e.Dir, "sim") + " --judge " + program, "--await", "sim",
+		"up", "--root", root, "--state", e.Dir, "--bin", e.release.bin, "--gateway-port", "0",
+		"--crds", filepath.Join(Root(), "tests/sim/kubevirt/crds"),
+		"--process", "sim=" + filepath.Join(simulators, "sim") + " --state " + filepath.Join(e.Dir, "sim") + " --judge " + program, "--await", "sim",
 		"--config", "AUTH_TOKENREVIEW=true", "--config", "RESULTS_PATH=" + e.Results(), "--config", "BACKUP_PATH=" + filepath.Join(e.Dir, "backups"),
 		"--apply", filepath.Join(root, "apis/examples/machineprovider-kubevirt.yaml"), "--apply", filepath.Join(root, "apis/examples/networkpool-tour.yaml"),
 	}, e.flags...)
