@@ -52,7 +52,7 @@ func TestReadme(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Nothing needs attention.", "├ uses NetworkNamespace tour-network", "kubectl viti upgrade simple-cluster --to", "has the context default-simple-cluster", "simple-cluster-worker-pool-1-1", "every node is Ready", "simple-cluster-cp-0.talos.yaml", "Ready", "medium",
-		"write 1, 3, 5 or 7", `machine.vitistack.io "basic-vm" deleted`, `kubernetescluster.vitistack.io "simple-cluster" deleted`, "No resources found",
+		"machine.vitistack.io/db condition met", "kubernetescluster.vitistack.io/web condition met", "web-pool-1", "write 1, 3, 5 or 7", `machine.vitistack.io "basic-vm" deleted`, `kubernetescluster.vitistack.io "simple-cluster" deleted`, "No resources found",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the tour should show %q:\n%s", want, out)
