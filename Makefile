@@ -24,7 +24,7 @@ TOOL := go tool -modfile=tools/lint/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell PATH="$(PATH)" go list ./...))
 
-.PHONY: help site build plugin plugins run screenshots recording clean-run prepare judge test test-knative test-kubevirt test-talos clean-talos test-node clean-node check style generate helm images pin deploy chaos roles bench vuln
+.PHONY: help site build plugin plugins run screenshots recording clean-run prepare judge test test-knative test-kubevirt test-talos clean-talos test-node clean-node check style generate helm images pin deploy notes rehearse chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -35,14 +35,14 @@ build: ## Build the functions, the gateway, kubectl viti, the simulators and the
 
 PLUGINS ?= $(HOME)/.local/bin
 plugin: ## Install kubectl viti into ~/.local/bin (PLUGINS=folder of PATH)
-	@mkdir -p $(PLUGINS) && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(PLUGINS)/ ./tools/kubectl-viti
+	@mkdir -p $(PLUGINS) && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(PLUGINS)/ ./tools/kubectl-viti
 	@$(PLUGINS)/kubectl-viti completion kubectl > $(PLUGINS)/kubectl_complete-viti && chmod +x $(PLUGINS)/kubectl_complete-viti
 	@command -v kubectl-viti > /dev/null && echo "kubectl viti is installed in $(PLUGINS)." || echo "Add $(PLUGINS) to PATH: kubectl finds kubectl-viti there."
 
 plugins: ## Build kubectl viti for all platforms into dist (VERSION=1.2.3)
 	@for platform in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64; do \
 	  folder=dist/kubectl-viti-$$platform && mkdir -p $$folder && cp LICENSE $$folder/ && \
-	  CGO_ENABLED=0 GOOS=$${platform%-*} GOARCH=$${platform#*-} go build -trimpath -ldflags '-s -w' -o $$folder/kubectl-viti ./tools/kubectl-viti && \
+	  CGO_ENABLED=0 GOOS=$${platform%-*} GOARCH=$${platform#*-} go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $$folder/kubectl-viti ./tools/kubectl-viti && \
 	  printf '#!/bin/sh\nexec kubectl-viti __complete "$$@"\n' > $$folder/kubectl_complete-viti && chmod +x $$folder/kubectl_complete-viti && \
 	  tar -czf dist/kubectl-viti_$(VERSION)_$$(echo $$platform | tr - _).tar.gz -C $$folder . || exit 1; done
 
@@ -113,6 +113,14 @@ CHART ?= charts/vitistack
 pin: ## Write the images' digests into the chart's values (DIGESTS=file of lines NAME@sha256:...)
 	@test -s "$(DIGESTS)" || (echo "Write make pin DIGESTS=file, with what make images prints"; exit 1)
 	@sed -i "s|^  digests: .*|  digests: {$$(sed 's/@/: /' $(DIGESTS) | paste -sd,)}|" $(CHART)/values.yaml
+
+CHANGELOG ?= CHANGELOG.md
+notes: ## Print the section of CHANGELOG.md about a version (VERSION=1.2.3)
+	@awk -v version='$(VERSION)' '/^## / {inside = $$2 == version; next} inside {print} inside && NF {found = 1} \
+	  END {if (!found) {print "CHANGELOG.md has nothing about " version ": write ## " version " above the changes, and a line below it" > "/dev/stderr"; exit 1}}' $(CHANGELOG)
+
+rehearse: ## Run every command of the release without publishing
+	@go test -C tools/ship -count=1 -timeout 60m -v -run TestRelease ./release
 
 # The registry may have a port, and a digest is of one image alone.
 deploy: TAG = $(if $(findstring @,$(IMG)),,$(word 2,$(subst :, ,$(lastword $(subst /, ,$(IMG))))))

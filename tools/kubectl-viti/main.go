@@ -15,10 +15,13 @@ import (
 	"github.com/vitistack/stack/tools/kubectl-viti/command"
 )
 
+// version is set by the linker, for a release to its tag.
+var version = "dev"
+
 func main() {
 	klog.SetLogger(klog.Logger{}) // errors are returned, and printed once
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := command.Run(ctx, os.Args[1:], command.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	code := command.Run(ctx, version, os.Args[1:], command.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 	stop()
 	os.Exit(code)
 }

@@ -91,7 +91,7 @@ func TestStatusFollows(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out, ended := &buffer.Buffer{}, make(chan int, 1)
 	go func() {
-		ended <- command.Run(ctx, []string{"--kubeconfig", e.kubeconfig, "status", "-w"}, command.Streams{Out: out, Err: io.Discard})
+		ended <- command.Run(ctx, "dev", []string{"--kubeconfig", e.kubeconfig, "status", "-w"}, command.Streams{Out: out, Err: io.Discard})
 	}()
 	feed.Until(t, "the first overview", func() (bool, string) { return strings.Contains(out.String(), "PoolExhausted"), out.String() })
 	e.create(`{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: huge}, spec: {template: large},
@@ -383,7 +383,7 @@ func TestComplete(t *testing.T) {
 			args = tc.args
 		}
 		var out bytes.Buffer
-		command.Run(t.Context(), args, command.Streams{Out: &out, Err: io.Discard})
+		command.Run(t.Context(), "dev", args, command.Streams{Out: &out, Err: io.Discard})
 		for _, want := range tc.want {
 			if !strings.Contains("\n"+out.String(), "\n"+want) {
 				t.Errorf("%s: %s: %q is missing in\n%s", name, tc.because, want, out.String())

@@ -30,9 +30,10 @@ type program struct {
 // errFailed ends a command whose message has been written already.
 var errFailed = errors.New("failed")
 
-// Run runs a command and returns the exit code: 0, 2 if a plan has changes, or 1 after an error, which it has written.
-func Run(ctx context.Context, args []string, streams Streams) int {
+// Run runs a command of a version of the program and returns the exit code: 0, 2 if a plan has changes, or 1 after an error, which it has written.
+func Run(ctx context.Context, version string, args []string, streams Streams) int {
 	root := newRoot(streams)
+	root.Version = version
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

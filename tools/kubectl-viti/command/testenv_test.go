@@ -99,7 +99,7 @@ func kindOf(u *unstructured.Unstructured) cluster.Kind {
 func (e *env) run(args ...string) (out, errs string, code int) {
 	e.Helper()
 	var stdout, stderr bytes.Buffer
-	code = command.Run(e.Context(), append([]string{"--kubeconfig", e.kubeconfig}, args...), command.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr})
+	code = command.Run(e.Context(), "dev", append([]string{"--kubeconfig", e.kubeconfig}, args...), command.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr})
 	return stdout.String(), stderr.String(), code
 }
 
