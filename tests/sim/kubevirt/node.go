@@ -2,6 +2,7 @@ package kubevirt
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -55,7 +56,49 @@ func (v *visit) runPod(ctx context.Context, pod *corev1.Pod) error {
 	if started, err := v.startPod(ctx, v.vmi); !started || err != nil {
 		return err
 	}
+	attached, err := attach(pod)
+	if err != nil {
+		return err
+	}
+	if pod, err = v.api.pods.patch(ctx, pod, attached); err != nil {
+		return err
+	}
 	return v.patchPod(ctx, pod, corev1.PodRunning)
+}
+
+// Annotations of pods with the requested networks, and with those that Multus has attached.
+const (
+	annotationNetworks      = "k8s.v1.cni.cncf.io/networks"
+	annotationNetworkStatus = "k8s.v1.cni.cncf.io/network-status"
+)
+
+// attach returns a pod with the networks that it requests attached, as Multus reports them. virt-controller reports no interface
+// of an instance that lacks them.
+func attach(pod *corev1.Pod) (*corev1.Pod, error) {
+	type network struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace,omitempty"`
+		Interface string `json:"interface"`
+		MAC       string `json:"mac,omitempty"`
+		Default   bool   `json:"default,omitempty"`
+	}
+	attached := []network{{Name: "pod", Interface: "eth0", Default: true}}
+	if text := pod.Annotations[annotationNetworks]; text != "" {
+		var requested []network
+		if err := json.Unmarshal([]byte(text), &requested); err != nil {
+			return nil, fmt.Errorf("read the networks of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		for _, n := range requested {
+			attached = append(attached, network{Name: n.Namespace + "/" + n.Name, Interface: n.Interface, MAC: n.MAC})
+		}
+	}
+	text, err := json.Marshal(attached)
+	if err != nil {
+		return nil, err
+	}
+	after := pod.DeepCopy()
+	after.Annotations[annotationNetworkStatus] = string(text)
+	return after, nil
 }
 
 // schedulePod binds a pod to a node, once its claims have volumes. Otherwise it writes the condition that

@@ -44,9 +44,12 @@ func (r Request) Resource() string {
 	return r.ObjectRef.Resource
 }
 
-// Heartbeat reports whether the gateway renews a Lease of the heartbeats, which it also does while
-// nothing else happens.
+// Heartbeat reports whether the gateway renews a Lease of the heartbeats, or the real virt-controller its Lease as the
+// leader, which they also do while nothing else happens.
 func (r Request) Heartbeat() bool {
+	if r.ObjectRef.Resource == "leases" && r.ObjectRef.Namespace == "kubevirt" && r.ObjectRef.Name == "virt-controller" {
+		return true
+	}
 	return r.Verb == "patch" && r.Function() == "gateway" && r.ObjectRef.Resource == "leases" && strings.HasPrefix(r.ObjectRef.Name, "heartbeat-")
 }
 
