@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/vitistack/stack/apis/cause"
 	"github.com/vitistack/stack/tests/stand/engine"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -54,7 +56,8 @@ func viti(t *testing.T, e *engine.Engine, args ...string) []byte {
 }
 
 // TestVitiExplains asks kubectl viti about each object that is stuck in make run TOUR=busy: the chain
-// ends at the cause, with the remedy and the role that has to act.
+// ends at the cause, with the remedy and the role that has to act. The object's own condition Ready leads to
+// the remedy as well.
 func TestVitiExplains(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t)
@@ -68,21 +71,23 @@ func TestVitiExplains(t *testing.T) {
 		cause, reason string
 		turn          cause.Turn
 		remedy        string
+		// message is what the object's own condition Ready says to do, or whom it waits for.
+		message string
 	}{
-		{"the version was never released", "archive", "kubernetescluster/legacy", "KubernetesCluster legacy", "KubernetesVersionUnknown", cause.Requester, "Write a Kubernetes version that the message lists"},
-		{"the pool is too small for the cluster", "labs", "kubernetescluster/experiments", "IPAllocation experiments-", "PoolExhausted", cause.NetworkTeam, "enlarge the pool"},
-		{"no IPAM answers", "archive-cold", "networknamespace/from-nowhere", "NetworkNamespace from-nowhere", "Provisioning", cause.NoAction, "the network team checks the provider"},
-		{"its network has no segment", "archive-cold", "machine/cold-storage", "NetworkNamespace from-nowhere", "Provisioning", cause.NoAction, "the network team checks the provider"},
-		{"another network has the prefix", "desk", "networknamespace/overlaps", "NetworkNamespace overlaps", "SegmentOverlap", cause.NetworkTeam, "Write a prefix and a VLAN"},
-		{"the namespace has no network", "homeless", "machine/without-network", "Machine without-network", "NoNetworkNamespace", cause.Requester, "Create the NetworkNamespace"},
-		{"the template does not exist", "commerce", "machine/unknown-template", "Machine unknown-template", "TemplateNotFound", cause.Requester, "Write small, medium, large or the name of a MachineClass"},
-		{"the hypervisor does not exist", "commerce", "machine/unknown-provider", "Machine unknown-provider", "MachineProviderNotFound", cause.Requester, "Name an existing MachineProvider"},
-		{"the StorageClass does not exist", "media", "machine/unknown-storage", "Machine unknown-storage", "StorageClassNotFound", cause.Requester, "Name a StorageClass of the message"},
-		{"no host is large enough", "insight", "machine/too-large", "Machine too-large", "InsufficientResources", cause.PlatformTeam, "Add hosts"},
-		{"the Secret does not exist", "platform", "machine/without-secret", "Machine without-secret", "CloudInitSecretNotFound", cause.Requester, "Create the Secret"},
-		{"it is off on purpose", "platform", "machine/switched-off", "Machine switched-off", "Stopped", cause.NoAction, "spec.powerState"},
-		{"the address is outside of the pool", "commerce", "ipallocation/outside", "IPAllocation outside", "AddressOutsidePool", cause.Requester, "an address of the pool"},
-		{"its Secret does not exist", "", "machineprovider/proxmox-oslo", "MachineProvider proxmox-oslo", "CredentialsMissing", cause.PlatformTeam, "Create the Secret"},
+		{"the version was never released", "archive", "kubernetescluster/legacy", "KubernetesCluster legacy", "KubernetesVersionUnknown", cause.Requester, "Write a Kubernetes version that the message lists", "write a version from 1.31 to 1.36"},
+		{"the pool is too small for the cluster", "labs", "kubernetescluster/experiments", "IPAllocation experiments-", "PoolExhausted", cause.NetworkTeam, "enlarge the pool", "labs-network has no free address: release one, or enlarge its pool"},
+		{"no IPAM answers", "archive-cold", "networknamespace/from-nowhere", "NetworkNamespace from-nowhere", "Provisioning", cause.NoAction, "the network team checks the provider", "waiting for IPAM corporate-ipam to answer"},
+		{"its network has no segment", "archive-cold", "machine/cold-storage", "NetworkNamespace from-nowhere", "Provisioning", cause.NoAction, "the network team checks the provider", "waiting for IPAM corporate-ipam to answer"},
+		{"another network has the prefix", "desk", "networknamespace/overlaps", "NetworkNamespace overlaps", "SegmentOverlap", cause.NetworkTeam, "Write a prefix and a VLAN", "choose another prefix or VLAN, or delete that network"},
+		{"the namespace has no network", "homeless", "machine/without-network", "Machine without-network", "NoNetworkNamespace", cause.Requester, "Create the NetworkNamespace", "create one"},
+		{"the template does not exist", "commerce", "machine/unknown-template", "Machine unknown-template", "TemplateNotFound", cause.Requester, "Write small, medium, large or the name of a MachineClass", "write small, medium or large, or ask the platform team"},
+		{"the hypervisor does not exist", "commerce", "machine/unknown-provider", "Machine unknown-provider", "MachineProviderNotFound", cause.Requester, "Name an existing MachineProvider", "create it, or name another in spec.providerRef"},
+		{"the StorageClass does not exist", "media", "machine/unknown-storage", "Machine unknown-storage", "StorageClassNotFound", cause.Requester, "Name a StorageClass of the message", "name one of fast-ssd, standard"},
+		{"no host is large enough", "insight", "machine/too-large", "Machine too-large", "InsufficientResources", cause.PlatformTeam, "Add hosts", "add hosts, or ask for less CPU or memory"},
+		{"the Secret does not exist", "platform", "machine/without-secret", "Machine without-secret", "CloudInitSecretNotFound", cause.Requester, "Create the Secret", "create it, or change spec.cloudInit.secretRef"},
+		{"it is off on purpose", "platform", "machine/switched-off", "Machine switched-off", "Stopped", cause.NoAction, "spec.powerState", "as spec.powerState asks"},
+		{"the address is outside of the pool", "commerce", "ipallocation/outside", "IPAllocation outside", "AddressOutsidePool", cause.Requester, "an address of the pool", "request another address, or change ipAllocation.static"},
+		{"its Secret does not exist", "", "machineprovider/proxmox-oslo", "MachineProvider proxmox-oslo", "CredentialsMissing", cause.PlatformTeam, "Create the Secret", "create it, or change spec.credentialsRef"},
 	}
 	var causes []string
 	for _, tc := range table {
@@ -95,6 +100,17 @@ func TestVitiExplains(t *testing.T) {
 			last := answer.Chain[len(answer.Chain)-1]
 			right := strings.HasPrefix(last.Kind+" "+last.Name, tc.cause) && last.Reason == tc.reason && last.Turn == tc.turn && strings.Contains(last.Remedy, tc.remedy)
 			return right, fmt.Sprintf("%s: it ends at %s with %s, the turn of %s, %q", tc.because, last.Ref, last.Reason, last.Turn, last.Remedy)
+		})
+	}
+	resources := map[string]schema.GroupVersionResource{
+		"kubernetescluster": engine.KubernetesClusters, "networknamespace": engine.NetworkNamespaces, "machine": engine.Machines,
+		"ipallocation": engine.IPAllocations, "machineprovider": engine.MachineProviders,
+	}
+	for _, tc := range table {
+		kind, name, _ := strings.Cut(tc.object, "/")
+		feed.Until(t, "the message of "+tc.object+" leads to the remedy", func() (bool, string) {
+			message := readyCondition(e.Get(resources[kind], tc.namespace, name)).Message
+			return strings.Contains(message, tc.message), message
 		})
 	}
 	var overview struct{ Problems []cause.Problem }
