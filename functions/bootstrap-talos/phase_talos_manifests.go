@@ -17,8 +17,8 @@ import (
 
 // applyTalosManifests applies what a changed configuration of the control planes puts into the workload cluster, as
 // talosctl upgrade-k8s does: cluster.inlineManifests, cluster.extraManifests, the settings of kube-proxy and flannel, and the
-// images of kube-proxy and CoreDNS. Talos itself only creates what does not exist. What the configuration has no
-// more stays in the cluster. A manifest that the workload API refuses makes ConfigCurrent False, and stops no other.
+// images of kube-proxy and CoreDNS. Talos itself only creates missing objects. Objects that the configuration no
+// longer has stay in the cluster. A manifest that the workload API refuses makes ConfigCurrent False, and stops no other.
 func applyTalosManifests(ctx context.Context, c *cluster) error {
 	if c.observed.controlPlaneChanged {
 		return reconcile.WaitError{Reason: "ChangingNodes", Message: "waits for Talos to render the manifests of the new configuration", Requeue: true}

@@ -76,7 +76,7 @@ func TestManifestsOfPatches(t *testing.T) {
 		}
 		return d.Spec.Template.Spec.Containers[0].Image == dns, d.Spec.Template.Spec.Containers[0].Image
 	})
-	banner("green") // what the configuration has no more stays
+	banner("green") // an object that the configuration no longer has stays
 	if names := s.awaitRunning("shop").Status.TalosManifests; names["99-banner"] != "" || names["coredns"] != dns {
 		t.Errorf("the status has %v", names)
 	}

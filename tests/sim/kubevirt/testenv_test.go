@@ -3,6 +3,7 @@ package kubevirt_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"log/slog"
 	"net/http"
 	"os"
@@ -32,6 +33,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if virtController != "" {
+		var err error
+		if controllerFolder, err = os.MkdirTemp("", "virt-controller-"); err != nil {
+			log.Fatal(err)
+		}
+	}
 	code := apiserver.Run(m)
 	stopController()
 	os.Exit(code)
@@ -43,6 +50,7 @@ var virtController = os.Getenv("VITI_VIRT_CONTROLLER")
 var (
 	prepareController, runController sync.Once
 	stopController                   = func() {}
+	controllerFolder                 string
 )
 
 // onlySimulated skips what the real virt-controller does not do, for a reason.
@@ -67,18 +75,15 @@ func installController(t *testing.T, config *rest.Config) {
 }
 
 // startController starts the real virt-controller for all tests, if it was requested. All definitions must be installed.
-// Its log stays in the folder for temporary files.
+// Its log stays in controllerFolder.
 func startController(t *testing.T, config *rest.Config) {
 	t.Helper()
 	runController.Do(func() {
 		if virtController == "" {
 			return
 		}
-		folder, err := os.MkdirTemp("", "virt-controller-")
-		if err == nil {
-			stopController, err = controller.Start(config, virtController, folder)
-		}
-		if err != nil {
+		var err error
+		if stopController, err = controller.Start(config, virtController, controllerFolder); err != nil {
 			t.Fatal(err)
 		}
 	})
