@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// Turn is the role that has to act.
-type Turn string
+// Role is a group of people who may have to act.
+type Role string
 
 // The roles. NoAction means that the stack continues without an action.
 const (
-	NoAction     Turn = "no action"
-	Requester    Turn = "requester"
-	NetworkTeam  Turn = "network team"
-	PlatformTeam Turn = "platform team"
+	NoAction     Role = "no action"
+	Requester    Role = "requester"
+	NetworkTeam  Role = "network team"
+	PlatformTeam Role = "platform team"
 )
 
 // Advice says what the reason of a condition means for a reader.
 type Advice struct {
-	// Turn is the role that has to act.
-	Turn Turn
+	// Owner is the role that has to act.
+	Owner Role
 	// Remedy says what the role does. The message of the condition has the particulars.
 	Remedy string
 	// in are the kinds of the objects that an object with the reason waits for. The cause is
@@ -42,18 +42,18 @@ func Advise(kind, reason string) Advice {
 		return advice
 	}
 	if kind == kindNetwork {
-		return Advice{Turn: NetworkTeam, Remedy: "Follow the message of the provider of networks."}
+		return Advice{Owner: NetworkTeam, Remedy: "Follow the message of the provider of networks."}
 	}
-	return Advice{Turn: PlatformTeam, Remedy: "Follow the message. This version of the program does not know the reason " + reason + "."}
+	return Advice{Owner: PlatformTeam, Remedy: "Follow the message. This version of the program does not know the reason " + reason + "."}
 }
 
 // AdviseOverdue returns the advice for an object of a kind that has waited for longer than MaxWait, although
 // its reason needs no action.
 func AdviseOverdue(kind string) Advice {
 	if kind == kindNetwork {
-		return Advice{Turn: NetworkTeam, Remedy: "This lasts longer than expected. Check that the provider of networks that the message names has the request, and answers it."}
+		return Advice{Owner: NetworkTeam, Remedy: "This lasts longer than expected. Check that the provider of networks that the message names has the request, and answers it."}
 	}
-	return Advice{Turn: PlatformTeam, Remedy: "This lasts longer than expected. Check what the message names, and the log of the function that reconciles this kind (docs/debug.md)."}
+	return Advice{Owner: PlatformTeam, Remedy: "This lasts longer than expected. Check what the message names, and the log of the function that reconciles this kind (docs/debug.md)."}
 }
 
 // IsKnown reports whether there is advice for the reason of an object of a kind.
@@ -104,8 +104,8 @@ const (
 	isGood        = "No action: this is as it should be."
 )
 
-func on(turn Turn, remedy string, in ...string) Advice {
-	return Advice{Turn: turn, Remedy: remedy, in: in}
+func on(owner Role, remedy string, in ...string) Advice {
+	return Advice{Owner: owner, Remedy: remedy, in: in}
 }
 
 // advices has every reason that a function writes, or "kind/reason" where a reason means

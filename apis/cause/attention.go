@@ -54,7 +54,7 @@ func (s *Set) Attention(now time.Time) []Problem {
 			}
 		}
 		for _, w := range o.Warnings() {
-			l := Link{Ref: o.Ref, Ready: o.IsReady(), Phase: o.Phase, Reason: w.Reason, Message: w.Message, Turn: w.Turn, Remedy: w.Remedy, Since: cmp.Or(w.Since, o.Created)}
+			l := Link{Ref: o.Ref, Ready: o.IsReady(), Phase: o.Phase, Reason: w.Reason, Message: w.Message, Owner: w.Owner, Remedy: w.Remedy, Since: cmp.Or(w.Since, o.Created)}
 			add(Problem{Link: l, Condition: w.Type, key: w.Type + " " + s.groupKey(o.Ref, w.Reason)})
 		}
 	}
@@ -75,7 +75,7 @@ func (s *Set) reporting() []*Object {
 
 // isProblem reports whether a Link needs attention at a time.
 func isProblem(l Link, now time.Time) bool {
-	return l.Turn != NoAction || isOverdue(l, now)
+	return l.Owner != NoAction || isOverdue(l, now)
 }
 
 // isOverdue reports whether an object has waited for longer than MaxWait. A rollout of a ClusterTemplate may last for
@@ -96,7 +96,7 @@ func (s *Set) groupKey(r Ref, reason string) string {
 			name, group = "", o.owner.String()
 		}
 	case kindConfiguration, kindAllocation:
-		if Advise(r.Kind, reason).Turn == Requester {
+		if Advise(r.Kind, reason).Owner == Requester {
 			break
 		}
 		for _, used := range o.uses {
@@ -114,9 +114,9 @@ func sortProblems(groups map[string]*Problem) []Problem {
 		slices.SortFunc(p.Blocks, compareRefs)
 		all = append(all, *p)
 	}
-	order := []Turn{Requester, NetworkTeam, PlatformTeam, NoAction}
+	order := []Role{Requester, NetworkTeam, PlatformTeam, NoAction}
 	slices.SortFunc(all, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, a.Turn), slices.Index(order, b.Turn)), a.Since.Compare(b.Since), compareRefs(a.Ref, b.Ref))
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Owner), slices.Index(order, b.Owner)), a.Since.Compare(b.Since), compareRefs(a.Ref, b.Ref))
 	})
 	return all
 }

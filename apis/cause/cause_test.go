@@ -90,7 +90,7 @@ func TestChain(t *testing.T) {
 		because, objects string
 		from             cause.Ref
 		want             []string
-		turn             cause.Turn
+		owner            cause.Role
 	}{
 		"Pool": {"a full pool stops the machine, and that the cluster", shop, cause.Ref{Kind: "KubernetesCluster", Namespace: "shop", Name: "web"},
 			[]string{"KubernetesCluster shop/web", "Machine shop/web-cp-1", "NetworkConfiguration shop/web-cp-1"}, cause.NetworkTeam},
@@ -152,8 +152,8 @@ func TestChain(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Fatalf("%s: -want +got\n%s", tc.because, diff)
 			}
-			if len(chain) > 0 && (chain[len(chain)-1].Turn != tc.turn || chain[len(chain)-1].Remedy == "") {
-				t.Errorf("%s: the turn of %q with the remedy %q, want the turn of %q", tc.because, chain[len(chain)-1].Turn, chain[len(chain)-1].Remedy, tc.turn)
+			if len(chain) > 0 && (chain[len(chain)-1].Owner != tc.owner || chain[len(chain)-1].Remedy == "") {
+				t.Errorf("%s: owner %q with the remedy %q, want owner %q", tc.because, chain[len(chain)-1].Owner, chain[len(chain)-1].Remedy, tc.owner)
 			}
 		})
 	}
@@ -194,7 +194,7 @@ func TestAttention(t *testing.T) {
 			t.Parallel()
 			var got []string
 			for _, p := range setOf(t, tc.objects).Attention(noon.Add(tc.after)) {
-				line := string(p.Turn) + ": " + p.String() + " " + p.Reason
+				line := string(p.Owner) + ": " + p.String() + " " + p.Reason
 				if len(p.Others) > 0 {
 					line += ", 1 other"
 				}

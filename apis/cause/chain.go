@@ -22,8 +22,8 @@ type Link struct {
 	Message string `json:"message,omitempty"`
 	// Since is when the condition Ready became what it is, or when the object was created.
 	Since time.Time `json:"since,omitzero"`
-	// Turn is the role that has to act, and Remedy what it does.
-	Turn   Turn   `json:"turn"`
+	// Owner is the role that has to act, and Remedy what it does.
+	Owner  Role   `json:"turn"`
 	Remedy string `json:"remedy"`
 }
 
@@ -47,11 +47,11 @@ func (s *Set) Explain(r Ref, now time.Time) []Link {
 		return nil
 	}
 	last := &chain[len(chain)-1]
-	if last.Ready || last.Turn != NoAction || !isOverdue(*last, now) {
+	if last.Ready || last.Owner != NoAction || !isOverdue(*last, now) {
 		return chain
 	}
 	late := AdviseOverdue(last.Kind)
-	last.Turn, last.Remedy = late.Turn, late.Remedy
+	last.Owner, last.Remedy = late.Owner, late.Remedy
 	return chain
 }
 
@@ -109,7 +109,7 @@ func isBetter(a, b []Link, message string) bool {
 	return names(message, a[0].Name) && !names(message, b[0].Name)
 }
 
-func needsAction(chain []Link) bool { return chain[len(chain)-1].Turn != NoAction }
+func needsAction(chain []Link) bool { return chain[len(chain)-1].Owner != NoAction }
 
 // names reports whether a message has a name as a word of its own.
 func names(message, name string) bool {
@@ -126,13 +126,13 @@ func linkOf(o *Object) Link {
 	advice := Advise(o.Kind, c.Reason)
 	switch {
 	case !o.reports(), l.Ready && c.Reason != "Stopped":
-		advice = Advice{Turn: NoAction, Remedy: isGood}
+		advice = Advice{Owner: NoAction, Remedy: isGood}
 	case o.ObservedGeneration < o.Generation && c.Reason != "" && c.Status == "True":
-		advice = Advice{Turn: NoAction, Remedy: "No action: the spec has just changed, and is reconciled next."}
+		advice = Advice{Owner: NoAction, Remedy: "No action: the spec has just changed, and is reconciled next."}
 	case o.Deleting && c.Status == "True":
-		advice = Advice{Turn: NoAction, Remedy: "No action: the object is being deleted."}
+		advice = Advice{Owner: NoAction, Remedy: "No action: the object is being deleted."}
 	}
-	l.Turn, l.Remedy = advice.Turn, advice.Remedy
+	l.Owner, l.Remedy = advice.Owner, advice.Remedy
 	return l
 }
 
@@ -141,7 +141,7 @@ type Warning struct {
 	Type    string `json:"type"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	Turn    Turn   `json:"turn"`
+	Owner   Role   `json:"turn"`
 	Remedy  string `json:"remedy"`
 	// Since is the last transition of the condition.
 	Since time.Time `json:"since,omitzero"`
@@ -165,8 +165,8 @@ func Warnings(kind string, conditions []metav1.Condition) []Warning {
 		if c.Type == v1alpha1.ConditionReady || !IsBad(c.Type, c.Status) || sumsUp(ready, c) {
 			continue
 		}
-		if advice := Advise(kind, c.Reason); advice.Turn != NoAction {
-			all = append(all, Warning{c.Type, c.Reason, c.Message, advice.Turn, advice.Remedy, c.LastTransitionTime.UTC()})
+		if advice := Advise(kind, c.Reason); advice.Owner != NoAction {
+			all = append(all, Warning{c.Type, c.Reason, c.Message, advice.Owner, advice.Remedy, c.LastTransitionTime.UTC()})
 		}
 	}
 	return all

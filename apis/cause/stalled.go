@@ -9,5 +9,5 @@ func IsStalled(kind, reason string) bool {
 	if health, outage := backend.OutageOf(reason); outage && health == backend.Unreachable || reason == "PendingApproval" {
 		return false
 	}
-	return Advise(kind, reason).Turn != NoAction
+	return Advise(kind, reason).Owner != NoAction
 }

@@ -81,7 +81,7 @@ func TestReasonsAreSaid(t *testing.T) {
 		if !isOfKind {
 			kind, reason = "", key
 		}
-		turn := cause.Advise(kind, reason).Turn
+		turn := cause.Advise(kind, reason).Owner
 		isSaid := regexp.MustCompile(`\b` + reason + `\b`).MatchString(tests)
 		switch {
 		case turn != cause.Requester && turn != cause.NetworkTeam:

@@ -21,7 +21,7 @@ func TestOutagesAreOfBackends(t *testing.T) {
 		if !written[reason] {
 			t.Errorf("apis/backend has the outage %s, which no function writes", reason)
 		}
-		if turn := cause.Advise("", reason).Turn; turn != cause.NetworkTeam && turn != cause.PlatformTeam {
+		if turn := cause.Advise("", reason).Owner; turn != cause.NetworkTeam && turn != cause.PlatformTeam {
 			t.Errorf("apis/backend counts %s against a backend, although it is the turn of %s", reason, turn)
 		}
 	}

@@ -69,7 +69,7 @@ func TestVitiExplains(t *testing.T) {
 		because, namespace, object string
 		// cause is the kind of the cause, and its beginning of the name if it is another object.
 		cause, reason string
-		turn          cause.Turn
+		owner         cause.Role
 		remedy        string
 		// message is what the object's own condition Ready says to do, or whom it waits for.
 		message string
@@ -98,8 +98,8 @@ func TestVitiExplains(t *testing.T) {
 				return false, fmt.Sprintf("%s: %v", tc.because, err)
 			}
 			last := answer.Chain[len(answer.Chain)-1]
-			right := strings.HasPrefix(last.Kind+" "+last.Name, tc.cause) && last.Reason == tc.reason && last.Turn == tc.turn && strings.Contains(last.Remedy, tc.remedy)
-			return right, fmt.Sprintf("%s: it ends at %s with %s, the turn of %s, %q", tc.because, last.Ref, last.Reason, last.Turn, last.Remedy)
+			right := strings.HasPrefix(last.Kind+" "+last.Name, tc.cause) && last.Reason == tc.reason && last.Owner == tc.owner && strings.Contains(last.Remedy, tc.remedy)
+			return right, fmt.Sprintf("%s: it ends at %s with %s, owner %s, %q", tc.because, last.Ref, last.Reason, last.Owner, last.Remedy)
 		})
 	}
 	resources := map[string]schema.GroupVersionResource{

@@ -63,7 +63,7 @@ func writeReason(b *strings.Builder, reason string, kinds []string, functions ma
 		if waits := advice.WaitsFor(); len(waits) > 0 {
 			remedy += " The cause may be at " + alternatives(waits) + "."
 		}
-		fmt.Fprintf(b, "| %s | %s | %s |\n", object, advice.Turn, cell(remedy))
+		fmt.Fprintf(b, "| %s | %s | %s |\n", object, advice.Owner, cell(remedy))
 	}
 	var described []string
 	for _, name := range slices.Sorted(maps.Keys(functions)) {

@@ -58,7 +58,7 @@ func advisedConditions(i *inventory.Item) []advisedConditionJSON {
 		advised := advisedConditionJSON{conditionJSON: condition}
 		if condition.Status == "Unknown" || cause.IsBad(condition.Type, metav1.ConditionStatus(condition.Status)) {
 			advice := cause.Advise(string(i.Object.Kind), condition.Reason)
-			advised.Owner, advised.Advice = string(advice.Turn), advice.Remedy
+			advised.Owner, advised.Advice = string(advice.Owner), advice.Remedy
 		}
 		all = append(all, advised)
 	}

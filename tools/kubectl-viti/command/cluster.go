@@ -221,8 +221,8 @@ func progress(k *v1alpha1.KubernetesCluster, wanted versions.Pair) (message stri
 	if ready.Status == metav1.ConditionTrue && current != nil && current.Status == metav1.ConditionTrue && k.Status.Version == wanted.Kubernetes {
 		return message, true, nil
 	}
-	if advice := cause.Advise("KubernetesCluster", ready.Reason); ready.Status != metav1.ConditionTrue && advice.Turn != cause.NoAction {
-		return message, false, fmt.Errorf("the %s has to act: %s", advice.Turn, advice.Remedy)
+	if advice := cause.Advise("KubernetesCluster", ready.Reason); ready.Status != metav1.ConditionTrue && advice.Owner != cause.NoAction {
+		return message, false, fmt.Errorf("the %s has to act: %s", advice.Owner, advice.Remedy)
 	}
 	return message, false, nil
 }

@@ -113,13 +113,13 @@ func Chain(w io.Writer, chain []cause.Link, warnings []cause.Warning, now time.T
 	}
 	last := chain[len(chain)-1]
 	if !last.Ready || last.Reason == "Stopped" {
-		fmt.Fprintf(&b, "\nCause:  %s\nTurn:   %s\nRemedy: %s", last.Ref, last.Turn, strings.TrimLeft(wrap(last.Remedy, "        "), " "))
+		fmt.Fprintf(&b, "\nCause:  %s\nTurn:   %s\nRemedy: %s", last.Ref, last.Owner, strings.TrimLeft(wrap(last.Remedy, "        "), " "))
 		if page := cause.PageOf(last.Ref.Kind, last.Reason); page != "" {
 			fmt.Fprintf(&b, "More:   %s\n", page)
 		}
 	}
 	for _, warning := range warnings {
-		fmt.Fprintf(&b, "\nAlso:   %s (%s): %sTurn:   %s\nRemedy: %s", warning.Type, warning.Reason, strings.TrimLeft(wrap(warning.Message, "        "), " "), warning.Turn,
+		fmt.Fprintf(&b, "\nAlso:   %s (%s): %sTurn:   %s\nRemedy: %s", warning.Type, warning.Reason, strings.TrimLeft(wrap(warning.Message, "        "), " "), warning.Owner,
 			strings.TrimLeft(wrap(warning.Remedy, "        "), " "))
 	}
 	_, err := io.WriteString(w, b.String())
@@ -146,10 +146,10 @@ func Problems(w io.Writer, problems []cause.Problem, now time.Time) error {
 	if len(problems) == 0 {
 		b.WriteString("Nothing needs attention.\n")
 	}
-	var turn cause.Turn
+	var turn cause.Role
 	for _, p := range problems {
-		if p.Turn != turn {
-			turn = p.Turn
+		if p.Owner != turn {
+			turn = p.Owner
 			fmt.Fprintf(&b, "%s\n", headings[turn])
 		}
 		condition := p.Reason
@@ -169,7 +169,7 @@ func Problems(w io.Writer, problems []cause.Problem, now time.Time) error {
 	return err
 }
 
-var headings = map[cause.Turn]string{
+var headings = map[cause.Role]string{
 	cause.Requester: "The requester has to act:", cause.NetworkTeam: "The network team has to act:", cause.PlatformTeam: "The platform team has to act:",
 	cause.NoAction: "Waiting for longer than expected:",
 }

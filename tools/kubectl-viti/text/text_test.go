@@ -42,11 +42,11 @@ func TestChain(t *testing.T) {
 	t.Parallel()
 	since := now.Add(-5 * time.Minute)
 	chain := []cause.Link{
-		{Ref: ref("Machine", "web"), Reason: "WaitingForAddress", Message: "PoolExhausted: no \x1b[2Jaddress is\u202e free\r", Since: since, Turn: cause.NoAction, Remedy: "See the NetworkConfiguration."},
-		{Ref: ref("NetworkConfiguration", "web"), Reason: "PoolExhausted", Message: "no \x1b[2Jaddress is\u202e free\r", Since: since, Turn: cause.NetworkTeam, Remedy: "Enlarge the pool."},
+		{Ref: ref("Machine", "web"), Reason: "WaitingForAddress", Message: "PoolExhausted: no \x1b[2Jaddress is\u202e free\r", Since: since, Owner: cause.NoAction, Remedy: "See the NetworkConfiguration."},
+		{Ref: ref("NetworkConfiguration", "web"), Reason: "PoolExhausted", Message: "no \x1b[2Jaddress is\u202e free\r", Since: since, Owner: cause.NetworkTeam, Remedy: "Enlarge the pool."},
 	}
 	var got bytes.Buffer
-	if err := text.Chain(&got, chain, []cause.Warning{{Type: "RestartRequired", Reason: "SpecChanged", Message: "cpu", Turn: cause.Requester, Remedy: "Restart it."}}, now); err != nil {
+	if err := text.Chain(&got, chain, []cause.Warning{{Type: "RestartRequired", Reason: "SpecChanged", Message: "cpu", Owner: cause.Requester, Remedy: "Restart it."}}, now); err != nil {
 		t.Fatal(err)
 	}
 	const want = `Machine shop/web is not Ready: WaitingForAddress (for 5m)
@@ -71,7 +71,7 @@ func TestProblems(t *testing.T) {
 	t.Parallel()
 	var got bytes.Buffer
 	err := text.Problems(&got, []cause.Problem{{
-		Link:      cause.Link{Ref: ref("Machine", "web-0"), Reason: "NoCapacity", Message: strings.Repeat("long ", 30), Since: now.Add(-time.Hour), Turn: cause.PlatformTeam, Remedy: "Add hosts."},
+		Link:      cause.Link{Ref: ref("Machine", "web-0"), Reason: "NoCapacity", Message: strings.Repeat("long ", 30), Since: now.Add(-time.Hour), Owner: cause.PlatformTeam, Remedy: "Add hosts."},
 		Condition: "Ready", Others: []cause.Ref{ref("Machine", "web-1")}, Blocks: []cause.Ref{ref("A", "1"), ref("A", "2"), ref("A", "3"), ref("A", "4"), ref("A", "5")},
 	}}, now)
 	if err != nil {

@@ -64,7 +64,7 @@ func writeVersions(out *bytes.Buffer) {
 
 // writeAdvice writes an entry of an object.
 func writeAdvice(out *bytes.Buffer, key string, advice cause.Advice) error {
-	entry := []any{string(advice.Turn), advice.Remedy}
+	entry := []any{string(advice.Owner), advice.Remedy}
 	if kinds := advice.WaitsFor(); len(kinds) > 0 {
 		entry = append(entry, kinds)
 	}
