@@ -35,8 +35,8 @@ type function struct {
 	upgrades     *upgrades
 	resizes      *resizes
 	deletion     *deletion
-	// turns has the reconciles of clusters that run and that wait.
-	turns turns
+	// reconciles has the reconciles of clusters that run and that wait.
+	reconciles sharedReconciles
 }
 
 // functionOptions are what the function is started with.

@@ -38,7 +38,7 @@ func main() {
 	}, events.WithConcurrent(concurrentKind))
 }
 
-// concurrentKind is the kind whose deliveries turns serializes, so that a change of a cluster ends the polling of its nodes.
+// concurrentKind is the kind whose deliveries sharedReconciles serializes, so that a change of a cluster ends the polling of its nodes.
 const concurrentKind = "KubernetesCluster"
 
 var core = kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{}, &corev1.Namespace{})

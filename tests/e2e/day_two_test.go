@@ -162,7 +162,7 @@ func (s *site) create() {
 
 func (s *site) patch(resource schema.GroupVersionResource, name, merge string) {
 	s.t.Helper()
-	(&turns{s.Engine, s.t}).patch(resource, s.hypervisor, name, merge)
+	(&env{s.Engine, s.t}).patch(resource, s.hypervisor, name, merge)
 }
 
 // begin makes the change of a step, and bounds what may be away meanwhile.

@@ -37,7 +37,7 @@ func TestPartsThatFail(t *testing.T) {
 	t.Parallel()
 	// The Broker runs in the process of the engine.
 	broker := stall.New(t, func(*http.Request) bool { return true })
-	u := &turns{engine.Start(t, "--ingress", broker.URL, "--config", "HEALTH_CHECK_INTERVAL=5s",
+	u := &env{engine.Start(t, "--ingress", broker.URL, "--config", "HEALTH_CHECK_INTERVAL=5s",
 		"--config", "DATABASE_URL="+servers.Postgres(t), "--config", "REDIS_URL="+servers.Redis(t)), t}
 	broker.Forward(t, u.Ingress())
 	u.partIs("broker", "", "healthy")
@@ -66,7 +66,7 @@ func TestPartsThatFail(t *testing.T) {
 }
 
 // follow lets a part fail and go on, and checks what shows it and when.
-func (u *turns) follow(page *browser.Tab, f fault) {
+func (u *env) follow(page *browser.Tab, f fault) {
 	u.t.Helper()
 	began := time.Now()
 	f.stop()
@@ -107,7 +107,7 @@ func (u *turns) follow(page *browser.Tab, f fault) {
 }
 
 // freeze is the fault of a process, with the processes that it has started by then.
-func (u *turns) freeze(part, name string, code int, says string, pid int) fault {
+func (u *env) freeze(part, name string, code int, says string, pid int) fault {
 	u.t.Helper()
 	var stopped []int
 	signal := func(s syscall.Signal) {
@@ -123,7 +123,7 @@ func (u *turns) freeze(part, name string, code int, says string, pid int) fault 
 }
 
 // kill is the fault of a server that ends, and starts again with its data.
-func (u *turns) kill(part, name string, code int, says string) fault {
+func (u *env) kill(part, name string, code int, says string) fault {
 	return fault{part, name, func() { servers.Kill(u.t, name) }, func() { servers.Restart(u.t, name) }, code, says}
 }
 
@@ -134,7 +134,7 @@ type dependency struct {
 }
 
 // partIs waits until a part has a status.
-func (u *turns) partIs(kind, name, status string) (found dependency) {
+func (u *env) partIs(kind, name, status string) (found dependency) {
 	u.t.Helper()
 	feed.Until(u.t, fmt.Sprintf("%s %s is %s", kind, name, status), func() (bool, string) {
 		body, _ := u.Ask("health/dependencies") // it is 503 during an outage
@@ -153,7 +153,7 @@ func (u *turns) partIs(kind, name, status string) (found dependency) {
 }
 
 // summary returns the summary that a page gets which opens now.
-func (u *turns) summary() string {
+func (u *env) summary() string {
 	u.t.Helper()
 	response, err := http.Get(u.Gateway() + "api/v1/stream?topics=summary")
 	if err != nil {

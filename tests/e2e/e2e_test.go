@@ -83,7 +83,7 @@ func TestExamples(t *testing.T) {
 	t.Run("Metrics", func(t *testing.T) {
 		// Machines are counted at each check of their hypervisor. The next scheduled check may be
 		// minutes away.
-		(&turns{e, t}).patch(engine.MachineProviders, "", "kubevirt", `{"metadata":{"annotations":{"vitistack.io/reconcile":"now"}}}`)
+		(&env{e, t}).patch(engine.MachineProviders, "", "kubevirt", `{"metadata":{"annotations":{"vitistack.io/reconcile":"now"}}}`)
 		for _, want := range []string{
 			`vitistack_function_deliveries_total{function="create-vm",outcome="done"} `, `vitistack_function_deliveries_total{function="provision-network",outcome="done"} `,
 			`kubevirt_operator_reconciliation_duration_seconds_bucket{controller="Machine",le="+Inf"} `, `kubevirt_operator_machines_total{phase="Running",template="large"} 1`,

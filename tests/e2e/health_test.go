@@ -30,7 +30,7 @@ var frozen = []string{"kea", "nam", "netbox", "proxmox", "talos"}
 // then kills them. REST shows that for each, and the recovery.
 func TestBackendsThatFail(t *testing.T) {
 	t.Parallel()
-	u := &turns{engine.Start(t, "--config", "RESYNC_PERIOD=5s"), t}
+	u := &env{engine.Start(t, "--config", "RESYNC_PERIOD=5s"), t}
 	u.Apply("default", u.StaticNetwork("network", 10, 250))
 	u.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
 	for _, file := range []string{"simple-kubernetescluster.yaml", "basic-vm-on-proxmox.yaml", "tour-networks.yaml", "tour-dhcp.yaml"} {
@@ -55,7 +55,7 @@ func TestBackendsThatFail(t *testing.T) {
 }
 
 // outage lets all backends fail, and recover. page shows both without being opened again.
-func (u *turns) outage(page *browser.Tab, what string, fail, recover func()) {
+func (u *env) outage(page *browser.Tab, what string, fail, recover func()) {
 	u.t.Helper()
 	began := time.Now()
 	fail()
@@ -90,7 +90,7 @@ func (u *turns) outage(page *browser.Tab, what string, fail, recover func()) {
 }
 
 // hangBackends returns what stops the processes of all backends without ending them, and what lets them continue.
-func (u *turns) hangBackends() (hang, resume func()) {
+func (u *env) hangBackends() (hang, resume func()) {
 	processes := u.processesOfBackends()
 	signal := func(s syscall.Signal) {
 		for _, pid := range processes {
@@ -102,7 +102,7 @@ func (u *turns) hangBackends() (hang, resume func()) {
 }
 
 // processesOfBackends returns the process of the simulators, and the processes that it has started, such as the real Kea.
-func (u *turns) processesOfBackends() (pids []int) {
+func (u *env) processesOfBackends() (pids []int) {
 	u.t.Helper()
 	for _, p := range u.Report().Processes {
 		if p.Name == "sim" {
@@ -147,7 +147,7 @@ type backendServer struct {
 }
 
 // backendsAre waits until each of the frozen backends has a status, and returns them.
-func (u *turns) backendsAre(status, what string) map[string]backendServer {
+func (u *env) backendsAre(status, what string) map[string]backendServer {
 	u.t.Helper()
 	all := map[string]backendServer{}
 	feed.Until(u.t, what, func() (bool, string) {
@@ -173,7 +173,7 @@ func (u *turns) backendsAre(status, what string) map[string]backendServer {
 
 // awaitProbe waits until a node of Talos has answered the gateway. The silence of a node that has never answered shows nothing, because
 // the gateway may have no route to it. Before the first answer, the gateway takes the time at which the cluster became Ready.
-func (u *turns) awaitProbe() {
+func (u *env) awaitProbe() {
 	u.t.Helper()
 	feed.Until(u.t, "the gateway has probed the nodes", func() (bool, string) {
 		seen := u.backendsAre("healthy", "all backends answer")["talos"].LastSeen
@@ -183,7 +183,7 @@ func (u *turns) awaitProbe() {
 }
 
 // speakToBackends requests a reconcile of an object of each backend but Talos, whose nodes the gateway probes.
-func (u *turns) speakToBackends(token string) {
+func (u *env) speakToBackends(token string) {
 	u.t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"vitistack.io/reconcile":%q}}}`, token)
 	for _, o := range []struct {
@@ -198,7 +198,7 @@ func (u *turns) speakToBackends(token string) {
 }
 
 // clusterIs waits until the cluster has one of the statuses.
-func (u *turns) clusterIs(statuses ...string) {
+func (u *env) clusterIs(statuses ...string) {
 	u.t.Helper()
 	feed.Until(u.t, "the cluster is "+strings.Join(statuses, " or "), func() (bool, string) {
 		body, err := u.Ask("api/v1/clusters")
@@ -214,7 +214,7 @@ func (u *turns) clusterIs(statuses ...string) {
 }
 
 // hostIs waits until every host of Proxmox VE has a status.
-func (u *turns) hostIs(status string) {
+func (u *env) hostIs(status string) {
 	u.t.Helper()
 	feed.Until(u.t, "the hosts of Proxmox VE are "+status, func() (bool, string) {
 		body, err := u.Ask("api/v1/hosts?type=proxmox")

@@ -8,47 +8,39 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/stand/engine"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// turns are changes that need rights which the usual life of a cluster does not need.
-type turns struct {
-	*engine.Engine
-	t *testing.T
-}
-
-// TestTurnsNeedRights makes every kind of change that a user can make, and checks in the audit log
+// TestChangesNeedRights makes every kind of change that a user can make, and checks in the audit log
 // that the functions have used the rights for it.
-func TestTurnsNeedRights(t *testing.T) {
+func TestChangesNeedRights(t *testing.T) {
 	t.Parallel()
-	u := &turns{engine.Start(t, "--audit", "--ping-every", "3s"), t}
+	u := &env{engine.Start(t, "--audit", "--ping-every", "3s"), t}
 	network := strings.ReplaceAll(u.StaticNetwork("network", 10, 250), "ipv4RangeEnd", "reuseDelaySeconds: 1, ttlSeconds: 60, ipv4RangeEnd")
 	u.Apply("default", network)
 	u.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
 	cluster := strings.Replace(u.Example("simple-kubernetescluster.yaml"), "spec:\n", "spec:\n  networkNamespaceName: network\n  controlPlaneEndpoint: {mode: vip}\n", 1)
 	u.Apply("default", strings.Replace(cluster, "controlplane:\n", "controlplane:\n      providerRef: {name: kubevirt}\n", 1))
-	for _, turn := range []struct {
+	for _, change := range []struct {
 		name string
 		do   func()
 	}{
 		{"Addresses", u.addresses}, {"Machines", u.machines}, {"Proxmox", u.proxmox}, {"Cluster", u.cluster}, {"Asked", u.requestReconciles}, {"End", u.end},
 	} {
-		t.Run(turn.name, func(t *testing.T) {
+		t.Run(change.name, func(t *testing.T) {
 			u.t = t
-			turn.do()
+			change.do()
 		})
 	}
 }
 
 // uses waits until a function has used rights, in the form of TestRolesAreWhatIsUsed.
-func (u *turns) uses(function string, rights ...string) {
+func (u *env) uses(function string, rights ...string) {
 	u.t.Helper()
 	for _, right := range rights {
 		feed.Until(u.t, function+" uses "+right, func() (bool, string) {
@@ -63,22 +55,8 @@ func (u *turns) uses(function string, rights ...string) {
 	}
 }
 
-func (u *turns) patch(resource schema.GroupVersionResource, namespace, name, patch string) {
-	u.t.Helper()
-	client := u.Client.Resource(resource)
-	var err error
-	if namespace == "" {
-		_, err = client.Patch(u.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	} else {
-		_, err = client.Namespace(namespace).Patch(u.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	}
-	if err != nil {
-		u.t.Fatalf("change %s %s: %v", resource.Resource, name, err)
-	}
-}
-
 // addresses requests an address twice, releases it, requests it again, and deletes the request.
-func (u *turns) addresses() {
+func (u *env) addresses() {
 	address := strings.TrimSuffix(u.Network().Addr().String(), "0") + "77"
 	for _, asked := range []struct{ name, phase string }{{"first", "Allocated"}, {"second", "Error"}} {
 		u.Apply("default", fmt.Sprintf("apiVersion: vitistack.io/v1alpha2\nkind: IPAllocation\nmetadata: {name: %s}\nspec: {networkNamespaceName: network, requestedAddress: %s}\n", asked.name, address))
@@ -98,7 +76,7 @@ var attachments = schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version:
 
 // machines resizes disks, sets cloud-init data in a Secret, and restarts a machine on an attachment
 // whose check of MAC addresses was switched off.
-func (u *turns) machines() {
+func (u *env) machines() {
 	u.Apply("default", `apiVersion: v1
 kind: Secret
 metadata: {name: first-boot, labels: {vitistack.io/cloud-init: "true"}}
@@ -131,7 +109,7 @@ spec: {template: small, providerRef: {name: kubevirt}, networkNamespaceName: net
 }
 
 // proxmox claims a VMID, and releases it.
-func (u *turns) proxmox() {
+func (u *env) proxmox() {
 	u.Apply("default", u.Example("basic-vm-on-proxmox.yaml"))
 	u.uses("create-vm", "leases.coordination.k8s.io create")
 	u.UntilPhase(engine.Machines, "default", "basic-vm-on-proxmox", "Running")
@@ -140,7 +118,7 @@ func (u *turns) proxmox() {
 }
 
 // cluster has a virtual address, a backup, and credentials that a user damages.
-func (u *turns) cluster() {
+func (u *env) cluster() {
 	u.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
 	u.uses("bootstrap-talos", "ipallocations.vitistack.io create", "machineproviders.vitistack.io get", "networknamespaces.vitistack.io get")
 	u.Apply("default", "apiVersion: vitistack.io/v1alpha1\nkind: EtcdBackup\nmetadata: {name: now}\nspec: {clusterName: simple-cluster, storageLocation: {type: local}}\n")
@@ -152,14 +130,14 @@ func (u *turns) cluster() {
 }
 
 // ask requests a reconcile of an object.
-func (u *turns) ask(resource schema.GroupVersionResource, namespace, name string) {
+func (u *env) ask(resource schema.GroupVersionResource, namespace, name string) {
 	u.t.Helper()
 	u.patch(resource, namespace, name, fmt.Sprintf(`{"metadata":{"annotations":{%q:"now"}}}`, v1alpha1.AnnotationReconcile))
 }
 
 // requestReconciles requests a reconcile of one object of each kind except NetworkNamespace, whose
 // annotation provision-network removes at the event of its change.
-func (u *turns) requestReconciles() {
+func (u *env) requestReconciles() {
 	for _, resource := range []schema.GroupVersionResource{
 		engine.NetworkConfigurations, engine.IPAllocations, engine.Machines, engine.MachineProviders,
 		engine.KubernetesClusters, engine.EtcdBackups,
@@ -176,7 +154,7 @@ func (u *turns) requestReconciles() {
 }
 
 // end deletes every object, the network last.
-func (u *turns) end() {
+func (u *env) end() {
 	u.Delete(engine.NetworkNamespaces, "default", "network")
 	u.uses("provision-network", "kubernetesclusters.vitistack.io list")
 	u.Delete(engine.KubernetesClusters, "default", "simple-cluster")

@@ -17,7 +17,7 @@ import (
 // the admission policies of the shipped stack.
 func TestAuthoritiesAreRotated(t *testing.T) {
 	t.Parallel()
-	u := &turns{engine.Start(t, "--config", "RESYNC_PERIOD=5s"), t}
+	u := &env{engine.Start(t, "--config", "RESYNC_PERIOD=5s"), t}
 	u.Apply("default", u.StaticNetwork("network", 10, 250))
 	u.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
 	u.Apply("default", u.Example("simple-kubernetescluster.yaml"))

@@ -14,23 +14,23 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// turns reconciles each cluster for one delivery at a time, and once for all deliveries that wait
-// for their turn. A reconcile stops polling nodes when something has changed; resync waits for its
+// sharedReconciles reconciles each cluster for one delivery at a time, and once for all deliveries that
+// wait. A reconcile stops polling nodes when something has changed; resync waits for its
 // end. It only saves requests: another process may reconcile the same cluster.
-type turns struct {
-	calls coalesce.Calls[turn]
+type sharedReconciles struct {
+	calls coalesce.Calls[reconcileResult]
 	mu    sync.Mutex
-	// waiting has what the deliveries that wait for a turn want together.
+	// waiting has the options of the deliveries that wait, combined by cluster.
 	waiting map[string]reconcileOptions
 }
 
-// turn is the result of a reconcile.
-type turn struct {
+// reconcileResult is the result of a reconcile.
+type reconcileResult struct {
 	// reply is the event that the delivery which has done the reconcile returns to the Broker. It may be nil.
 	reply *event.Event
 	// err is what the cluster waits for, or what has failed.
 	err error
-	// superseded is whether another delivery looks again.
+	// superseded is whether another delivery reconciles the cluster again.
 	superseded bool
 }
 
@@ -39,15 +39,15 @@ type turn struct {
 // something that sends no event, that is the event of the delivery that has done the last reconcile.
 func (f *function) reconcileCluster(ctx context.Context, namespace, name string, options reconcileOptions) (*event.Event, error) {
 	key := namespace + "/" + name
-	f.turns.add(key, options)
+	f.reconciles.add(key, options)
 	if options.changed {
-		f.turns.calls.Supersede(key)
+		f.reconciles.calls.Supersede(key)
 	}
 	leads := false
-	done := f.turns.calls.Do(ctx, key, func(ctx context.Context) turn {
+	done := f.reconciles.calls.Do(ctx, key, func(ctx context.Context) reconcileResult {
 		leads = true
-		together := f.turns.take(key, options)
-		var done turn
+		together := f.reconciles.take(key, options)
+		var done reconcileResult
 		done.err = kube.OnConflict(func() (err error) {
 			done.reply, err = f.reconcileOnce(ctx, namespace, name, together)
 			return err
@@ -65,23 +65,23 @@ func (f *function) reconcileCluster(ctx context.Context, namespace, name string,
 	return done.reply, fmt.Errorf("reconcile KubernetesCluster %s: %w", key, done.err)
 }
 
-// add records what a delivery wants from the next turn of a cluster.
-func (t *turns) add(key string, options reconcileOptions) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.waiting == nil {
-		t.waiting = map[string]reconcileOptions{}
+// add combines the options of a delivery into those of the next reconcile of a cluster.
+func (s *sharedReconciles) add(key string, options reconcileOptions) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting == nil {
+		s.waiting = map[string]reconcileOptions{}
 	}
-	t.waiting[key] = t.waiting[key].with(options)
+	s.waiting[key] = s.waiting[key].with(options)
 }
 
-// take returns what the deliveries of a turn want together. own are the options of the delivery
-// that does the reconcile.
-func (t *turns) take(key string, own reconcileOptions) reconcileOptions {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	defer delete(t.waiting, key)
-	return own.with(t.waiting[key])
+// take returns the combined options of all deliveries that share a reconcile. own are those of the delivery
+// that does it.
+func (s *sharedReconciles) take(key string, own reconcileOptions) reconcileOptions {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer delete(s.waiting, key)
+	return own.with(s.waiting[key])
 }
 
 // with returns options that do what o and others do.
