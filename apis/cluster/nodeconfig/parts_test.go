@@ -128,7 +128,7 @@ func TestCompare(t *testing.T) {
 			if !known || !reflect.DeepEqual(stored, Read(before)) {
 				t.Errorf("the parts %v are read again as %v", Read(before), stored)
 			}
-			if ofPatches, err := OfPatches(load(t, one(tc.after)...)); err != nil || !reflect.DeepEqual(ofPatches, Read(after)) {
+			if ofPatches, err := PartsOf(load(t, one(tc.after)...)); err != nil || !reflect.DeepEqual(ofPatches, Read(after)) {
 				t.Errorf("patches alone have the parts %v, and rendered ones %v: %v", ofPatches, Read(after), err)
 			}
 		})

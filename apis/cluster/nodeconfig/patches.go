@@ -12,9 +12,9 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 )
 
-// OfPatches returns the parts of the configurations that patches make. The configurations of the stack without
+// PartsOf returns the parts of the configurations that patches make. The configurations of the stack without
 // patches have none.
-func OfPatches(patches []configpatcher.Patch) (Parts, error) {
+func PartsOf(patches []configpatcher.Patch) (Parts, error) {
 	empty := container.NewV1Alpha1(&v1alpha1.Config{ConfigVersion: "v1alpha1", MachineConfig: &v1alpha1.MachineConfig{}, ClusterConfig: &v1alpha1.ClusterConfig{}})
 	patched, err := configpatcher.Apply(configpatcher.WithConfig(empty), patches)
 	if err != nil {
@@ -40,7 +40,7 @@ func OfConfigMaps(all ...map[string]string) (Parts, error) {
 			patches = append(patches, patch)
 		}
 	}
-	return OfPatches(patches)
+	return PartsOf(patches)
 }
 
 // NeedsReboot reports whether Talos applies a difference between two configurations at the next boot, although it accepts it

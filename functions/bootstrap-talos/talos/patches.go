@@ -38,7 +38,7 @@ func PartsOfPatches(patches []Patch) (nodeconfig.Parts, error) {
 	for _, p := range patches {
 		all = append(all, p.Patch)
 	}
-	return nodeconfig.OfPatches(all)
+	return nodeconfig.PartsOf(all)
 }
 
 // PartsOf returns the parts of an encoded configuration that only a new node gets.

@@ -58,7 +58,7 @@ func decide(kind inventory.Kind, o observed) (decision, error) {
 		return decideMachine(o)
 	case inventory.KindCluster:
 		return decideCluster(o)
-	case inventory.KindAddress:
+	case inventory.KindConfiguration:
 		return decideAddress(o)
 	default:
 		return decision{}, nil

@@ -68,7 +68,7 @@ func New(o Options) *Producer {
 // kindOf maps the topics whose changes have domain events to their kinds.
 var kindOf = map[inventory.Topic]inventory.Kind{
 	inventory.TopicMachines: inventory.KindMachine, inventory.TopicClusters: inventory.KindCluster,
-	inventory.TopicAddresses: inventory.KindAddress, inventory.TopicOperators: KindOperator,
+	inventory.TopicAddresses: inventory.KindConfiguration, inventory.TopicOperators: KindOperator,
 }
 
 // collection returns the current items of a kind with events, or none of another kind.
@@ -83,7 +83,7 @@ func (p *Producer) collection(kind inventory.Kind) *inventory.Collection {
 
 // HasEvents reports whether changes of a kind lead to domain events.
 func HasEvents(kind inventory.Kind) bool {
-	return kind == inventory.KindMachine || kind == inventory.KindCluster || kind == inventory.KindAddress
+	return kind == inventory.KindMachine || kind == inventory.KindCluster || kind == inventory.KindConfiguration
 }
 
 // Changed queues the objects that have changed between two snapshots.

@@ -27,7 +27,7 @@ func fromBackends(c *corev1.ConfigMap) (*Object, error) {
 			facts.Reports[key] = r
 		}
 	}
-	o, err := newObject(KindServers, "v1", &c.ObjectMeta, facts, nil, nil)
+	o, err := newObject(KindBackends, "v1", &c.ObjectMeta, facts, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (s *Snapshot) addTalos(all []*Operator) {
 // isAnswering reports whether the hypervisor of a MachineProvider answers, as far as is known.
 func (s *Store) isAnswering(provider *Object) bool {
 	f := provider.Facts.(*Provider)
-	for _, o := range s.objects[KindServers] {
+	for _, o := range s.objects[KindBackends] {
 		if r, ok := o.Facts.(*Servers).Reports[backend.ReportKey(f.Type, provider.Name)]; ok {
 			return r.Health != backend.Unreachable
 		}

@@ -64,7 +64,7 @@ func fromAddress(n *v1alpha1.NetworkConfiguration) (*Object, error) {
 			Ready:     have.IPAllocated || have.DHCPReserved, Reserved: have.DHCPReserved,
 		})
 	}
-	o, err := newObject(KindAddress, v1alpha1.GroupVersion.String(), &n.ObjectMeta, facts, n.Spec, n.Status)
+	o, err := newObject(KindConfiguration, v1alpha1.GroupVersion.String(), &n.ObjectMeta, facts, n.Spec, n.Status)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func (s *Store) markDependents() {
 		}
 	}
 	s.markFollowers()
-	if len(s.before[KindServers]) > 0 {
+	if len(s.before[KindBackends]) > 0 {
 		s.markAll(KindProvider)
 		s.markAll(KindNode)
 	}

@@ -15,29 +15,29 @@ type Kind string
 
 // The kinds, in the order of the layers.
 const (
-	KindNetwork    Kind = "NetworkNamespace"
-	KindAddress    Kind = "NetworkConfiguration"
-	KindAllocation Kind = "IPAllocation"
-	KindMachine    Kind = "Machine"
-	KindProvider   Kind = "MachineProvider"
-	KindCluster    Kind = "KubernetesCluster"
-	KindBackup     Kind = "EtcdBackup"
-	KindTemplate   Kind = "ClusterTemplate"
-	KindNode       Kind = "Node"
-	KindVM         Kind = "VirtualMachine"
-	KindVMI        Kind = "VirtualMachineInstance"
-	KindFunction   Kind = "Service"
-	KindReport     Kind = "ConfigMap"
-	// KindServers is the ConfigMap backends.
-	KindServers Kind = "ConfigMap of backends"
+	KindNetwork       Kind = "NetworkNamespace"
+	KindConfiguration Kind = "NetworkConfiguration"
+	KindAllocation    Kind = "IPAllocation"
+	KindMachine       Kind = "Machine"
+	KindProvider      Kind = "MachineProvider"
+	KindCluster       Kind = "KubernetesCluster"
+	KindBackup        Kind = "EtcdBackup"
+	KindTemplate      Kind = "ClusterTemplate"
+	KindNode          Kind = "Node"
+	KindVM            Kind = "VirtualMachine"
+	KindVMI           Kind = "VirtualMachineInstance"
+	KindFunction      Kind = "Service"
+	KindReport        Kind = "ConfigMap"
+	// KindBackends is the ConfigMap backends.
+	KindBackends Kind = "ConfigMap of backends"
 	// KindLease are the Leases of heartbeats and of resync.
 	KindLease Kind = "Lease"
 )
 
 // Kinds are all kinds, in the order of the layers.
 var Kinds = []Kind{
-	KindNetwork, KindAddress, KindAllocation, KindMachine, KindProvider, KindCluster, KindBackup, KindTemplate,
-	KindNode, KindVM, KindVMI, KindFunction, KindReport, KindServers, KindLease,
+	KindNetwork, KindConfiguration, KindAllocation, KindMachine, KindProvider, KindCluster, KindBackup, KindTemplate,
+	KindNode, KindVM, KindVMI, KindFunction, KindReport, KindBackends, KindLease,
 }
 
 // Key is the namespace and name of an object. Namespace is empty for cluster-scoped kinds.

@@ -57,7 +57,7 @@ func dropItems(into map[Topic]map[string]*Item, old *Object) {
 
 // topicOf maps the kinds whose objects have one item each to the topic of that item.
 var topicOf = map[Kind]Topic{
-	KindNetwork: TopicNetworks, KindAddress: TopicAddresses, KindAllocation: TopicAllocations,
+	KindNetwork: TopicNetworks, KindConfiguration: TopicAddresses, KindAllocation: TopicAllocations,
 	KindMachine: TopicMachines, KindProvider: TopicProviders, KindCluster: TopicClusters,
 	KindNode: TopicHosts, KindVM: TopicVMs, KindBackup: TopicBackups,
 	KindTemplate: TopicTemplates,

@@ -218,7 +218,7 @@ func TestReservationsAreAllocations(t *testing.T) {
 	if len(items) != 1 || items[0].Attribute("address") != "10.0.0.5" || items[0].Attribute("method") != "dhcp" || items[0].Status != "running" {
 		t.Fatalf("allocations: %+v", items)
 	}
-	s.Remove(inventory.KindAddress, inventory.Key{Namespace: "team-a", Name: "m"})
+	s.Remove(inventory.KindConfiguration, inventory.Key{Namespace: "team-a", Name: "m"})
 	if snapshot, _ = s.Commit(then.Time); len(snapshot.Collection(inventory.TopicAllocations).Items) != 0 {
 		t.Error("the reservation outlives its holder")
 	}

@@ -211,7 +211,7 @@ func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
 	functions := slices.Collect(maps.Values(s.objects[KindFunction]))
 	providers := slices.Collect(maps.Values(s.objects[KindProvider]))
 	orphans, orphanCounts := orphanGroups(providers, slices.Collect(maps.Values(s.objects[KindReport])))
-	servers := serversOf(slices.Collect(maps.Values(s.objects[KindServers])), providers)
+	servers := serversOf(slices.Collect(maps.Values(s.objects[KindBackends])), providers)
 	dependencies := s.allDependencies()
 	backups := backupStates(slices.Collect(maps.Values(s.objects[KindBackup])))
 	s.mu.Unlock()

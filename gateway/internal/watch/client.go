@@ -63,7 +63,7 @@ type source struct {
 func sources(functions string) []source {
 	return []source{
 		{inventory.KindNetwork, "", v1alpha2.GroupVersion, "networknamespaces", "", "", "", false, func() runtime.Object { return &v1alpha2.NetworkNamespaceList{} }},
-		{inventory.KindAddress, "", v1alpha1.GroupVersion, "networkconfigurations", "", "", "", false, func() runtime.Object { return &v1alpha1.NetworkConfigurationList{} }},
+		{inventory.KindConfiguration, "", v1alpha1.GroupVersion, "networkconfigurations", "", "", "", false, func() runtime.Object { return &v1alpha1.NetworkConfigurationList{} }},
 		{inventory.KindAllocation, "", v1alpha2.GroupVersion, "ipallocations", "", "", "", false, func() runtime.Object { return &v1alpha2.IPAllocationList{} }},
 		{inventory.KindMachine, "", v1alpha1.GroupVersion, "machines", "", "", "", false, func() runtime.Object { return &v1alpha1.MachineList{} }},
 		{inventory.KindProvider, "", v1alpha1.GroupVersion, "machineproviders", "", "", "", false, func() runtime.Object { return &v1alpha1.MachineProviderList{} }},
@@ -75,7 +75,7 @@ func sources(functions string) []source {
 		{inventory.KindVMI, "", inventory.KubeVirtGroupVersion, "virtualmachineinstances", "", "", "", true, func() runtime.Object { return &inventory.VirtualMachineInstanceList{} }},
 		{inventory.KindFunction, "", inventory.KnativeGroupVersion, "services", functions, "", "", true, func() runtime.Object { return &inventory.KnativeServiceList{} }},
 		{inventory.KindReport, "", corev1.SchemeGroupVersion, "configmaps", functions, v1alpha1.ConfigMapOrphans, "", true, func() runtime.Object { return &corev1.ConfigMapList{} }},
-		{inventory.KindServers, "ConfigMap", corev1.SchemeGroupVersion, "configmaps", functions, backend.ConfigMapBackends, "", true, func() runtime.Object { return &corev1.ConfigMapList{} }},
+		{inventory.KindBackends, "ConfigMap", corev1.SchemeGroupVersion, "configmaps", functions, backend.ConfigMapBackends, "", true, func() runtime.Object { return &corev1.ConfigMapList{} }},
 		{inventory.KindLease, "", coordinationv1.SchemeGroupVersion, "leases", functions, "", v1alpha1.LabelHeartbeat, true, func() runtime.Object { return &coordinationv1.LeaseList{} }},
 	}
 }
