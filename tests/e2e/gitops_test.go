@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/tests/stand/engine"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -67,4 +70,48 @@ func TestGitOps(t *testing.T) {
 		health, message, err := checks.Health(o)
 		return err == nil && status == "Current" && health == "Suspended", status + ", " + health + ": " + message
 	})
+}
+
+// TestGitOpsRepository applies the files of the example repository in a random order. Each folder has all of its files
+// in its kustomization.
+func TestGitOpsRepository(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join(engine.Root(), "docs", "gitops")
+	var files []string
+	for _, folder := range []string{"platform", "networks/shop", "teams/shop"} {
+		files = append(files, kustomizationFiles(t, filepath.Join(root, folder))...)
+	}
+	rand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
+	t.Logf("the order is %q", files)
+	e := engine.Start(t)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Apply("", string(text))
+	}
+	e.UntilPhase(engine.Machines, "shop", "db", "Running")
+	e.UntilPhase(engine.KubernetesClusters, "shop", "web", "Running")
+}
+
+// kustomizationFiles returns the paths of the files in a kustomization, which are all YAML files beside it.
+func kustomizationFiles(t *testing.T, folder string) (files []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kustomization struct{ Resources []string }
+	if err := yaml.Unmarshal(text, &kustomization); err != nil {
+		t.Fatalf("read the kustomization of %s: %v", folder, err)
+	}
+	for _, name := range kustomization.Resources {
+		files = append(files, filepath.Join(folder, name))
+	}
+	found, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil || len(found) != len(files)+1 {
+		t.Fatalf("the kustomization of %s has %q, and the folder %q: %v", folder, files, found, err)
+	}
+	return files
 }
