@@ -10,7 +10,7 @@ import (
 
 // addons adds what bootstrap-talos says of the add-ons of a cluster that are not applied, as far as that does not take
 // their manifests.
-func (m *maker) addons(kc *v1alpha1.KubernetesCluster) {
+func (m clusterPreview) addons(kc *v1alpha1.KubernetesCluster) {
 	for i, a := range kc.Spec.Addons {
 		if slices.ContainsFunc(kc.Status.Addons, func(s v1alpha1.AddonStatus) bool { return !addons.NeedsRead(a, s, false, false) }) {
 			continue
@@ -31,7 +31,7 @@ func (m *maker) addons(kc *v1alpha1.KubernetesCluster) {
 }
 
 // addonConfigMap warns if the ConfigMap of an add-on does not exist: it may be created later.
-func (m *maker) addonConfigMap(a v1alpha1.ClusterAddon, pointer string) {
+func (m clusterPreview) addonConfigMap(a v1alpha1.ClusterAddon, pointer string) {
 	what := fmt.Sprintf("whether ConfigMap %s of add-on %s exists", a.ConfigMap, a.Name)
 	if m.world.ConfigMap == nil {
 		m.uncheck(what)

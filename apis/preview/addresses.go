@@ -13,7 +13,7 @@ import (
 )
 
 // configuration adds what allocate-ip and create-vm say of a new NetworkConfiguration.
-func (m *maker) configuration(nc *v1alpha1.NetworkConfiguration) {
+func (m networkPreview) configuration(nc *v1alpha1.NetworkConfiguration) {
 	nn := m.network(nc.Spec.NetworkNamespaceName, len(nc.Spec.NetworkInterfaces))
 	if nn == nil {
 		return
@@ -47,7 +47,7 @@ func (m *maker) configuration(nc *v1alpha1.NetworkConfiguration) {
 }
 
 // bridge adds an error for a bridge that no NetworkPool lists with the VLAN of the network.
-func (m *maker) bridge(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) {
+func (m networkPreview) bridge(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) {
 	if nc.Spec.Bridge == "" {
 		return
 	}
@@ -59,7 +59,7 @@ func (m *maker) bridge(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNa
 }
 
 // allocation adds what allocate-ip says of a new IPAllocation.
-func (m *maker) allocation(a *v1alpha2.IPAllocation) {
+func (m networkPreview) allocation(a *v1alpha2.IPAllocation) {
 	nn := m.network(a.Spec.NetworkNamespaceName, 1)
 	if nn == nil {
 		return
@@ -73,7 +73,7 @@ func (m *maker) allocation(a *v1alpha2.IPAllocation) {
 
 // requested adds an error for an address that the pool of a network does not have. A network without a segment has no
 // pool yet.
-func (m *maker) requested(pointer, address string, nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) {
+func (m networkPreview) requested(pointer, address string, nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) {
 	if address == "" {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // cluster adds what bootstrap-talos says of a cluster, and what happens to its machines.
-func (m *maker) cluster(kc *v1alpha1.KubernetesCluster) {
+func (m clusterPreview) cluster(kc *v1alpha1.KubernetesCluster) {
 	if !m.checkReplicas(kc) {
 		return
 	}
@@ -64,7 +64,7 @@ func (m *maker) cluster(kc *v1alpha1.KubernetesCluster) {
 
 // checkReplicas refuses numbers of machines that the API server refuses, and reports false for them. They bound
 // what is computed for a cluster.
-func (m *maker) checkReplicas(kc *v1alpha1.KubernetesCluster) bool {
+func (m clusterPreview) checkReplicas(kc *v1alpha1.KubernetesCluster) bool {
 	const most, mostPlanes, mostPools = 500, 7, 32
 	t := kc.Spec.Topology
 	if n := t.ControlPlane.Replicas; n < 1 || n > mostPlanes {
@@ -90,7 +90,7 @@ func (m *maker) checkReplicas(kc *v1alpha1.KubernetesCluster) bool {
 }
 
 // machinesOf returns the Machines of an existing cluster, by name.
-func (m *maker) machinesOf(kc *v1alpha1.KubernetesCluster) map[string]*v1alpha1.Machine {
+func (m clusterPreview) machinesOf(kc *v1alpha1.KubernetesCluster) map[string]*v1alpha1.Machine {
 	found := map[string]*v1alpha1.Machine{}
 	for i := range m.world.Machines {
 		machine := &m.world.Machines[i]
@@ -103,7 +103,7 @@ func (m *maker) machinesOf(kc *v1alpha1.KubernetesCluster) map[string]*v1alpha1.
 
 // runningVersions returns a function that returns the Kubernetes version that a node of an existing cluster
 // runs: the one of the spec before the change, because a change that is under way ends with it.
-func (m *maker) runningVersions(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine) func(name string) string {
+func (m clusterPreview) runningVersions(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine) func(name string) string {
 	versions := map[string]string{}
 	before := &v1alpha1.KubernetesCluster{}
 	if m.of.Before != nil && decode(m.of.Before, before) == nil {
@@ -123,7 +123,7 @@ func (m *maker) runningVersions(kc *v1alpha1.KubernetesCluster, machines map[str
 
 // takeMachines adds what new machines take of their MachineProvider, and returns how many addresses they
 // need. Machines that are replaced need room for those that exist at the same time.
-func (m *maker) takeMachines(kc *v1alpha1.KubernetesCluster, p clusterplan.Plan, s clusterplan.Step) int {
+func (m clusterPreview) takeMachines(kc *v1alpha1.KubernetesCluster, p clusterplan.Plan, s clusterplan.Step) int {
 	group := slices.IndexFunc(p.Groups, func(g clusterplan.Group) bool { return g.Pool == s.Pool })
 	n := len(s.Machines)
 	switch {

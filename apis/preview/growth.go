@@ -13,7 +13,7 @@ import (
 
 // growMachines adds what machines that are resized in place take more of their MachineProviders, and warns if these have no
 // room for it. A virtual machine on Proxmox VE restarts on its host, and one on KubeVirt on any.
-func (m *maker) growMachines(kc *v1alpha1.KubernetesCluster, p clusterplan.Plan, s clusterplan.Step, machines map[string]*v1alpha1.Machine) {
+func (m clusterPreview) growMachines(kc *v1alpha1.KubernetesCluster, p clusterplan.Plan, s clusterplan.Step, machines map[string]*v1alpha1.Machine) {
 	pointer := pointerOfPool(kc, s.Pool) + "/template"
 	for _, name := range s.Machines {
 		machine := machines[name]

@@ -11,7 +11,7 @@ import (
 )
 
 // networkNamespace adds what provision-network says of a network, as far as objects and settings decide it.
-func (m *maker) networkNamespace(nn *v1alpha2.NetworkNamespace) {
+func (m networkPreview) networkNamespace(nn *v1alpha2.NetworkNamespace) {
 	provider, _ := segmentplan.ProviderOf(nn.Spec)
 	pools, arePoolsKnown := m.pools(nn.Namespace, "whether a NetworkPool allows the segment, or lets namespaces share its VLAN")
 	holds := segmentplan.HoldsSegment(nn)
@@ -48,7 +48,7 @@ func (m *maker) networkNamespace(nn *v1alpha2.NetworkNamespace) {
 
 // heldSegment adds what provision-network says of a network whose segment machines may use already. The API server
 // refuses changes of the segment itself.
-func (m *maker) heldSegment(nn *v1alpha2.NetworkNamespace, seg segment.Segment, pools segmentplan.Pools, arePoolsKnown bool) {
+func (m networkPreview) heldSegment(nn *v1alpha2.NetworkNamespace, seg segment.Segment, pools segmentplan.Pools, arePoolsKnown bool) {
 	if !m.checkOverlap(nn, seg) {
 		return
 	}
@@ -63,7 +63,7 @@ func (m *maker) heldSegment(nn *v1alpha2.NetworkNamespace, seg segment.Segment, 
 
 // pools returns the NetworkPools that a namespace may use. It reports false, and adds what is not checked, if
 // they are not known.
-func (m *maker) pools(namespace, unchecked string) (segmentplan.Pools, bool) {
+func (m networkPreview) pools(namespace, unchecked string) (segmentplan.Pools, bool) {
 	if m.world.Unread.Pools {
 		m.uncheck(unchecked + " (NetworkPools cannot be read)")
 		return segmentplan.Pools{}, false
@@ -83,7 +83,7 @@ func (m *maker) pools(namespace, unchecked string) (segmentplan.Pools, bool) {
 }
 
 // checkOverlap reports false, and adds the error, if another network or an object of one has the segment.
-func (m *maker) checkOverlap(nn *v1alpha2.NetworkNamespace, seg segment.Segment) bool {
+func (m networkPreview) checkOverlap(nn *v1alpha2.NetworkNamespace, seg segment.Segment) bool {
 	if m.world.Unread.OtherNetworks {
 		m.uncheck("whether a network of another namespace has the segment")
 	}
@@ -107,7 +107,7 @@ func (m *maker) checkOverlap(nn *v1alpha2.NetworkNamespace, seg segment.Segment)
 }
 
 // overlap returns the error of a network whose segment another network has, or an object of one.
-func (m *maker) overlap(nn *v1alpha2.NetworkNamespace, seg segment.Segment, separate segmentplan.Datacenters) error {
+func (m networkPreview) overlap(nn *v1alpha2.NetworkNamespace, seg segment.Segment, separate segmentplan.Datacenters) error {
 	if _, err := segmentplan.CheckOverlap(nn, seg, m.world.Networks, separate); err != nil || segmentplan.HoldsSegment(nn) {
 		return err
 	}
@@ -121,7 +121,7 @@ func (m *maker) overlap(nn *v1alpha2.NetworkNamespace, seg segment.Segment, sepa
 }
 
 // allSeparate returns the data centres of all networks, as if none shared a bridge with another one.
-func (m *maker) allSeparate() segmentplan.Datacenters {
+func (m networkPreview) allSeparate() segmentplan.Datacenters {
 	separate := segmentplan.Datacenters{}
 	for i := range m.world.Networks {
 		separate[segmentplan.DatacenterOf(&m.world.Networks[i])] = true

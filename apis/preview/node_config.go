@@ -10,7 +10,7 @@ import (
 
 // nodeConfigs returns the parts of the configurations of each pool that only a new node gets, by its patches. Pools whose
 // patches cannot be read, or are wrong, are left out.
-func (m *maker) nodeConfigs(kc *v1alpha1.KubernetesCluster, p clusterplan.Plan) map[string]nodeconfig.Parts {
+func (m clusterPreview) nodeConfigs(kc *v1alpha1.KubernetesCluster, p clusterplan.Plan) map[string]nodeconfig.Parts {
 	if m.of.Before == nil {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (m *maker) nodeConfigs(kc *v1alpha1.KubernetesCluster, p clusterplan.Plan) 
 }
 
 // patches returns the data of a ConfigMap with patches, and false if it cannot be read or does not exist.
-func (m *maker) patches(name string) (map[string]string, bool) {
+func (m clusterPreview) patches(name string) (map[string]string, bool) {
 	if m.world.ConfigMap == nil {
 		return nil, false
 	}
@@ -43,7 +43,7 @@ func (m *maker) patches(name string) (map[string]string, bool) {
 }
 
 // describeNodeConfig adds to a step that replaces machines which parts of their configurations need new nodes.
-func (m *maker) describeNodeConfig(s Step, p clusterplan.Plan, machines map[string]*v1alpha1.Machine) Step {
+func (m clusterPreview) describeNodeConfig(s Step, p clusterplan.Plan, machines map[string]*v1alpha1.Machine) Step {
 	if s.Action != string(clusterplan.StepReplace) {
 		return s
 	}

@@ -84,6 +84,12 @@ type maker struct {
 	clusters []Document
 }
 
+// clusterPreview adds what happens to clusters and their machines.
+type clusterPreview struct{ *maker }
+
+// networkPreview adds what happens to networks and their addresses.
+type networkPreview struct{ *maker }
+
 // Make returns what applying documents in their order would do. Networks, NetworkPools, MachineProviders and
 // MachineClasses that they create or change count for the others. A ClusterTemplate that changes is followed by the clusters
 // that follow it.
@@ -129,10 +135,10 @@ func (m *maker) consequences() {
 	case "KubernetesCluster":
 		kc := &v1alpha1.KubernetesCluster{}
 		if m.decode(after, kc) {
-			m.templatedCluster(kc)
+			clusterPreview{m}.templatedCluster(kc)
 		}
 	case "ClusterTemplate":
-		m.clusterTemplate(after)
+		clusterPreview{m}.clusterTemplate(after)
 	case "Machine":
 		machine := &v1alpha1.Machine{}
 		if m.decode(after, machine) {
@@ -141,18 +147,18 @@ func (m *maker) consequences() {
 	case "NetworkNamespace":
 		if m.decode(after, &v1alpha2.NetworkNamespace{}) {
 			if nn := m.world.findNetwork(m.result.Namespace, m.result.Name); nn != nil {
-				m.networkNamespace(nn)
+				networkPreview{m}.networkNamespace(nn)
 			}
 		}
 	case "NetworkConfiguration":
 		nc := &v1alpha1.NetworkConfiguration{}
 		if m.decode(after, nc) && m.of.Before == nil {
-			m.configuration(nc)
+			networkPreview{m}.configuration(nc)
 		}
 	case "IPAllocation":
 		a := &v1alpha2.IPAllocation{}
 		if m.decode(after, a) && m.of.Before == nil {
-			m.allocation(a)
+			networkPreview{m}.allocation(a)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // templatedCluster adds what happens to a cluster after it has got the fields of its ClusterTemplate, if it names one.
-func (m *maker) templatedCluster(kc *v1alpha1.KubernetesCluster) {
+func (m clusterPreview) templatedCluster(kc *v1alpha1.KubernetesCluster) {
 	content, _ := template.Applied(kc)
 	if !m.of.Checked {
 		kc.ManagedFields = nil // without a dry run of the API server they do not say who owns what the manifest changes
@@ -38,7 +38,7 @@ func (m *maker) templatedCluster(kc *v1alpha1.KubernetesCluster) {
 }
 
 // clusterTemplate adds the clusters of a ClusterTemplate that exists and would be accepted.
-func (m *maker) clusterTemplate(after *unstructured.Unstructured) {
+func (m clusterPreview) clusterTemplate(after *unstructured.Unstructured) {
 	ct := &v1alpha1.ClusterTemplate{}
 	if m.decode(after, ct) && m.of.Before != nil && len(m.of.Refusals) == 0 {
 		m.clusters = m.clustersOf(ct)
@@ -47,7 +47,7 @@ func (m *maker) clusterTemplate(after *unstructured.Unstructured) {
 
 // clustersOf returns the clusters of a ClusterTemplate as documents, in the order in which a rollout updates them. Their
 // notes say in which wave they are.
-func (m *maker) clustersOf(ct *v1alpha1.ClusterTemplate) (all []Document) {
+func (m clusterPreview) clustersOf(ct *v1alpha1.ClusterTemplate) (all []Document) {
 	if m.world.Unread.Clusters {
 		m.uncheck("what the change does to the clusters of the ClusterTemplate")
 		return nil
