@@ -15,14 +15,14 @@ import (
 // into its status. It reports whether the status has changed. An IPAllocation that has waited
 // for an address requeues the next. nc is its NetworkConfiguration, and empty if it does not
 // exist. mac is the MAC address that no other IPAllocation of the network may have, or empty.
-func (f *function) allocateAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, mac string) (bool, error) {
-	if err := f.addFinalizer(ctx, a); err != nil {
+func (r allocationReconciler) allocateAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, mac string) (bool, error) {
+	if err := r.addFinalizer(ctx, a); err != nil {
 		return false, err
 	}
 	before, waited := a.DeepCopy(), isPoolExhausted(a)
-	plan, result := planAddress(nn, nc, a, f.now())
+	plan, result := planAddress(nn, nc, a, r.now())
 	h := holderOf(a, ttlOf(nn))
-	taken, refused := f.leases.claimMAC(ctx, nn.Name, mac, h)
+	taken, refused := r.leases.claimMAC(ctx, nn.Name, mac, h)
 	if twin := (errDuplicateMAC{}); a.Status.Address != "" && errors.As(refused, &twin) {
 		return false, reconcile.UserError{Reason: reasonDuplicateMAC, Message: twin.Error()} // it keeps its address
 	}
@@ -30,45 +30,45 @@ func (f *function) allocateAddress(ctx context.Context, nn *v1alpha2.NetworkName
 	case refused != nil:
 		plan, result = addressPlan{}, refused
 	case result == nil:
-		plan.address, result = f.applyPlan(ctx, nn, a, plan, h)
+		plan.address, result = r.applyPlan(ctx, nn, a, plan, h)
 	}
 	if result != nil && !isResult(result) {
 		return false, result
 	}
-	changed, err := f.writeAllocation(ctx, before, a, setAllocationResult(a, nn, plan.pool, plan.address, plan.validity, result))
+	changed, err := r.writeAllocation(ctx, before, a, setAllocationResult(a, nn, plan.pool, plan.address, plan.validity, result))
 	if plan.address.IsValid() && mayBeReleased(err, taken && !changed) {
-		err = errors.Join(err, f.releaseSuperfluous(ctx, nn.Name, plan.address, mac, a, h))
+		err = errors.Join(err, r.releaseSuperfluous(ctx, nn.Name, plan.address, mac, a, h))
 	}
 	if err == nil && errors.Is(result, errExpired) {
-		err = f.releaseAddresses(ctx, a, nn)
+		err = r.releaseAddresses(ctx, a, nn)
 	}
 	if err == nil && changed && waited && a.Status.Phase == v1alpha2.IPAllocationAllocated {
-		err = f.requeueOldest(ctx, a.Namespace, nn.Name)
+		err = r.requeueOldest(ctx, a.Namespace, nn.Name)
 	}
 	return changed, err
 }
 
 // addFinalizer adds the finalizer to an IPAllocation that lacks it.
-func (f *function) addFinalizer(ctx context.Context, a *v1alpha2.IPAllocation) error {
+func (r allocationReconciler) addFinalizer(ctx context.Context, a *v1alpha2.IPAllocation) error {
 	before := a.DeepCopy()
 	if !kube.AddFinalizer(a, v1alpha1.FinalizerStaticIP) {
 		return nil
 	}
-	_, err := f.kube.Patch(ctx, before, a)
+	_, err := r.kube.Patch(ctx, before, a)
 	return err
 }
 
 // applyPlan claims or renews the Lease of the planned address, and returns the address.
-func (f *function) applyPlan(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation, plan addressPlan, h holder) (netip.Addr, error) {
+func (r allocationReconciler) applyPlan(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation, plan addressPlan, h holder) (netip.Addr, error) {
 	switch plan.action {
 	case actionAdopt:
-		return plan.address, f.leases.adopt(ctx, nn.Name, plan.address, h)
+		return plan.address, r.leases.adopt(ctx, nn.Name, plan.address, h)
 	case actionRenew:
-		return plan.address, f.leases.renew(ctx, nn.Name, plan.address, h)
+		return plan.address, r.leases.renew(ctx, nn.Name, plan.address, h)
 	case actionClaim:
-		return plan.address, f.leases.claimAddress(ctx, nn.Name, plan.address, h)
+		return plan.address, r.leases.claimAddress(ctx, nn.Name, plan.address, h)
 	case actionSelect:
-		return f.selectAddress(ctx, nn, plan.pool, a, h)
+		return r.selectAddress(ctx, nn, plan.pool, a, h)
 	default:
 		return plan.address, nil
 	}
@@ -83,20 +83,20 @@ func mayBeReleased(err error, unwritten bool) bool {
 
 // releaseAddresses releases the addresses of an IPAllocation, and requeues the one that has
 // waited longest. If the network delays the reuse of addresses, resync does that later.
-func (f *function) releaseAddresses(ctx context.Context, a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) error {
+func (r allocationReconciler) releaseAddresses(ctx context.Context, a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) error {
 	delay := reuseDelay(nn)
-	if err := f.leases.releaseAll(ctx, holderOf(a, 0), delay); err != nil || delay > 0 {
+	if err := r.leases.releaseAll(ctx, holderOf(a, 0), delay); err != nil || delay > 0 {
 		return err
 	}
-	return f.requeueOldest(ctx, a.Namespace, a.Spec.NetworkNamespaceName)
+	return r.requeueOldest(ctx, a.Namespace, a.Spec.NetworkNamespaceName)
 }
 
 // releaseSuperfluous releases an address and a MAC address that another delivery for the same
 // IPAllocation has made superfluous, by claiming a different address, or by releasing the
 // IPAllocation.
-func (f *function) releaseSuperfluous(ctx context.Context, network string, address netip.Addr, mac string, a *v1alpha2.IPAllocation, h holder) error {
+func (r allocationReconciler) releaseSuperfluous(ctx context.Context, network string, address netip.Addr, mac string, a *v1alpha2.IPAllocation, h holder) error {
 	now := &v1alpha2.IPAllocation{}
-	err := f.kube.Get(ctx, a.Namespace, a.Name, now)
+	err := r.kube.Get(ctx, a.Namespace, a.Name, now)
 	if err != nil && !kube.NotFound(err) {
 		return err
 	}
@@ -104,22 +104,22 @@ func (f *function) releaseSuperfluous(ctx context.Context, network string, addre
 	if err == nil && string(now.UID) == h.uid && (undecided || now.Status.Address == address.String()) {
 		return nil
 	}
-	if err := f.leases.releaseAddress(ctx, network, address, h); err != nil {
+	if err := r.leases.releaseAddress(ctx, network, address, h); err != nil {
 		return err
 	}
 	if gone := err != nil || string(now.UID) != h.uid || now.DeletionTimestamp != nil; gone && mac != "" {
-		if err := f.leases.releaseMAC(ctx, network, mac, h); err != nil {
+		if err := r.leases.releaseMAC(ctx, network, mac, h); err != nil {
 			return err
 		}
 	}
-	return f.requeueOldest(ctx, a.Namespace, network)
+	return r.requeueOldest(ctx, a.Namespace, network)
 }
 
 // writeAllocation writes the status if it differs, which it reports, and records an Event. The
 // Event of an address for a NetworkConfiguration is recorded on the NetworkConfiguration.
-func (f *function) writeAllocation(ctx context.Context, before, a *v1alpha2.IPAllocation, outcome reconcile.Outcome) (bool, error) {
+func (r allocationReconciler) writeAllocation(ctx context.Context, before, a *v1alpha2.IPAllocation, outcome reconcile.Outcome) (bool, error) {
 	if a.Spec.NetworkConfigurationName != "" && outcome.Reason == reasonAllocated {
 		outcome.Changed = false
 	}
-	return reconcile.PatchStatus(ctx, f.kube, before, a, string(a.Status.Phase), outcome)
+	return reconcile.PatchStatus(ctx, r.kube, before, a, string(a.Status.Phase), outcome)
 }

@@ -61,7 +61,9 @@ func TestAdoptAddress(t *testing.T) {
 				}
 			}
 			for range 2 {
-				if err := kube.OnConflict(func() error { return f.reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync) }); err != nil {
+				if err := kube.OnConflict(func() error {
+					return f.allocations().reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync)
+				}); err != nil {
 					t.Fatal(err)
 				}
 				if tc.former {

@@ -170,7 +170,9 @@ func TestBurst(t *testing.T) {
 		for _, f := range replicas[i%8 : i%8+1] {
 			group.Go(func() {
 				for range 2 { // every event is delivered twice
-					if err := kube.OnConflict(func() error { return f.reconcileConfiguration(t.Context(), s.namespace, nc.Name, true) }); err != nil && !kube.Conflict(err) {
+					if err := kube.OnConflict(func() error {
+						return f.configurations().reconcileConfiguration(t.Context(), s.namespace, nc.Name, true)
+					}); err != nil && !kube.Conflict(err) {
 						t.Error(err)
 					}
 				}
@@ -209,7 +211,7 @@ func TestProcessDiesBetweenWrites(t *testing.T) {
 	s := setUp(t)
 	s.network("net", "10.0.0.0/28", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
 	s.configuration("other", "net", eth0())
-	if err := s.replica(s.config).reconcileConfiguration(t.Context(), s.namespace, "other", true); err != nil {
+	if err := s.replica(s.config).configurations().reconcileConfiguration(t.Context(), s.namespace, "other", true); err != nil {
 		t.Fatal(err)
 	}
 	const writes = 8
@@ -220,8 +222,8 @@ func TestProcessDiesBetweenWrites(t *testing.T) {
 		d := &dying{}
 		d.left.Store(int32(n))
 		config.Wrap(func(rt http.RoundTripper) http.RoundTripper { d.RoundTripper = rt; return d })
-		_ = s.replica(config).reconcileConfiguration(t.Context(), s.namespace, name, true)
-		if err := s.replica(s.config).reconcileConfiguration(t.Context(), s.namespace, name, true); err != nil {
+		_ = s.replica(config).configurations().reconcileConfiguration(t.Context(), s.namespace, name, true)
+		if err := s.replica(s.config).configurations().reconcileConfiguration(t.Context(), s.namespace, name, true); err != nil {
 			t.Fatalf("after %d writes: %v", n, err)
 		}
 		s.awaitReason(name, "NetworkConfigured")

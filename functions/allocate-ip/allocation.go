@@ -16,32 +16,32 @@ import (
 
 // reconcileAllocation reconciles one IPAllocation, and the NetworkConfiguration that waits for
 // it. Unless the event is of resync, it does nothing for an idle IPAllocation.
-func (f *function) reconcileAllocation(ctx context.Context, namespace, name, why string) error {
+func (r allocationReconciler) reconcileAllocation(ctx context.Context, namespace, name, why string) error {
 	a := &v1alpha2.IPAllocation{}
-	if err := f.kube.Get(ctx, namespace, name, a); err != nil {
+	if err := r.kube.Get(ctx, namespace, name, a); err != nil {
 		if kube.NotFound(err) {
 			return nil
 		}
 		return err
 	}
 	switch {
-	case v1alpha1.IsPaused(a), why != events.TypeResync && f.isIdle(a, why):
+	case v1alpha1.IsPaused(a), why != events.TypeResync && r.isIdle(a, why):
 		return nil
 	case a.DeletionTimestamp != nil:
-		return f.deleteAllocation(ctx, a)
+		return r.deleteAllocation(ctx, a)
 	default:
-		return f.reconcileActive(ctx, a)
+		return r.reconcileActive(ctx, a)
 	}
 }
 
 // isIdle reports whether there is nothing to do for an IPAllocation: it has its address, or
 // none to release, or the delivery that has just created it for a NetworkConfiguration
 // allocates its address.
-func (f *function) isIdle(a *v1alpha2.IPAllocation, why string) bool {
+func (r allocationReconciler) isIdle(a *v1alpha2.IPAllocation, why string) bool {
 	switch {
 	case a.DeletionTimestamp != nil:
 		return !slices.Contains(a.Finalizers, v1alpha1.FinalizerStaticIP)
-	case a.Status.Phase == v1alpha2.IPAllocationAllocated && !isRenewalDue(a, f.now()) && !kube.ReconcileRequested(a):
+	case a.Status.Phase == v1alpha2.IPAllocationAllocated && !isRenewalDue(a, r.now()) && !kube.ReconcileRequested(a):
 		return true
 	default:
 		return events.IsAdd(why) && a.Spec.NetworkConfigurationName != ""
@@ -50,18 +50,18 @@ func (f *function) isIdle(a *v1alpha2.IPAllocation, why string) bool {
 
 // reconcileActive allocates the address of an IPAllocation, and requeues the
 // NetworkConfiguration that waits for it.
-func (f *function) reconcileActive(ctx context.Context, a *v1alpha2.IPAllocation) error {
-	nn, err := network.Find(ctx, f.kube, a.Namespace, a.Spec.NetworkNamespaceName)
+func (r allocationReconciler) reconcileActive(ctx context.Context, a *v1alpha2.IPAllocation) error {
+	nn, err := network.Find(ctx, r.kube, a.Namespace, a.Spec.NetworkNamespaceName)
 	var unresolved network.Unresolved
 	if err != nil && !errors.As(err, &unresolved) {
 		return err
 	}
 	before := a.DeepCopy()
 	if outcome, ok := checkNetwork(a, nn, unresolved); !ok {
-		_, err := f.writeAllocation(ctx, before, a, outcome)
+		_, err := r.writeAllocation(ctx, before, a, outcome)
 		return err
 	}
-	nc, err := f.configurationOf(ctx, a)
+	nc, err := r.configurationOf(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -69,24 +69,24 @@ func (f *function) reconcileActive(ctx context.Context, a *v1alpha2.IPAllocation
 	if a.Status.Address == "" {
 		mac = macToClaim(nc, nn, a)
 	}
-	changed, err := f.allocateAddress(ctx, nn, nc, a, mac)
+	changed, err := r.allocateAddress(ctx, nn, nc, a, mac)
 	if err != nil || !changed {
 		return err
 	}
 	if a.Spec.NetworkConfigurationName == "" {
 		return nil
 	}
-	return f.reconcileConfiguration(ctx, a.Namespace, a.Spec.NetworkConfigurationName, true)
+	return r.configurations().reconcileConfiguration(ctx, a.Namespace, a.Spec.NetworkConfigurationName, true)
 }
 
 // configurationOf returns the NetworkConfiguration of an IPAllocation, which is empty if there
 // is none.
-func (f *function) configurationOf(ctx context.Context, a *v1alpha2.IPAllocation) (*v1alpha1.NetworkConfiguration, error) {
+func (r allocationReconciler) configurationOf(ctx context.Context, a *v1alpha2.IPAllocation) (*v1alpha1.NetworkConfiguration, error) {
 	nc := &v1alpha1.NetworkConfiguration{}
 	if a.Spec.NetworkConfigurationName == "" {
 		return nc, nil
 	}
-	err := f.kube.Get(ctx, a.Namespace, a.Spec.NetworkConfigurationName, nc)
+	err := r.kube.Get(ctx, a.Namespace, a.Spec.NetworkConfigurationName, nc)
 	if kube.NotFound(err) {
 		return nc, nil
 	}
@@ -111,42 +111,42 @@ func checkNetwork(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, unres
 // deleteAllocation releases the addresses and removes the finalizer, unless the
 // NetworkConfiguration needs the address. Before another IPAllocation can get the address, the
 // NetworkConfiguration no longer shows it, and the IPAllocation is Released.
-func (f *function) deleteAllocation(ctx context.Context, a *v1alpha2.IPAllocation) error {
+func (r allocationReconciler) deleteAllocation(ctx context.Context, a *v1alpha2.IPAllocation) error {
 	if !slices.Contains(a.Finalizers, v1alpha1.FinalizerStaticIP) {
 		return nil
 	}
 	nn := &v1alpha2.NetworkNamespace{}
-	if err := f.kube.Get(ctx, a.Namespace, a.Spec.NetworkNamespaceName, nn); err != nil && !kube.NotFound(err) {
+	if err := r.kube.Get(ctx, a.Namespace, a.Spec.NetworkNamespaceName, nn); err != nil && !kube.NotFound(err) {
 		return err
 	}
 	address := a.Status.Address
 	if address != "" {
-		if needed, err := f.withdrawAddress(ctx, nn, a); needed || err != nil {
+		if needed, err := r.withdrawAddress(ctx, nn, a); needed || err != nil {
 			return err
 		}
 		before := a.DeepCopy()
-		if _, err := f.writeAllocation(ctx, before, a, setReleased(a, "Released", "address "+address+" is released")); err != nil {
+		if _, err := r.writeAllocation(ctx, before, a, setReleased(a, "Released", "address "+address+" is released")); err != nil {
 			return err
 		}
 	}
-	if err := f.releaseAddresses(ctx, a, nn); err != nil {
+	if err := r.releaseAddresses(ctx, a, nn); err != nil {
 		return err
 	}
 	before := a.DeepCopy()
 	kube.RemoveFinalizer(a, v1alpha1.FinalizerStaticIP)
-	if _, err := f.kube.Patch(ctx, before, a); err != nil && !kube.NotFound(err) {
+	if _, err := r.kube.Patch(ctx, before, a); err != nil && !kube.NotFound(err) {
 		return err
 	}
 	events.Report(ctx, string(v1alpha2.IPAllocationReleased), "Released address "+address)
-	return f.reconcileConfiguration(ctx, a.Namespace, a.Spec.NetworkConfigurationName, true)
+	return r.configurations().reconcileConfiguration(ctx, a.Namespace, a.Spec.NetworkConfigurationName, true)
 }
 
 // withdrawAddress removes the address of an IPAllocation that is being deleted from the status
 // of its NetworkConfiguration. If the NetworkConfiguration needs it, or a virtual machine has
 // it, the address stays, and needed is true.
-func (f *function) withdrawAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) (needed bool, err error) {
+func (r allocationReconciler) withdrawAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) (needed bool, err error) {
 	nc := &v1alpha1.NetworkConfiguration{}
-	err = f.kube.Get(ctx, a.Namespace, a.Spec.NetworkConfigurationName, nc)
+	err = r.kube.Get(ctx, a.Namespace, a.Spec.NetworkConfigurationName, nc)
 	switch {
 	case kube.NotFound(err):
 		return false, nil
@@ -154,7 +154,7 @@ func (f *function) withdrawAddress(ctx context.Context, nn *v1alpha2.NetworkName
 		return false, err
 	}
 	if needed = needsAddress(nc, nn, a); !needed {
-		user, err := network.UserOf(ctx, f.kube, nc, a.Status.Address)
+		user, err := network.UserOf(ctx, r.kube, nc, a.Status.Address)
 		if err != nil {
 			return false, err
 		}
@@ -162,13 +162,13 @@ func (f *function) withdrawAddress(ctx context.Context, nn *v1alpha2.NetworkName
 	}
 	switch {
 	case !needed:
-		if err = f.reconcileConfiguration(ctx, a.Namespace, nc.Name, true); errors.Is(err, errReleasing) {
+		if err = r.configurations().reconcileConfiguration(ctx, a.Namespace, nc.Name, true); errors.Is(err, errReleasing) {
 			err = nil
 		}
 		return false, err
 	case waitsForNetwork(nn) != "":
 		return true, nil
 	}
-	_, err = f.allocateAddress(ctx, nn, nc, a, "")
+	_, err = r.allocateAddress(ctx, nn, nc, a, "")
 	return true, err
 }

@@ -19,29 +19,29 @@ import (
 )
 
 // reconcileConfiguration reads a NetworkConfiguration and allocates its addresses.
-func (f *function) reconcileConfiguration(ctx context.Context, namespace, name string, full bool) error {
+func (r configurationReconciler) reconcileConfiguration(ctx context.Context, namespace, name string, full bool) error {
 	nc := &v1alpha1.NetworkConfiguration{}
-	if err := f.kube.Get(ctx, namespace, name, nc); err != nil {
+	if err := r.kube.Get(ctx, namespace, name, nc); err != nil {
 		if kube.NotFound(err) {
 			return nil
 		}
 		return err
 	}
-	return f.allocateAddresses(ctx, nc, full)
+	return r.allocateAddresses(ctx, nc, full)
 }
 
 // allocateAddresses allocates the addresses of each interface of a NetworkConfiguration. Unless it is
 // full, it does nothing if the status says that every interface has them.
-func (f *function) allocateAddresses(ctx context.Context, nc *v1alpha1.NetworkConfiguration, full bool) error {
+func (r configurationReconciler) allocateAddresses(ctx context.Context, nc *v1alpha1.NetworkConfiguration, full bool) error {
 	if v1alpha1.IsPaused(nc) || nc.DeletionTimestamp != nil || (isComplete(nc) && !full) {
 		return nil
 	}
 	before := nc.DeepCopy()
-	nn, err := network.Find(ctx, f.kube, nc.Namespace, network.NameFor(nc))
+	nn, err := network.Find(ctx, r.kube, nc.Namespace, network.NameFor(nc))
 	var unresolved network.Unresolved
 	switch {
 	case errors.As(err, &unresolved):
-		return f.writeConfiguration(ctx, before, nc, setWaiting(nc, unresolved.Reason, unresolved.Message))
+		return r.writeConfiguration(ctx, before, nc, setWaiting(nc, unresolved.Reason, unresolved.Message))
 	case err != nil:
 		return err
 	}
@@ -49,40 +49,40 @@ func (f *function) allocateAddresses(ctx context.Context, nc *v1alpha1.NetworkCo
 		if problem == "" {
 			return nil
 		}
-		return f.writeConfiguration(ctx, before, nc, setWaiting(nc, "ProviderMismatch", problem))
+		return r.writeConfiguration(ctx, before, nc, setWaiting(nc, "ProviderMismatch", problem))
 	}
 	nc.Status.NetworkNamespaceName = nn.Name
 	if problem := waitsForNetwork(nn); problem != "" {
 		if isConfigured(nc) {
 			return nil // it keeps what it has
 		}
-		return f.writeConfiguration(ctx, before, nc, setWaiting(nc, "NetworkNotReady", problem))
+		return r.writeConfiguration(ctx, before, nc, setWaiting(nc, "NetworkNotReady", problem))
 	}
 	if problem := networkplan.CheckVLAN(nc, nn); problem != "" {
-		return f.writeConfiguration(ctx, before, nc, setRefused(nc, "VLANMismatch", problem))
+		return r.writeConfiguration(ctx, before, nc, setRefused(nc, "VLANMismatch", problem))
 	}
-	known, err := f.deleteObsolete(ctx, nc, nn)
+	known, err := r.deleteObsolete(ctx, nc, nn)
 	if err != nil {
 		return err
 	}
-	return f.allocateInterfaces(ctx, before, nc, nn, known)
+	return r.allocateInterfaces(ctx, before, nc, nn, known)
 }
 
 // allocateInterfaces creates the IPAllocations of a NetworkConfiguration, allocates their
 // addresses, and writes the result into its status. While an IPAllocation is being released it
 // returns errReleasing, after it has removed its address from the status.
-func (f *function) allocateInterfaces(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, known allocations) error {
-	held, err := f.ensureAllocations(ctx, nc, nn, known)
+func (r configurationReconciler) allocateInterfaces(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, known allocations) error {
+	held, err := r.ensureAllocations(ctx, nc, nn, known)
 	foreign, refused := errNameTaken{}, reconcile.UserError{}
 	switch {
 	case errors.As(err, &foreign):
-		return f.writeConfiguration(ctx, before, nc, setWaiting(nc, "AllocationNameTaken", foreign.Error()))
+		return r.writeConfiguration(ctx, before, nc, setWaiting(nc, "AllocationNameTaken", foreign.Error()))
 	case errors.As(err, &refused):
-		return f.writeConfiguration(ctx, before, nc, setRefused(nc, refused.Reason, refused.Message))
+		return r.writeConfiguration(ctx, before, nc, setRefused(nc, refused.Reason, refused.Message))
 	case err != nil && !errors.Is(err, errReleasing):
 		return err
 	}
-	if unwritten := f.writeConfiguration(ctx, before, nc, setConfigurationResult(nc, nn, held)); unwritten != nil {
+	if unwritten := r.writeConfiguration(ctx, before, nc, setConfigurationResult(nc, nn, held)); unwritten != nil {
 		return unwritten
 	}
 	return err
@@ -91,12 +91,12 @@ func (f *function) allocateInterfaces(ctx context.Context, before, nc *v1alpha1.
 // ensureAllocations returns the IPAllocations of a NetworkConfiguration. An IPAllocation that is
 // being released has no status, and its error is errReleasing. known are IPAllocations from a list,
 // which need no request of their own.
-func (f *function) ensureAllocations(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, known allocations) (held []v1alpha2.IPAllocation, going error) {
+func (r configurationReconciler) ensureAllocations(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, known allocations) (held []v1alpha2.IPAllocation, going error) {
 	if err := checkFamilies(nc, nn); err != nil {
 		return nil, err
 	}
 	for _, want := range requiredAllocations(nc, nn) {
-		a, err := f.ensureAllocation(ctx, nc, nn, want, known[want.Name])
+		a, err := r.ensureAllocation(ctx, nc, nn, want, known[want.Name])
 		switch {
 		case errors.Is(err, errReleasing):
 			a, going = want, err
@@ -110,32 +110,32 @@ func (f *function) ensureAllocations(ctx context.Context, nc *v1alpha1.NetworkCo
 
 // ensureAllocation creates the IPAllocation of one interface, unless it is known, and allocates
 // its address.
-func (f *function) ensureAllocation(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, want, known *v1alpha2.IPAllocation) (*v1alpha2.IPAllocation, error) {
+func (r configurationReconciler) ensureAllocation(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, want, known *v1alpha2.IPAllocation) (*v1alpha2.IPAllocation, error) {
 	a, err := known, error(nil)
 	if a == nil {
 		a = want.DeepCopy()
-		err = f.kube.Create(ctx, a)
+		err = r.kube.Create(ctx, a)
 	}
 	if kube.AlreadyExists(err) {
-		err = f.kube.Get(ctx, want.Namespace, want.Name, a)
+		err = r.kube.Get(ctx, want.Namespace, want.Name, a)
 		known = a
 	}
 	if err == nil && known != nil {
-		err = f.checkExisting(ctx, nc, nn, a, want)
+		err = r.checkExisting(ctx, nc, nn, a, want)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if _, err := f.allocateAddress(ctx, nn, nc, a, macToClaim(nc, nn, a)); err != nil {
+	if _, err := r.allocations().allocateAddress(ctx, nn, nc, a, macToClaim(nc, nn, a)); err != nil {
 		return a, err
 	}
-	return a, f.releaseFormerMAC(ctx, nc, nn, a)
+	return a, r.releaseFormerMAC(ctx, nc, nn, a)
 }
 
 // checkExisting returns an error if an existing IPAllocation differs from the required one. An
 // IPAllocation of this NetworkConfiguration with another address than the interface requests is
 // deleted, unless the requested address is not available: then the interface keeps its address.
-func (f *function) checkExisting(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a, want *v1alpha2.IPAllocation) error {
+func (r configurationReconciler) checkExisting(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a, want *v1alpha2.IPAllocation) error {
 	switch {
 	case isOrphaned(a, nc) || (a.DeletionTimestamp != nil && !needsAddress(nc, nn, a)):
 		return fmt.Errorf("allocate %s/%s: %w", a.Namespace, a.Name, errReleasing)
@@ -146,14 +146,14 @@ func (f *function) checkExisting(ctx context.Context, nc *v1alpha1.NetworkConfig
 	case !metav1.IsControlledBy(a, nc):
 		return errNameTaken{a.Name}
 	case a.Status.Address != "":
-		if err := f.checkUnused(ctx, nc, a); err != nil {
+		if err := r.checkUnused(ctx, nc, a); err != nil {
 			return err
 		}
-		if err := f.checkRequestedAddress(ctx, nn, want); err != nil {
+		if err := r.checkRequestedAddress(ctx, nn, want); err != nil {
 			return err
 		}
 	}
-	if err := f.deleteUnneeded(ctx, nc, a); err != nil {
+	if err := r.deleteUnneeded(ctx, nc, a); err != nil {
 		return err
 	}
 	return fmt.Errorf("replace %s/%s: %w", a.Namespace, a.Name, errReleasing)
@@ -161,22 +161,22 @@ func (f *function) checkExisting(ctx context.Context, nc *v1alpha1.NetworkConfig
 
 // deleteUnneeded deletes an IPAllocation that the spec of a NetworkConfiguration does not require. It
 // returns a conflict if the spec has changed since it was read, because the new spec may require it.
-func (f *function) deleteUnneeded(ctx context.Context, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation) error {
+func (r configurationReconciler) deleteUnneeded(ctx context.Context, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation) error {
 	now := &v1alpha1.NetworkConfiguration{}
-	err := f.kube.Get(ctx, nc.Namespace, nc.Name, now)
+	err := r.kube.Get(ctx, nc.Namespace, nc.Name, now)
 	if err == nil && now.Generation != nc.Generation {
 		err = apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("networkconfigurations").GroupResource(), nc.Name, errors.New("its spec has changed"))
 	}
 	if err != nil {
 		return err
 	}
-	return f.kube.Delete(ctx, a)
+	return r.kube.Delete(ctx, a)
 }
 
 // checkUnused returns a UserError if a virtual machine has the address of an allocation, because it
 // would continue to use it after it is allocated to another object.
-func (f *function) checkUnused(ctx context.Context, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation) error {
-	user, err := network.UserOf(ctx, f.kube, nc, a.Status.Address)
+func (r configurationReconciler) checkUnused(ctx context.Context, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation) error {
+	user, err := network.UserOf(ctx, r.kube, nc, a.Status.Address)
 	if err != nil || user == "" {
 		return err
 	}
@@ -186,11 +186,11 @@ func (f *function) checkUnused(ctx context.Context, nc *v1alpha1.NetworkConfigur
 
 // checkRequestedAddress returns a UserError if the address that an interface requests is not
 // available.
-func (f *function) checkRequestedAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, want *v1alpha2.IPAllocation) error {
+func (r configurationReconciler) checkRequestedAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, want *v1alpha2.IPAllocation) error {
 	p, _ := ipam.New(nn, want.Spec.IPFamily) // an invalid pool contains no addresses
 	requested, result := p.Requested(want.Spec.RequestedAddress)
 	if result == nil {
-		result = f.leases.checkAddressFree(ctx, want.Namespace, leaseName(nn.Name, requested))
+		result = r.leases.checkAddressFree(ctx, want.Namespace, leaseName(nn.Name, requested))
 	}
 	if result == nil || !isResult(result) {
 		return result
@@ -215,8 +215,8 @@ type allocations map[string]*v1alpha2.IPAllocation
 
 // deleteObsolete deletes the allocations of interfaces that are no longer there. It
 // returns the other IPAllocations that it has read.
-func (f *function) deleteObsolete(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) (allocations, error) {
-	known, err := f.deleteRemoved(ctx, nc)
+func (r configurationReconciler) deleteObsolete(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) (allocations, error) {
+	known, err := r.deleteRemoved(ctx, nc)
 	if err != nil {
 		return nil, err
 	}
@@ -224,14 +224,14 @@ func (f *function) deleteObsolete(ctx context.Context, nc *v1alpha1.NetworkConfi
 		a, err := known[name], error(nil)
 		if a == nil {
 			a = &v1alpha2.IPAllocation{}
-			err = f.kube.Get(ctx, nc.Namespace, name, a)
+			err = r.kube.Get(ctx, nc.Namespace, name, a)
 		}
 		switch {
 		case kube.NotFound(err), err == nil && (a.Spec.NetworkConfigurationName != nc.Name || a.DeletionTimestamp != nil):
 		case err != nil:
 			return nil, err
 		default:
-			if err := f.deleteUnneeded(ctx, nc, a); err != nil {
+			if err := r.deleteUnneeded(ctx, nc, a); err != nil {
 				return nil, err
 			}
 		}
@@ -242,12 +242,12 @@ func (f *function) deleteObsolete(ctx context.Context, nc *v1alpha1.NetworkConfi
 // deleteRemoved deletes the allocations of interfaces that were removed, also before
 // the status listed them, and returns all that it has read. Only a change of the spec removes
 // an interface. A conflict says that the spec has changed since it was read.
-func (f *function) deleteRemoved(ctx context.Context, nc *v1alpha1.NetworkConfiguration) (allocations, error) {
+func (r configurationReconciler) deleteRemoved(ctx context.Context, nc *v1alpha1.NetworkConfiguration) (allocations, error) {
 	if nc.Generation < 2 {
 		return nil, nil
 	}
 	list := &v1alpha2.IPAllocationList{}
-	if err := f.kube.List(ctx, nc.Namespace, v1alpha2.LabelNetworkConfiguration+"="+kube.LabelValue(nc.Name), list); err != nil {
+	if err := r.kube.List(ctx, nc.Namespace, v1alpha2.LabelNetworkConfiguration+"="+kube.LabelValue(nc.Name), list); err != nil {
 		return nil, err
 	}
 	known := allocations{}
@@ -257,7 +257,7 @@ func (f *function) deleteRemoved(ctx context.Context, nc *v1alpha1.NetworkConfig
 		if !metav1.IsControlledBy(a, nc) || a.DeletionTimestamp != nil || hasInterface(nc, a.Spec.InterfaceName) {
 			continue
 		}
-		if err := f.deleteUnneeded(ctx, nc, a); err != nil {
+		if err := r.deleteUnneeded(ctx, nc, a); err != nil {
 			return nil, err
 		}
 		now := metav1.Now()
@@ -268,8 +268,8 @@ func (f *function) deleteRemoved(ctx context.Context, nc *v1alpha1.NetworkConfig
 
 // writeConfiguration patches the status if it has changed, and records an Event if the reason
 // has, unless the Events of the Machine say the same.
-func (f *function) writeConfiguration(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, outcome reconcile.Outcome) error {
+func (r configurationReconciler) writeConfiguration(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, outcome reconcile.Outcome) error {
 	outcome.Changed = outcome.Changed && !network.IsReportedByMachine(before, nc)
-	_, err := reconcile.PatchStatus(ctx, f.kube, before, nc, string(nc.Status.Phase), outcome)
+	_, err := reconcile.PatchStatus(ctx, r.kube, before, nc, string(nc.Status.Phase), outcome)
 	return err
 }

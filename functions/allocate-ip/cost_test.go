@@ -77,7 +77,7 @@ func TestCost(t *testing.T) {
 					name := fmt.Sprintf("c%d-%d", i, j)
 					own.configuration(name, "net", eth0())
 					n.Store(0)
-					if err := counted.reconcileConfiguration(t.Context(), own.namespace, name, true); err != nil {
+					if err := counted.configurations().reconcileConfiguration(t.Context(), own.namespace, name, true); err != nil {
 						t.Fatal(err)
 					}
 					own.awaitReason(name, "NetworkConfigured")
@@ -96,7 +96,7 @@ func TestCarried(t *testing.T) {
 	s := setUp(t)
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
 	s.configuration("web", "net", eth0())
-	if err := s.replica(s.config).reconcileConfiguration(t.Context(), s.namespace, "web", false); err != nil {
+	if err := s.replica(s.config).configurations().reconcileConfiguration(t.Context(), s.namespace, "web", false); err != nil {
 		t.Fatal(err)
 	}
 	nc, a := s.awaitReason("web", "NetworkConfigured"), &v1alpha2.IPAllocation{}

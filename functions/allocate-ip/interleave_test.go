@@ -218,20 +218,20 @@ func (s *schedule) doOperation(f *function, name string) {
 	ctx, holder := s.Context(), fmt.Sprintf("c%d", s.random.IntN(s.addresses+1))
 	switch s.random.IntN(10) {
 	case 0, 1, 2:
-		_ = f.reconcileConfiguration(ctx, s.namespace, holder, true)
+		_ = f.configurations().reconcileConfiguration(ctx, s.namespace, holder, true)
 	case 3, 4:
-		_ = f.reconcileAllocation(ctx, s.namespace, holder+"-eth0", events.TypeResync)
+		_ = f.allocations().reconcileAllocation(ctx, s.namespace, holder+"-eth0", events.TypeResync)
 	case 5:
 		address := netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", 10+s.random.IntN(s.addresses)))
 		_, _ = f.leases.deleteUnused(ctx, s.namespace, leaseName("net", address))
 	case 6:
 		s.trace = append(s.trace, name+": delete "+holder)
 		s.remove(holder)
-		_ = f.reconcileAllocation(ctx, s.namespace, holder+"-eth0", events.TypeRefUpdate)
+		_ = f.allocations().reconcileAllocation(ctx, s.namespace, holder+"-eth0", events.TypeRefUpdate)
 	case 7:
 		s.trace = append(s.trace, name+": delete the allocation of "+holder)
 		_ = s.kube.Delete(ctx, &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: holder + "-eth0"}})
-		_ = f.reconcileAllocation(ctx, s.namespace, holder+"-eth0", events.TypeRefUpdate)
+		_ = f.allocations().reconcileAllocation(ctx, s.namespace, holder+"-eth0", events.TypeRefUpdate)
 	case 8:
 		address := ""
 		if n := s.random.IntN(s.addresses + 1); n > 0 {
@@ -239,7 +239,7 @@ func (s *schedule) doOperation(f *function, name string) {
 		}
 		s.trace = append(s.trace, name+": "+holder+" asks for "+address)
 		_ = s.changeRequest(holder, address)
-		_ = f.reconcileConfiguration(ctx, s.namespace, holder, false)
+		_ = f.configurations().reconcileConfiguration(ctx, s.namespace, holder, false)
 	default:
 		s.clock = s.clock.Add(40 * time.Second)
 		s.create(holder)
@@ -319,7 +319,9 @@ func (s *schedule) reconcileAll() {
 			if err := s.kube.Get(s.Context(), s.namespace, owner.Name, nc); kube.NotFound(err) || nc.UID != owner.UID {
 				_ = s.kube.Delete(s.Context(), &a) // the garbage collector's part
 			}
-			_ = kube.OnConflict(func() error { return f.reconcileAllocation(s.Context(), s.namespace, a.Name, events.TypeResync) })
+			_ = kube.OnConflict(func() error {
+				return f.allocations().reconcileAllocation(s.Context(), s.namespace, a.Name, events.TypeResync)
+			})
 		}
 		for i := range s.addresses {
 			address := netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", 10+i))
@@ -328,7 +330,9 @@ func (s *schedule) reconcileAll() {
 			}
 		}
 		for i := range s.addresses + 1 {
-			_ = kube.OnConflict(func() error { return f.reconcileConfiguration(s.Context(), s.namespace, fmt.Sprintf("c%d", i), true) })
+			_ = kube.OnConflict(func() error {
+				return f.configurations().reconcileConfiguration(s.Context(), s.namespace, fmt.Sprintf("c%d", i), true)
+			})
 		}
 		s.checkUnique()
 	}
@@ -359,7 +363,7 @@ func TestProcessDiesWhileItReleases(t *testing.T) {
 	for n := range int32(5) {
 		for _, name := range names {
 			check.create(name)
-			if err := s.replica(s.config).reconcileConfiguration(t.Context(), s.namespace, name, true); err != nil {
+			if err := s.replica(s.config).configurations().reconcileConfiguration(t.Context(), s.namespace, name, true); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -376,9 +380,9 @@ func TestProcessDiesWhileItReleases(t *testing.T) {
 		config.Wrap(func(rt http.RoundTripper) http.RoundTripper { d.RoundTripper = rt; return d })
 		dies := s.replica(config)
 		dies.sender = silent{}
-		_ = dies.reconcileAllocation(t.Context(), s.namespace, meta.Name, events.TypeRefUpdate)
+		_ = dies.allocations().reconcileAllocation(t.Context(), s.namespace, meta.Name, events.TypeRefUpdate)
 		for _, who := range []string{names[1], names[0], names[1]} {
-			if err := s.replica(s.config).reconcileAllocation(t.Context(), s.namespace, who+"-eth0", events.TypeResync); err != nil {
+			if err := s.replica(s.config).allocations().reconcileAllocation(t.Context(), s.namespace, who+"-eth0", events.TypeResync); err != nil {
 				t.Fatal(err)
 			}
 			check.checkUnique()

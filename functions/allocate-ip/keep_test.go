@@ -60,8 +60,10 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 			}
 			resync := func() {
 				t.Helper()
-				_ = f.reconcileConfiguration(t.Context(), s.namespace, "web", true) // a WaitError is expected
-				if err := kube.OnConflict(func() error { return f.reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync) }); err != nil {
+				_ = f.configurations().reconcileConfiguration(t.Context(), s.namespace, "web", true) // a WaitError is expected
+				if err := kube.OnConflict(func() error {
+					return f.allocations().reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync)
+				}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -118,7 +120,7 @@ func TestClosedNetwork(t *testing.T) {
 			t.Errorf("%s: an unchanged status was written: %+v", phase, now.Status)
 		}
 		f.now = func() time.Time { return time.Now().Add(5 * time.Minute) }
-		if err := f.reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync); err != nil {
+		if err := f.allocations().reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync); err != nil {
 			t.Fatal(err)
 		}
 		f.now = time.Now
@@ -131,7 +133,7 @@ func TestClosedNetwork(t *testing.T) {
 	if err := s.kube.Create(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.reconcileAllocation(t.Context(), s.namespace, "own", events.TypeAdd); err != nil {
+	if err := f.allocations().reconcileAllocation(t.Context(), s.namespace, "own", events.TypeAdd); err != nil {
 		t.Fatal(err)
 	}
 	s.awaitAllocation("own", "NetworkDeleting")

@@ -37,7 +37,7 @@ func TestReleaseDelaysReuse(t *testing.T) {
 	}
 	choose := func(uid string) (netip.Addr, error) {
 		a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a" + uid, UID: types.UID(uid)}}
-		return f.selectAddress(t.Context(), nn, p, a, holderOf(a, 0))
+		return f.allocations().selectAddress(t.Context(), nn, p, a, holderOf(a, 0))
 	}
 	if _, err := choose("1"); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestInterfaceGoesEarly(t *testing.T) {
 	}
 	f := s.replica(s.config)
 	for _, want := range requiredAllocations(nc, nn) {
-		if _, err := f.ensureAllocation(t.Context(), nc, nn, want, nil); err != nil {
+		if _, err := f.configurations().ensureAllocation(t.Context(), nc, nn, want, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,12 +107,12 @@ func TestTTL(t *testing.T) {
 	reconcile := func() *v1alpha2.IPAllocation {
 		t.Helper()
 		a := &v1alpha2.IPAllocation{}
-		if err := errors.Join(f.reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeRefUpdate), s.kube.Get(t.Context(), s.namespace, "web-eth0", a)); err != nil {
+		if err := errors.Join(f.allocations().reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeRefUpdate), s.kube.Get(t.Context(), s.namespace, "web-eth0", a)); err != nil {
 			t.Fatal(err)
 		}
 		return a
 	}
-	if err := f.reconcileConfiguration(t.Context(), s.namespace, "web", true); err != nil {
+	if err := f.configurations().reconcileConfiguration(t.Context(), s.namespace, "web", true); err != nil {
 		t.Fatal(err)
 	}
 	first := reconcile()
@@ -308,7 +308,7 @@ func TestNextIsRequeued(t *testing.T) {
 	f, sent := s.replica(s.config), &requeued{}
 	f.sender = sent
 	look := func(name string) {
-		if err := f.reconcileConfiguration(t.Context(), s.namespace, name, false); err != nil {
+		if err := f.configurations().reconcileConfiguration(t.Context(), s.namespace, name, false); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -51,12 +51,12 @@ func allocatedMAC(nc *v1alpha1.NetworkConfiguration, name string) string {
 }
 
 // releaseFormerMAC releases the MAC address that an interface had before its present one.
-func (f *function) releaseFormerMAC(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) error {
+func (r configurationReconciler) releaseFormerMAC(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) error {
 	had := allocatedMAC(nc, a.Spec.InterfaceName)
 	if had == "" || macToClaim(nc, nn, a) == "" || a.Status.Phase != v1alpha2.IPAllocationAllocated {
 		return nil
 	}
-	return f.leases.releaseMAC(ctx, nn.Name, had, holderOf(a, 0))
+	return r.leases.releaseMAC(ctx, nn.Name, had, holderOf(a, 0))
 }
 
 // claimMAC records that h has a MAC address in a network, and reports whether this call has

@@ -17,7 +17,7 @@ import (
 // reconcile has a process reconcile a NetworkConfiguration, as resync requests it.
 func (s *env) reconcile(f *function, name string) {
 	s.Helper()
-	if err := kube.OnConflict(func() error { return f.reconcileConfiguration(s.Context(), s.namespace, name, true) }); err != nil {
+	if err := kube.OnConflict(func() error { return f.configurations().reconcileConfiguration(s.Context(), s.namespace, name, true) }); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -212,7 +212,7 @@ func TestInterfaceIsAddedMeanwhile(t *testing.T) {
 	}
 	stale := add("eth0")
 	add("eth1")
-	if _, err := f.deleteObsolete(t.Context(), stale, nn); !kube.Conflict(err) {
+	if _, err := f.configurations().deleteObsolete(t.Context(), stale, nn); !kube.Conflict(err) {
 		t.Errorf("got %v, want a conflict", err)
 	}
 	if a := s.awaitAllocation("a-eth1", "Allocated"); a.DeletionTimestamp != nil {
@@ -240,7 +240,7 @@ func TestInterfaceReturnsMeanwhile(t *testing.T) {
 	write(nil)
 	stale := s.awaitReason("a", "NetworkConfigured")
 	write(interfaces)
-	if _, err := f.deleteObsolete(t.Context(), stale, nn); !kube.Conflict(err) {
+	if _, err := f.configurations().deleteObsolete(t.Context(), stale, nn); !kube.Conflict(err) {
 		t.Errorf("got %v, want a conflict", err)
 	}
 	if a := s.awaitAllocation("a-eth0", "Allocated"); a.DeletionTimestamp != nil {
@@ -270,10 +270,10 @@ func TestLateDelivery(t *testing.T) {
 	if err := s.kube.Get(t.Context(), s.namespace, late.Name, deleted); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.deleteAllocation(t.Context(), deleted); err != nil {
+	if err := f.allocations().deleteAllocation(t.Context(), deleted); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.allocateAddress(t.Context(), nn, &v1alpha1.NetworkConfiguration{}, late, string(macFor("a", "eth0"))); err != nil && !kube.NotFound(err) {
+	if _, err := f.allocations().allocateAddress(t.Context(), nn, &v1alpha1.NetworkConfiguration{}, late, string(macFor("a", "eth0"))); err != nil && !kube.NotFound(err) {
 		t.Fatal(err)
 	}
 	left := &coordinationv1.LeaseList{}

@@ -22,6 +22,16 @@ type function struct {
 	now    func() time.Time
 }
 
+// configurationReconciler reconciles NetworkConfigurations: it has an IPAllocation for each interface.
+type configurationReconciler struct{ *function }
+
+// allocationReconciler reconciles IPAllocations: it has a Lease for each address.
+type allocationReconciler struct{ *function }
+
+func (f *function) configurations() configurationReconciler { return configurationReconciler{f} }
+
+func (f *function) allocations() allocationReconciler { return allocationReconciler{f} }
+
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
 	ref, err := events.RefOf(in)
 	if err != nil {
@@ -37,16 +47,16 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		needsRead := !isCarried || !f.isNewOfMachine(in, nc)
 		return nil, kube.OnConflict(func() error {
 			if needsRead {
-				return f.reconcileConfiguration(ctx, ref.Namespace, ref.Name, in.Type() == events.TypeResync)
+				return f.configurations().reconcileConfiguration(ctx, ref.Namespace, ref.Name, in.Type() == events.TypeResync)
 			}
 			needsRead = true // after a conflict
-			return f.allocateAddresses(ctx, nc, false)
+			return f.configurations().allocateAddresses(ctx, nc, false)
 		})
 	case "IPAllocation":
-		if a := (v1alpha2.IPAllocation{}); events.ObjectFrom(in, &a) && f.isIdle(&a, in.Type()) {
+		if a := (v1alpha2.IPAllocation{}); events.ObjectFrom(in, &a) && f.allocations().isIdle(&a, in.Type()) {
 			return nil, nil
 		}
-		return nil, kube.OnConflict(func() error { return f.reconcileAllocation(ctx, ref.Namespace, ref.Name, in.Type()) })
+		return nil, kube.OnConflict(func() error { return f.allocations().reconcileAllocation(ctx, ref.Namespace, ref.Name, in.Type()) })
 	case "NetworkNamespace":
 		if network.IsUsageEvent(in) {
 			return nil, nil

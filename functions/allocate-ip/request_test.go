@@ -125,7 +125,7 @@ func TestExpiredBeforehand(t *testing.T) {
 	f.leases.now = f.now
 	s.createAllocation("web", "10.0.0.50")
 	for range 2 {
-		if err := f.reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync); err != nil {
+		if err := f.allocations().reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync); err != nil {
 			t.Fatal(err)
 		}
 		now = now.Add(61 * time.Second)
@@ -178,7 +178,9 @@ func TestNamespaceDeleted(t *testing.T) {
 	}
 	edit(network.RemoveUser)
 	f := s.replica(s.config)
-	if err := kube.OnConflict(func() error { return f.reconcileAllocation(t.Context(), s.namespace, a.Name, events.TypeResync) }); err != nil {
+	if err := kube.OnConflict(func() error {
+		return f.allocations().reconcileAllocation(t.Context(), s.namespace, a.Name, events.TypeResync)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if gone, err := s.kube.Gone(t.Context(), a); !gone || err != nil {
@@ -196,7 +198,9 @@ func TestDeletedInUse(t *testing.T) {
 	f := s.replica(s.config)
 	resync := func(name string) {
 		t.Helper()
-		if err := kube.OnConflict(func() error { return f.reconcileAllocation(t.Context(), s.namespace, name, events.TypeResync) }); err != nil {
+		if err := kube.OnConflict(func() error {
+			return f.allocations().reconcileAllocation(t.Context(), s.namespace, name, events.TypeResync)
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -319,8 +323,10 @@ func TestProcessDiesWhileAddressIsReleased(t *testing.T) {
 	check, healthy := &schedule{env: s}, s.replica(s.config)
 	healthy.sender = silent{}
 	reconcile := func(f *function, name string) {
-		_ = kube.OnConflict(func() error { return f.reconcileConfiguration(t.Context(), s.namespace, name, true) })
-		_ = kube.OnConflict(func() error { return f.reconcileAllocation(t.Context(), s.namespace, name+"-eth0", events.TypeResync) })
+		_ = kube.OnConflict(func() error { return f.configurations().reconcileConfiguration(t.Context(), s.namespace, name, true) })
+		_ = kube.OnConflict(func() error {
+			return f.allocations().reconcileAllocation(t.Context(), s.namespace, name+"-eth0", events.TypeResync)
+		})
 		check.checkUnique()
 	}
 	for n := range int32(9) {

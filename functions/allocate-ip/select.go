@@ -36,8 +36,8 @@ const (
 // Whatever the size of the pool, it sends one request if the first place is free, as it mostly
 // is in a pool that is half empty, two for each place that is not, and otherwise one listing
 // and rarely more than one further request.
-func (f *function) selectAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, p ipam.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
-	kept, err := network.ControlPlanes(ctx, f.kube, a.Namespace)
+func (r allocationReconciler) selectAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, p ipam.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
+	kept, err := network.ControlPlanes(ctx, r.kube, a.Namespace)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -45,13 +45,13 @@ func (f *function) selectAddress(ctx context.Context, nn *v1alpha2.NetworkNamesp
 	if p.Size() > nearlyFull && !isPoolExhausted(a) && len(h.former) == 0 {
 		for i := range probeCount(p) {
 			got := p.At(probePlace(p, h, i))
-			if err := f.leases.claimAddress(ctx, nn.Name, got, h); !errors.As(err, new(errAddressTaken)) {
+			if err := r.leases.claimAddress(ctx, nn.Name, got, h); !errors.As(err, new(errAddressTaken)) {
 				return got, err
 			}
 		}
 	}
 	for range maxListings {
-		got, err := f.selectFree(ctx, nn, p, a, h)
+		got, err := r.selectFree(ctx, nn, p, a, h)
 		if !errors.Is(err, errFaster) {
 			return got, err
 		}
@@ -74,17 +74,17 @@ func probePlace(p ipam.Pool, h holder, i int) uint64 {
 
 // selectFree claims the first free address after the place where the search of the
 // IPAllocation begins.
-func (f *function) selectFree(ctx context.Context, nn *v1alpha2.NetworkNamespace, p ipam.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
-	known, err := f.leases.listShared(ctx, h.namespace, nn.Name)
+func (r allocationReconciler) selectFree(ctx context.Context, nn *v1alpha2.NetworkNamespace, p ipam.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
+	known, err := r.leases.listShared(ctx, h.namespace, nn.Name)
 	if mine, ok := known.heldBy(h); ok || err != nil {
 		if err == nil && len(h.former) > 0 {
-			err = f.leases.adopt(ctx, nn.Name, mine, h)
+			err = r.leases.adopt(ctx, nn.Name, mine, h)
 		}
 		return mine, err
 	}
 	free := known.free(p)
 	if free > 0 && free <= max(nearlyFull, p.Size()/20) {
-		ahead, err := f.countOlderWaiting(ctx, nn, a)
+		ahead, err := r.countOlderWaiting(ctx, nn, a)
 		if err != nil {
 			return netip.Addr{}, err
 		}
@@ -93,7 +93,7 @@ func (f *function) selectFree(ctx context.Context, nn *v1alpha2.NetworkNamespace
 	if free == 0 {
 		return netip.Addr{}, errExhausted
 	}
-	return f.leases.claimFirstFree(ctx, nn.Name, p, h, known)
+	return r.leases.claimFirstFree(ctx, nn.Name, p, h, known)
 }
 
 // claimFirstFree claims the first free address. Another delivery may do so at the same time.
@@ -114,8 +114,8 @@ func (l *leaseStore) claimFirstFree(ctx context.Context, network string, p ipam.
 
 // countOlderWaiting returns the number of IPAllocations that have waited longer for an address
 // of the same pool.
-func (f *function) countOlderWaiting(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) (uint64, error) {
-	waiting, err := f.waitingAllocations(ctx, a.Namespace)
+func (r allocationReconciler) countOlderWaiting(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) (uint64, error) {
+	waiting, err := r.waitingAllocations(ctx, a.Namespace)
 	if err != nil {
 		return 0, err
 	}
