@@ -175,12 +175,22 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 	if kc.Status.Endpoint == "" && m.Labels[v1alpha1.LabelClusterRole] == v1alpha1.RoleControlPlane {
 		return full() // other Machines may have waited for the address of this one
 	}
-	configure := f.provideAndAwait
-	if options.changed && metav1.IsControlledBy(m, kc) && isStarting(m) {
-		configure = f.awaitNode
+	ready, err := f.readForConfig(ctx, c)
+	if errors.As(reconcile.SecretsError(err, plan.FunctionName), new(reconcile.UserError)) {
+		return full()
 	}
-	err := configure(ctx, c, m)
-	if errors.Is(err, errNoMember) || errors.As(reconcile.SecretsError(err, plan.FunctionName), new(reconcile.UserError)) {
+	if err != nil || !ready {
+		return nil, err
+	}
+	members := slices.DeleteFunc(c.unconfiguredMembers(), func(p plan.Member) bool { return p.Name != m.Name })
+	if len(members) == 0 {
+		return full()
+	}
+	c.observed.unconfigured = members
+	if c.observed.configs, err = f.renderer.renderAndSave(ctx, c, c.membersWithoutConfig(members)); err == nil {
+		err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error { return f.configurator.configureNodes(ctx, c) })
+	}
+	if errors.As(reconcile.SecretsError(err, plan.FunctionName), new(reconcile.UserError)) {
 		return full()
 	}
 	if !reconcile.Retried(err) {
@@ -189,50 +199,10 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 	return nil, err
 }
 
-// errNoMember says that a Machine is no member of its cluster that needs a configuration.
-var errNoMember = errors.New("the Machine needs no configuration")
-
-// provideAndAwait provides the configuration of one Machine, and waits until its node runs it. It does
-// nothing while something that the configuration needs does not exist.
-func (f *function) provideAndAwait(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
-	ready, err := f.readForConfig(ctx, c)
-	if err != nil || !ready {
-		return err
-	}
-	members := slices.DeleteFunc(c.unconfiguredMembers(), func(p plan.Member) bool { return p.Name != m.Name })
-	if len(members) == 0 {
-		return errNoMember
-	}
-	c.observed.unconfigured = members
-	if c.observed.configs, err = f.renderer.renderAndSave(ctx, c, c.membersWithoutConfig(members)); err != nil {
-		return err
-	}
-	return reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error { return f.configurator.configureNodes(ctx, c) })
-}
-
-// isStarting reports whether the virtual machine of a Machine has started with the configuration of its node.
-func isStarting(m *v1alpha1.Machine) bool {
-	return plan.IsRunning(m) && plan.HasMachineConfig(m) && !plan.IsLeaving(m) && plan.ReadyReason(m) != plan.ReasonWaitingForMachineConfig
-}
-
-// awaitNode waits until the node of a Machine that is starting runs its configuration. Only the keys are read for
-// that. Every write of m depends on its version: if the Machine has changed since, its next event continues.
-func (f *function) awaitNode(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
-	if exist, err := f.readCredentials(ctx, c); err != nil || !exist {
-		return err
-	}
-	return reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
-		_, err := f.configurator.configureNode(ctx, c, m, nil)
-		if kube.Conflict(err) {
-			return nil
-		}
-		return err
-	})
-}
-
 // readForConfig reads what the configuration of a node needs, and reports whether all of it
 // exists.
 func (f *function) readForConfig(ctx context.Context, c *cluster) (bool, error) {
+	var err error
 	if err := f.machines.read(ctx, c); err != nil {
 		return false, err
 	}
@@ -240,21 +210,15 @@ func (f *function) readForConfig(ctx context.Context, c *cluster) (bool, error) 
 		return false, nil // the cluster's own event reports it
 	}
 	c.observed.network = c.Spec.NetworkNamespaceName
-	if exist, err := f.readCredentials(ctx, c); err != nil || !exist {
-		return false, err
-	}
-	err := f.endpoints.ensure(ctx, c)
-	if errors.As(err, new(reconcile.WaitError)) || errors.As(err, new(reconcile.UserError)) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// readCredentials reads the keys of a cluster, and reports whether they exist.
-func (f *function) readCredentials(ctx context.Context, c *cluster) (exist bool, err error) {
 	if c.observed.keys, err = f.secrets.readKeys(ctx, c.KubernetesCluster); err != nil || c.observed.keys == nil {
 		return false, err
 	}
-	c.connections.credentials, err = c.observed.keys.Credentials()
+	if c.connections.credentials, err = c.observed.keys.Credentials(); err != nil {
+		return false, err
+	}
+	err = f.endpoints.ensure(ctx, c)
+	if errors.As(err, new(reconcile.WaitError)) || errors.As(err, new(reconcile.UserError)) {
+		return false, nil
+	}
 	return err == nil, err
 }

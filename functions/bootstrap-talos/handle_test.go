@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -218,51 +217,5 @@ func TestSkippedEvents(t *testing.T) {
 				t.Errorf("%s: requested %v, want %v", tc.because, listens.last, tc.want)
 			}
 		})
-	}
-}
-
-// TestStartedNodeCost delivers the event of a Machine whose node has just started with its configuration, and lists
-// the requests until the Machine is marked. An additional request is multiplied by all nodes of a site.
-func TestStartedNodeCost(t *testing.T) {
-	t.Parallel()
-	s := newEnv(t, envOptions{})
-	s.create(s.cluster("shop", 1, 1))
-	s.awaitRunning("shop")
-	m, listens := s.machine("shop-pool-0"), &asked{}
-	config := s.server.Config()
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		listens.next = next
-		return listens
-	})
-	f := s.newFunction(s.client(config), time.Now)
-	delete(m.Annotations, v1alpha1.AnnotationInstalled)
-	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationMachineConfig, "digest")
-	e := event.New()
-	e.SetType(events.TypeUpdate)
-	e.SetExtension(events.ArrivalTime, time.Now())
-	events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Machine", Namespace: s.namespace, Name: m.Name}.Set(&e, "uid")
-	if err := e.SetData(event.ApplicationJSON, m); err != nil {
-		t.Fatal(err)
-	}
-	deliver := func(want ...string) {
-		t.Helper()
-		listens.last = nil
-		if _, err := f.handle(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(listens.last, want) {
-			t.Errorf("requested %v, want %v", listens.last, want)
-		}
-	}
-	deliver("GET kubernetesclusters/shop", "GET secrets/shop-talos-secrets", "PATCH machines/shop-pool-0")
-	now := s.machine(m.Name)
-	before := now.DeepCopy()
-	metav1.SetMetaDataAnnotation(&now.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
-	if _, err := s.kube.Patch(t.Context(), before, now); err != nil {
-		t.Fatal(err)
-	}
-	deliver("GET kubernetesclusters/shop", "GET secrets/shop-talos-secrets", "PATCH machines/shop-pool-0") // a conflict, which the next event resolves
-	if plan.HasMachineConfig(s.machine(m.Name)) {
-		t.Error("an old event has overwritten the Machine")
 	}
 }
