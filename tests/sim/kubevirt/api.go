@@ -22,9 +22,9 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
-// serviceAccount is the user of KubeVirt's controllers. Admission rejects writes of their objects by
+// ServiceAccount is the user of KubeVirt's controllers. Admission rejects writes of their objects by
 // other users.
-const serviceAccount = "system:serviceaccount:kubevirt:kubevirt-controller"
+const ServiceAccount = "system:serviceaccount:kubevirt:kubevirt-controller"
 
 // api reads and writes the objects of the cluster.
 type api struct {
@@ -52,7 +52,7 @@ func newAPI(config *rest.Config, namespace string) (*api, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.UserAgent = "virt-controller/" + version
-	config.Impersonate = rest.ImpersonationConfig{UserName: serviceAccount, Groups: []string{"system:masters"}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: ServiceAccount, Groups: []string{"system:masters"}}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, storagev1.AddToScheme, admissionregistrationv1.AddToScheme, virtv1.AddToScheme, cdiv1.AddToScheme, addNetworkAttachment,

@@ -32,8 +32,9 @@ const (
 // establishPoll is the interval of checks whether a new definition is served.
 const establishPoll = 50 * time.Millisecond
 
-// installDefinitions creates the missing definitions, and returns once all of them are served.
-func installDefinitions(ctx context.Context, config *rest.Config) error {
+// InstallDefinitions creates the definitions that the API server of config lacks, and returns once all of them are served. A
+// second call changes nothing.
+func InstallDefinitions(ctx context.Context, config *rest.Config, crds []*extv1.CustomResourceDefinition) error {
 	groups := groupClients{config: rest.CopyConfig(config), scheme: runtime.NewScheme()}
 	groups.config.QPS = -1
 	var err error
@@ -41,10 +42,6 @@ func installDefinitions(ctx context.Context, config *rest.Config) error {
 		return err
 	}
 	client, err := groups.client(extv1.SchemeGroupVersion)
-	if err != nil {
-		return err
-	}
-	crds, err := definitions()
 	if err != nil {
 		return err
 	}

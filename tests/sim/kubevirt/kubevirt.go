@@ -162,7 +162,11 @@ func (s *Simulator) Run(ctx context.Context) error {
 func (s *Simulator) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if err := installDefinitions(ctx, s.config); err != nil {
+	crds, err := definitions()
+	if err != nil {
+		return err
+	}
+	if err := InstallDefinitions(ctx, s.config, crds); err != nil {
 		return fmt.Errorf("install the definitions: %w", err)
 	}
 	api, err := newAPI(s.config, s.options.Namespace)

@@ -13,6 +13,7 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/vitistack/stack/tests/sim/faults"
 	"github.com/vitistack/stack/tests/sim/kubevirt/admission"
 )
 
@@ -79,6 +80,18 @@ func (v *visit) lookAgain(after time.Duration) {
 	if after > 0 && (v.again == 0 || after < v.again) {
 		v.again = after
 	}
+}
+
+// takeStep reports whether the time of a step is over, and returns the fault with which the caller performs it. Otherwise the
+// machine is reconciled again then.
+func (v *visit) takeStep(s step, duration time.Duration) (fault faults.Fault, isDue bool) {
+	left, fault := v.pace.wait(s, duration)
+	if left > 0 {
+		v.lookAgain(left)
+		return fault, false
+	}
+	v.pace.done(s)
+	return fault, true
 }
 
 func (v *visit) steps(ctx context.Context) error {
@@ -198,13 +211,10 @@ func (v *visit) follow(ctx context.Context) error {
 
 // start creates the instance.
 func (v *visit) start(ctx context.Context) error {
-	step := step{v.vm.UID, opStart}
-	left, fault := v.pace.wait(step, 0)
-	if left > 0 {
-		v.lookAgain(left)
+	fault, isDue := v.takeStep(step{v.vm.UID, opStart}, 0)
+	if !isDue {
 		return nil
 	}
-	v.pace.done(step)
 	if text, failed := fault.Before(); failed {
 		return v.startFailed(ctx, injected(opStart, text))
 	}

@@ -194,9 +194,7 @@ func TestMissingReferences(t *testing.T) {
 			c.apply(machine)
 			c.event(tc.event[0], tc.event[1])
 			c.status("m", virtv1.VirtualMachineStatusStarting)
-			if vmi := c.vmi("m", "it exists", func(*virtv1.VirtualMachineInstance) bool { return true }); vmi.Status.Phase != virtv1.Scheduling {
-				t.Errorf("%s: phase is %s, want Scheduling", tc.reason, vmi.Status.Phase)
-			}
+			c.vmi("m", "it is Scheduling, because "+tc.reason, func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.Phase == virtv1.Scheduling })
 			c.apply(missing)
 			c.status("m", virtv1.VirtualMachineStatusRunning)
 		})

@@ -66,7 +66,7 @@ func (v *visit) runPod(ctx context.Context, pod *corev1.Pod) error {
 	return v.patchPod(ctx, pod, corev1.PodRunning)
 }
 
-// Annotations of pods with the requested networks, and with those that Multus has attached.
+// Annotations of pods with the networks to attach, and with the networks that Multus has attached.
 const (
 	annotationNetworks      = "k8s.v1.cni.cncf.io/networks"
 	annotationNetworkStatus = "k8s.v1.cni.cncf.io/network-status"
@@ -108,13 +108,10 @@ func (v *visit) schedulePod(ctx context.Context, pod *corev1.Pod) error {
 	if o := v.unboundClaims(storage); o != nil {
 		return v.markUnschedulable(ctx, pod, o.message)
 	}
-	step := step{v.vmi.UID, opSchedule}
-	left, fault := v.pace.wait(step, v.options.Times.Scheduling)
-	if left > 0 {
-		v.lookAgain(left)
+	fault, isDue := v.takeStep(step{v.vmi.UID, opSchedule}, v.options.Times.Scheduling)
+	if !isDue {
 		return nil
 	}
-	v.pace.done(step)
 	if text, failed := fault.Before(); failed {
 		return errors.Join(v.markUnschedulable(ctx, pod, text), injected(opSchedule, text))
 	}
@@ -138,16 +135,16 @@ func (v *visit) schedulePod(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func (v *visit) markUnschedulable(ctx context.Context, pod *corev1.Pod, why string) error {
-	after := pod.DeepCopy()
-	after.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: why,
-		LastTransitionTime: metav1.NewTime(v.now),
-	}}
 	if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message == why
 	}) {
 		return nil
 	}
+	after := pod.DeepCopy()
+	after.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: why,
+		LastTransitionTime: metav1.NewTime(v.now),
+	}}
 	_, err := v.api.pods.patch(ctx, pod, after, "status")
 	return err
 }
@@ -172,14 +169,13 @@ func (v *visit) patchPod(ctx context.Context, pod *corev1.Pod, phase corev1.PodP
 	after.Status.ContainerStatuses = nil
 	for _, c := range pod.Spec.Containers {
 		status := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: running, Started: &running}
-		if running {
+		switch phase {
+		case corev1.PodRunning:
 			status.State.Running = &corev1.ContainerStateRunning{StartedAt: now}
-		} else {
-			code := int32(0)
-			if phase == corev1.PodFailed {
-				code = 1
-			}
-			status.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: now}
+		case corev1.PodFailed:
+			status.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: now}
+		default:
+			status.State.Terminated = &corev1.ContainerStateTerminated{FinishedAt: now}
 		}
 		after.Status.ContainerStatuses = append(after.Status.ContainerStatuses, status)
 	}
@@ -189,7 +185,7 @@ func (v *visit) patchPod(ctx context.Context, pod *corev1.Pod, phase corev1.PodP
 
 // endPod stops the containers of a pod that is being deleted, and removes it from the API.
 func (v *visit) endPod(ctx context.Context, pod *corev1.Pod) error {
-	if v.vmi != nil && metav1.IsControlledBy(pod, v.vmi) && !v.vmi.IsFinal() && v.vmi.IsRunning() {
+	if v.vmi != nil && metav1.IsControlledBy(pod, v.vmi) && v.vmi.IsRunning() {
 		return nil // virt-handler stops the guest first
 	}
 	body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSeconds":0,"preconditions":{"uid":%q}}`, pod.UID)
@@ -223,37 +219,17 @@ func (v *visit) handlePhase(ctx context.Context, vmi *virtv1.VirtualMachineInsta
 	case vmi.Status.NodeName == "":
 		return nil // virt-controller has not handed it over
 	case vmi.DeletionTimestamp != nil:
-		return v.stopGuest(vmi)
+		stopped, err := v.stopGuest(vmi)
+		if stopped {
+			enterPhase(vmi, virtv1.Succeeded, metav1.NewTime(v.now))
+		}
+		return err
 	case !vmi.IsRunning():
 		if running, err := v.boot(ctx, vmi); !running || err != nil {
 			return err
 		}
 	}
 	return v.keepRunning(ctx, vmi)
-}
-
-// stopGuest stops the guest of an instance that is being deleted.
-func (v *visit) stopGuest(vmi *virtv1.VirtualMachineInstance) error {
-	step := step{vmi.UID, opStop}
-	left, fault := v.pace.wait(step, v.options.Times.Stopping)
-	if left > 0 {
-		v.lookAgain(left)
-		return nil
-	}
-	v.pace.done(step)
-	if text, failed := fault.Before(); failed {
-		return injected(opStop, text)
-	}
-	if err := v.power.switchOff(vmi); err != nil {
-		return fmt.Errorf("switch off the guest of %s/%s: %w", vmi.Namespace, vmi.Name, err)
-	}
-	if metav1.GetControllerOf(vmi) == nil {
-		if err := v.options.Guests.Destroy(guestID(vmi)); err != nil {
-			return fmt.Errorf("destroy the guest of %s/%s: %w", vmi.Namespace, vmi.Name, err)
-		}
-	}
-	enterPhase(vmi, virtv1.Succeeded, metav1.NewTime(v.now))
-	return nil
 }
 
 // endContainers writes the end of the launcher pod of an instance whose guest has ended.

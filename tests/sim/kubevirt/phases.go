@@ -108,13 +108,10 @@ func (v *visit) findNode(ctx context.Context, vmi *virtv1.VirtualMachineInstance
 		}
 		return false, nil
 	}
-	step := step{vmi.UID, opSchedule}
-	left, fault := v.pace.wait(step, v.options.Times.Scheduling)
-	if left > 0 {
-		v.lookAgain(left)
+	fault, isDue := v.takeStep(step{vmi.UID, opSchedule}, v.options.Times.Scheduling)
+	if !isDue {
 		return false, nil
 	}
-	v.pace.done(step)
 	if text, failed := fault.Before(); failed {
 		block(vmi, unschedulableBy(text), now)
 		return false, injected(opSchedule, text)
@@ -310,29 +307,35 @@ func describeGuest(vmi *virtv1.VirtualMachineInstance, storage storageView, nics
 
 // end stops the guest of an instance that is being deleted, and removes its finalizer.
 func (v *visit) end(vmi *virtv1.VirtualMachineInstance) error {
-	if nodeOf(vmi) != "" && !vmi.IsFinal() {
-		step := step{vmi.UID, opStop}
-		left, fault := v.pace.wait(step, v.options.Times.Stopping)
-		if left > 0 {
-			v.lookAgain(left)
-			return nil
-		}
-		v.pace.done(step)
-		if text, failed := fault.Before(); failed {
-			return injected(opStop, text)
-		}
-	}
-	if err := v.power.switchOff(vmi); err != nil {
-		return fmt.Errorf("switch off the guest of %s/%s: %w", vmi.Namespace, vmi.Name, err)
-	}
-	if metav1.GetControllerOf(vmi) == nil && slices.Contains(vmi.Finalizers, virtv1.VirtualMachineInstanceFinalizer) {
-		if err := v.options.Guests.Destroy(guestID(vmi)); err != nil {
-			return fmt.Errorf("destroy the guest of %s/%s: %w", vmi.Namespace, vmi.Name, err)
-		}
+	if stopped, err := v.stopGuest(vmi); !stopped || err != nil {
+		return err
 	}
 	v.hosts.release(vmi.UID)
 	release(vmi, metav1.NewTime(v.now))
 	return nil
+}
+
+// stopGuest stops the guest of an instance that is being deleted, and reports whether it is off. The disks of an instance
+// without a machine go with it.
+func (v *visit) stopGuest(vmi *virtv1.VirtualMachineInstance) (stopped bool, err error) {
+	if nodeOf(vmi) != "" && !vmi.IsFinal() {
+		fault, isDue := v.takeStep(step{vmi.UID, opStop}, v.options.Times.Stopping)
+		if !isDue {
+			return false, nil
+		}
+		if text, failed := fault.Before(); failed {
+			return false, injected(opStop, text)
+		}
+	}
+	if err := v.power.switchOff(vmi); err != nil {
+		return false, fmt.Errorf("switch off the guest of %s/%s: %w", vmi.Namespace, vmi.Name, err)
+	}
+	if metav1.GetControllerOf(vmi) == nil && slices.Contains(vmi.Finalizers, virtv1.VirtualMachineInstanceFinalizer) {
+		if err := v.options.Guests.Destroy(guestID(vmi)); err != nil {
+			return false, fmt.Errorf("destroy the guest of %s/%s: %w", vmi.Namespace, vmi.Name, err)
+		}
+	}
+	return true, nil
 }
 
 // powerOn starts the guest with its settings in the cluster.

@@ -106,7 +106,7 @@ func (s *Simulator) admit(w http.ResponseWriter, r *http.Request) bool {
 func requestOf(r *admissionv1.AdmissionRequest) admission.Request {
 	return admission.Request{
 		Created: r.Operation == admissionv1.Create, Namespace: r.Namespace,
-		Internal: r.UserInfo.Username == serviceAccount,
+		Internal: r.UserInfo.Username == ServiceAccount,
 	}
 }
 

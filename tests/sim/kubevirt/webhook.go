@@ -112,7 +112,7 @@ type webhooks struct {
 // completes while the simulator is down. The simulator completes and judges the instances that it creates
 // itself, and those of the real virt-controller here.
 func (w webhooks) conditions() []admissionregistrationv1.MatchCondition {
-	foreign := fmt.Sprintf("request.userInfo.username != %q", serviceAccount)
+	foreign := fmt.Sprintf("request.userInfo.username != %q", ServiceAccount)
 	if w.completing {
 		foreign += ` || request.operation == "CREATE"`
 	}

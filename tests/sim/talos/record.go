@@ -39,7 +39,7 @@ type record struct {
 	Recovery []byte `json:"recovery,omitempty"`
 	// Volumes are the provisioned volumes, by name.
 	Volumes map[string]volume `json:"volumes,omitempty"`
-	// KernelArguments are those that an installation has written into the boot loader. A disk image has none.
+	// KernelArguments are the arguments that an installation has written into the boot loader. A disk image has none.
 	KernelArguments []string `json:"kernelArguments,omitempty"`
 	// Images are the pulled images.
 	Images []pulled `json:"images,omitempty"`

@@ -12,69 +12,35 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
+	extv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/vitistack/stack/tests/sim/kubevirt"
 )
 
-// serviceAccount is the user of virt-controller, as virt-operator installs it. The webhooks of KubeVirt
-// allow it to write what users may not.
-const serviceAccount = "system:serviceaccount:kubevirt:kubevirt-controller"
-
-var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-
 // Install creates the CustomResourceDefinitions of the program's release that the API server of config lacks,
-// and waits until all are served. It must be called before the simulator, which creates the definitions of
+// and returns once all are served. It must be called before the simulator, which creates the definitions of
 // another release. A second call changes nothing.
 func Install(ctx context.Context, config *rest.Config, program string) error {
 	out, err := exec.CommandContext(ctx, program, "definitions").Output()
 	if err != nil {
 		return fmt.Errorf("print the definitions of KubeVirt: %w", err)
 	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return err
-	}
 	decoder := utilyaml.NewYAMLOrJSONDecoder(io.MultiReader(bytes.NewReader(out), bytes.NewReader(cdiDefinitions)), 4096)
+	var crds []*extv1.CustomResourceDefinition
 	for {
-		crd := &unstructured.Unstructured{}
+		crd := &extv1.CustomResourceDefinition{}
 		if err := decoder.Decode(crd); errors.Is(err, io.EOF) {
-			return nil
+			return kubevirt.InstallDefinitions(ctx, config, crds)
 		} else if err != nil {
 			return fmt.Errorf("decode the definitions of KubeVirt: %w", err)
 		}
-		if _, err := client.Resource(crdResource).Create(ctx, crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create %s: %w", crd.GetName(), err)
-		}
-		if err := awaitServed(ctx, client, crd.GetName()); err != nil {
-			return fmt.Errorf("wait for %s: %w", crd.GetName(), err)
-		}
+		crds = append(crds, crd)
 	}
-}
-
-func awaitServed(ctx context.Context, client dynamic.Interface, name string) error {
-	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		crd, err := client.Resource(crdResource).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-		for _, c := range conditions {
-			if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
-				return true, nil
-			}
-		}
-		return false, nil
-	})
 }
 
 // Start starts the program for the API server of config, whose user must be a cluster administrator with
@@ -115,7 +81,7 @@ func writeKubeconfig(config *rest.Config, path string) error {
 	c.AuthInfos["sim"] = &clientcmdapi.AuthInfo{
 		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
 		ClientCertificate: config.CertFile, ClientKey: config.KeyFile,
-		Impersonate: serviceAccount, ImpersonateGroups: []string{"system:masters"},
+		Impersonate: kubevirt.ServiceAccount, ImpersonateGroups: []string{"system:masters"},
 	}
 	c.Contexts["sim"] = &clientcmdapi.Context{Cluster: "sim", AuthInfo: "sim"}
 	c.CurrentContext = "sim"
