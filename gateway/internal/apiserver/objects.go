@@ -18,7 +18,7 @@ import (
 // MachineClasses returns all MachineClasses by name, and none if the API server does not know the kind.
 func (c *Client) MachineClasses(ctx context.Context) ([]v1alpha1.MachineClass, error) {
 	list := v1alpha1.MachineClassList{}
-	err := c.readAll(ctx, "machineclasses", &list)
+	err := c.readAll(ctx, "machineclasses", fields.Everything(), &list)
 	slices.SortFunc(list.Items, func(a, b v1alpha1.MachineClass) int { return strings.Compare(a.Name, b.Name) })
 	return list.Items, err
 }
@@ -26,34 +26,29 @@ func (c *Client) MachineClasses(ctx context.Context) ([]v1alpha1.MachineClass, e
 // NetworkPools returns all NetworkPools, and none if the API server does not know the kind.
 func (c *Client) NetworkPools(ctx context.Context) ([]v1alpha1.NetworkPool, error) {
 	list := v1alpha1.NetworkPoolList{}
-	err := c.readAll(ctx, "networkpools", &list)
+	err := c.readAll(ctx, "networkpools", fields.Everything(), &list)
 	return list.Items, err
 }
 
 // ClusterTemplates returns all ClusterTemplates, and none if the API server does not know the kind.
 func (c *Client) ClusterTemplates(ctx context.Context) ([]v1alpha1.ClusterTemplate, error) {
 	list := v1alpha1.ClusterTemplateList{}
-	err := c.readAll(ctx, "clustertemplates", &list)
+	err := c.readAll(ctx, "clustertemplates", fields.Everything(), &list)
 	return list.Items, err
 }
 
 // ClustersOf returns the KubernetesClusters of all namespaces that name a ClusterTemplate, with the owners of their fields.
 func (c *Client) ClustersOf(ctx context.Context, template string) ([]v1alpha1.KubernetesCluster, error) {
 	list := v1alpha1.KubernetesClusterList{}
-	options := &metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.templateRef.name", template).String()}
-	raw, err := c.core.Get().AbsPath("/apis", v1alpha1.GroupVersion.String(), "kubernetesclusters").VersionedParams(options, c.params).Do(ctx).Raw()
-	if err == nil {
-		err = json.Unmarshal(raw, &list)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the clusters of ClusterTemplate %s: %w", template, err)
-	}
-	return list.Items, nil
+	err := c.readAll(ctx, "kubernetesclusters", fields.OneTermEqualSelector("spec.templateRef.name", template), &list)
+	return list.Items, err
 }
 
-// readAll reads all objects of a cluster-scoped kind into a list, and none if the API server does not know the kind.
-func (c *Client) readAll(ctx context.Context, resource string, list any) error {
-	raw, err := c.core.Get().AbsPath("/apis", v1alpha1.GroupVersion.String(), resource).Do(ctx).Raw()
+// readAll reads the objects of a kind that a selector matches into a list, those of all namespaces, and none if the API server
+// does not know the kind.
+func (c *Client) readAll(ctx context.Context, resource string, selector fields.Selector, list any) error {
+	options := &metav1.ListOptions{FieldSelector: selector.String()}
+	raw, err := c.core.Get().AbsPath("/apis", v1alpha1.GroupVersion.String(), resource).VersionedParams(options, c.params).Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
