@@ -35,25 +35,17 @@ func applyTalosManifests(ctx context.Context, c *cluster) error {
 		}
 		failed[m.Name] = err != nil
 	}
-	after := addons.RecordTalosManifests(before, present, failed)
+	applied := map[string]string{}
 	for _, a := range images {
 		if image, known := before[a.Name]; known && image != a.Image {
 			if err := refreshAddon(ctx, c, a, "ChangingNodes"); err != nil {
 				return err
 			}
 		}
-		after = withEntry(after, a.Name, a.Image)
+		applied[a.Name] = a.Image
 	}
-	c.Status.TalosManifests = after
+	c.Status.TalosManifests = addons.RecordTalosManifests(before, present, failed, applied)
 	return nil
-}
-
-func withEntry(all map[string]string, key, value string) map[string]string {
-	if all == nil {
-		return map[string]string{key: value}
-	}
-	all[key] = value
-	return all
 }
 
 // readTalosManifests asks one control plane, which has the configuration that all of them have.

@@ -3,6 +3,7 @@ package addons
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -101,7 +102,7 @@ func removeImages(object map[string]any) {
 }
 
 // ChangedTalosManifests returns the manifests that have to be applied, in the order of their names. applied has the
-// digests of those that the workload cluster has:
+// digests of the manifests that the workload cluster has:
 //
 //	the same                          no
 //	another content                   yes
@@ -120,9 +121,10 @@ func ChangedTalosManifests(applied map[string]string, present []TalosManifest) [
 }
 
 // RecordTalosManifests returns the digests of the manifests that the workload cluster has, after all of present but
-// failed are applied. A manifest that is not rendered any more is forgotten: what it has created stays.
-func RecordTalosManifests(applied map[string]string, present []TalosManifest, failed map[string]bool) map[string]string {
-	var record map[string]string
+// failed are applied, and the images of kube-proxy and CoreDNS beside them. A manifest that is no longer rendered is
+// forgotten: its objects stay.
+func RecordTalosManifests(applied map[string]string, present []TalosManifest, failed map[string]bool, images map[string]string) map[string]string {
+	record := maps.Clone(images)
 	put := func(name, digest string) {
 		if record == nil {
 			record = map[string]string{}

@@ -73,18 +73,18 @@ func TestChangedTalosManifests(t *testing.T) {
 		if (len(changed) > 0) != tc.want {
 			t.Errorf("%s: %d are applied, although %s", name, len(changed), tc.reason)
 		}
-		record := addons.RecordTalosManifests(applied, present, nil)
+		record := addons.RecordTalosManifests(applied, present, nil, nil)
 		if d := cmp.Diff(map[string]string{tc.after.Name: tc.after.Digest}, record); d != "" {
 			t.Errorf("%s: the record differs (-want +got):\n%s", name, d)
 		}
 		if again := addons.ChangedTalosManifests(record, present); len(again) > 0 {
 			t.Errorf("%s: it is applied again", name)
 		}
-		if again := addons.RecordTalosManifests(applied, present, map[string]bool{tc.after.Name: true}); tc.want && len(addons.ChangedTalosManifests(again, present)) == 0 {
+		if again := addons.RecordTalosManifests(applied, present, map[string]bool{tc.after.Name: true}, nil); tc.want && len(addons.ChangedTalosManifests(again, present)) == 0 {
 			t.Errorf("%s: it is not applied again after it has failed", name)
 		}
 	}
-	if record := addons.RecordTalosManifests(map[string]string{"99-a": "x"}, nil, nil); record != nil {
+	if record := addons.RecordTalosManifests(map[string]string{"99-a": "x"}, nil, nil, nil); record != nil {
 		t.Errorf("the record keeps %v of a manifest that is gone", record)
 	}
 }

@@ -271,7 +271,7 @@ func (r *rehearsal) checkAssets() {
 	}
 }
 
-// TestNotes prints the notes of versions from a changelog, and refuses those that it has nothing about.
+// TestNotes prints the notes of versions from a changelog, and refuses a version that the changelog does not have.
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("../../..")
