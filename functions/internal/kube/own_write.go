@@ -8,7 +8,8 @@ import (
 
 // IsOwnStatusWrite reports whether the last change of an object was a write of its status by manager
 // (metadata.managedFields). Their times have seconds only: a change of another writer, or of another
-// part of the object, in the same second counts as earlier if ties is true, and as later otherwise.
+// part of the object, in the same second counts as earlier if ties is true, and as later otherwise. A deletion
+// leaves no entry there: one in the same second or later is the last change.
 func IsOwnStatusWrite(obj metav1.Object, manager string, ties bool) bool {
 	isOwn := func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == manager && f.Subresource == "status" && f.Operation == metav1.ManagedFieldsOperationUpdate
@@ -18,6 +19,9 @@ func IsOwnStatusWrite(obj metav1.Object, manager string, ties bool) bool {
 		return false
 	}
 	own := obj.GetManagedFields()[at].Time
+	if deleted := obj.GetDeletionTimestamp(); deleted != nil && !deleted.Before(own) {
+		return false
+	}
 	return own != nil && !slices.ContainsFunc(obj.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
 		isEarlier := f.Time != nil && (f.Time.Before(own) || (ties && f.Time.Equal(own)))
 		return !isOwn(f) && !isEarlier
