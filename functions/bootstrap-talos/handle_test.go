@@ -134,6 +134,10 @@ func TestEventsSuffice(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitRunning("shop", "cp-0", "pool-0", "pool-1", "pool-2")
+	feed.Until(s, "the last write of the cluster is of an earlier second, so that its deletion must not be taken for it", func() (bool, string) {
+		start := time.Now().Truncate(time.Second)
+		return !slices.ContainsFunc(s.get("shop").ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return !f.Time.Time.Before(start) }), ""
+	})
 	if err := s.kube.Delete(t.Context(), s.get("shop")); err != nil {
 		t.Fatal(err)
 	}
