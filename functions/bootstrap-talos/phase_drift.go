@@ -50,6 +50,9 @@ func (u *configUpdater) updateConfigs(ctx context.Context, c *cluster) error {
 		}
 		isNext, err := u.updateConfig(ctx, c, m, configs[m.Name], save)
 		if err != nil && isNext {
+			if c.report.config.current {
+				c.report.config = conditionReport{} // the nodes that follow have not been compared
+			}
 			return err
 		}
 		waiting = cmp.Or(waiting, err) // another control plane may be the one that has to change first
@@ -79,7 +82,6 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 		err = c.awaitStaticPods(ctx, m)
 	}
 	if err = cmp.Or(err, u.recordNodeConfig(ctx, c, machine, result)); err != nil {
-		c.report.config = conditionReport{}
 		return true, err
 	}
 	switch result.Outcome {

@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +31,13 @@ const (
 // setPatches creates or changes the ConfigMap disks, and has the cluster reconciled.
 func (s *env) setPatches(cluster string, patches ...string) {
 	s.Helper()
+	s.writePatches(patches...)
+	s.reconcile(cluster)
+}
+
+// writePatches creates or changes the ConfigMap disks.
+func (s *env) writePatches(patches ...string) {
+	s.Helper()
 	data := map[string]any{"a.yaml": strings.Join(patches, "---\n")}
 	cm := &corev1.ConfigMap{}
 	if err := s.kube.Get(s.Context(), s.namespace, "disks", cm); err != nil {
@@ -37,7 +46,6 @@ func (s *env) setPatches(cluster string, patches ...string) {
 	if err := s.kube.Merge(s.Context(), cm, map[string]any{"data": data}); err != nil {
 		s.Fatal(err)
 	}
-	s.reconcile(cluster)
 }
 
 // newPatchedCluster creates the cluster shop, whose control plane or whose pool has the patches of the ConfigMap disks.
@@ -163,6 +171,51 @@ func TestPatchThatNeedsNewNodes(t *testing.T) {
 		} else if !isWorker && uid != before[name] {
 			t.Errorf("%s was replaced", name)
 		}
+	}
+}
+
+// beforeRead calls a function once before the ConfigMap disks is read.
+type beforeRead struct {
+	http.RoundTripper
+	call atomic.Pointer[func()]
+}
+
+func (b *beforeRead) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/configmaps/disks") {
+		if call := b.call.Swap(nil); call != nil {
+			(*call)()
+		}
+	}
+	return b.RoundTripper.RoundTrip(req)
+}
+
+// TestPauseDuringReconcile pauses a cluster and changes a patch after a reconcile has read the cluster, and before it reads
+// the patch: it must not replace a machine for a change that came after the pause.
+func TestPauseDuringReconcile(t *testing.T) {
+	t.Parallel()
+	b, g := &beforeRead{}, &gate{}
+	s := newEnv(t, envOptions{wrap: func(next http.RoundTripper) http.RoundTripper { b.RoundTripper = next; return b }, handle: g.wrap})
+	s.newPatchedCluster(1, 1, false)
+	g.close()
+	pause := func() {
+		s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Upgrade = &v1alpha1.UpgradeOptions{Paused: true} })
+		s.writePatches(encryptionPatch)
+	}
+	b.call.Store(&pause)
+	if _, err := s.function.reconcileCluster(t.Context(), s.namespace, "shop", reconcileOptions{full: true}); err != nil {
+		t.Fatal(err)
+	}
+	if b.call.Load() != nil {
+		t.Fatal("the reconcile has not read the patch")
+	}
+	for _, m := range s.machines("shop") {
+		if why := s.machine("shop-" + m).Annotations[v1alpha1.AnnotationReplace]; why != "" {
+			t.Errorf("Machine %s is replaced during a pause: %s", m, why)
+		}
+	}
+	c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionMachinesCurrent)
+	if c == nil || c.Reason != "ReplacementPaused" {
+		t.Errorf("MachinesCurrent is %+v, want the reason ReplacementPaused", c)
 	}
 }
 
