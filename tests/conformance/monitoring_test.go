@@ -1,11 +1,16 @@
 package conformance
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
+	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 
 	"github.com/vitistack/stack/tests/stand/engine"
 )
@@ -41,6 +46,25 @@ func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 				t.Errorf("%s queries %s, which neither the gateway nor resync has", name, m)
 			}
 		}
+	}
+}
+
+// TestDashboardFitsGrafana reads the dashboard by the types that Grafana generates from its own schemas, which refuse unknown
+// fields and values, also in the options of each kind of panel and in its queries.
+func TestDashboardFitsGrafana(t *testing.T) {
+	t.Parallel()
+	plugins.RegisterDefaultPlugins()
+	text, err := os.ReadFile(filepath.Join(engine.Root(), "charts", "vitistack", "files", "dashboard.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d dashboard.Dashboard
+	var problems cog.BuildErrors // an empty list is returned as an error too
+	if err := d.UnmarshalJSONStrict(text); err != nil && (!errors.As(err, &problems) || len(problems) > 0) {
+		t.Fatal(err)
+	}
+	if err := d.Validate(); err != nil {
+		t.Error(err)
 	}
 }
 
