@@ -15,7 +15,8 @@ import (
 )
 
 // cluster is a KubernetesCluster in one delivery. Phases read what is observed and planned, talk
-// through the connections, and write what they find into the report.
+// through the connections, and write what they find into the report. Its methods work on what is in memory: a function that
+// speaks to nodes has it as an argument.
 type cluster struct {
 	*v1alpha1.KubernetesCluster
 	// before is the object as the API server has it.
@@ -86,41 +87,12 @@ func (c *cluster) isControlPlaneWorking() bool {
 	return !slices.ContainsFunc(c.plan.ControlPlanes(), func(m plan.Member) bool { return !c.observed.isWorking(m.Name) })
 }
 
-func (c *cluster) isUpgradePaused() bool { return c.Spec.Upgrade != nil && c.Spec.Upgrade.Paused }
-
-// isUpgrading reports whether any node is being upgraded.
-func (c *cluster) isUpgrading() bool {
-	return c.Status.Upgrade != nil && len(c.Status.Upgrade.Nodes) > 0
-}
-
-// isUpgradeActive reports whether any node is being upgraded whose upgrade has not failed. After a failure the upgrade
-// waits for a user, for any length of time.
-func (c *cluster) isUpgradeActive() bool {
-	return c.Status.Upgrade != nil && slices.ContainsFunc(c.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Step != v1alpha1.UpgradeFailed })
-}
-
-// isNodeUpgrading reports whether a node is being upgraded, and so may be unreachable.
-func (c *cluster) isNodeUpgrading(name string) bool {
-	return c.Status.Upgrade != nil && slices.ContainsFunc(c.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Name == name })
-}
-
-// isNodeResizing reports whether the machine of a node is being resized, so that the node may be away.
-func (c *cluster) isNodeResizing(name string) bool {
-	return slices.ContainsFunc(c.Status.Resizes, func(r v1alpha1.MachineResize) bool { return r.Name == name })
-}
-
 // isControlPlaneResizing reports whether a control plane is being resized.
 func (c *cluster) isControlPlaneResizing() bool {
 	return slices.ContainsFunc(c.Status.Resizes, func(r v1alpha1.MachineResize) bool {
 		m := c.observed.machines[r.Name]
 		return m != nil && plan.PoolOf(m) == v1alpha1.ControlPlanePool
 	})
-}
-
-// isResizeActive reports whether any machine is being resized whose resize has not failed. After a failure the
-// rollout waits for a user, for any length of time.
-func (c *cluster) isResizeActive() bool {
-	return slices.ContainsFunc(c.Status.Resizes, func(r v1alpha1.MachineResize) bool { return r.Step != v1alpha1.ResizeFailed })
 }
 
 // outdated returns the machines that differ from their pools.

@@ -34,7 +34,7 @@ func (c *cluster) machinesReport() conditionReport {
 	switch {
 	case hasFailed:
 		return conditionReport{false, failure.Reason, failure.Message}
-	case c.isUpgradePaused():
+	case plan.IsUpgradePaused(c.KubernetesCluster):
 		return conditionReport{false, "ReplacementPaused", message + "; spec.upgrade.paused is true"}
 	case len(c.Status.Resizes)+len(outdated.InPlace) > 0:
 		return conditionReport{false, reasonResizing, message}

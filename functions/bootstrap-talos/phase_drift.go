@@ -69,9 +69,9 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 	machine := c.observed.machines[m.Name]
 	isControlPlane, allow := m.Role == v1alpha1.RoleControlPlane, save
 	if isControlPlane {
-		allow = func() error { return cmp.Or(c.awaitOtherControlPlanes(ctx, m), save()) }
+		allow = func() error { return cmp.Or(awaitOtherControlPlanes(ctx, c, m), save()) }
 	}
-	result, err := talos.UpdateConfig(ctx, plan.Address(machine), c.connections.credentials, config, c.configPolicy(), allow)
+	result, err := talos.UpdateConfig(ctx, plan.Address(machine), c.connections.credentials, config, plan.ConfigChangesOf(c.KubernetesCluster), allow)
 	switch {
 	case errors.As(err, new(reconcile.WaitError)):
 		return false, err
@@ -79,7 +79,7 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 		return true, reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s, to compare its configuration", m.Name), Requeue: true}
 	case result.Outcome == talos.ConfigChanged && isControlPlane:
 		c.observed.controlPlaneChanged = true
-		err = c.awaitStaticPods(ctx, m)
+		err = awaitStaticPods(ctx, c, m)
 	}
 	if err = cmp.Or(err, u.recordNodeConfig(ctx, c, machine, result)); err != nil {
 		return true, err
@@ -106,14 +106,6 @@ func (c *cluster) patchesRead() string {
 		return ""
 	}
 	return "; the ConfigMaps with patches " + readAgain
-}
-
-// configPolicy returns how configurations are applied that need a reboot.
-func (c *cluster) configPolicy() v1alpha1.ConfigChanges {
-	if c.Spec.Talos == nil || c.Spec.Talos.ConfigChanges == "" {
-		return v1alpha1.ConfigNoReboot
-	}
-	return c.Spec.Talos.ConfigChanges
 }
 
 // updateConfigsEarly gives the nodes of a cluster that has never been Running the changes that
@@ -151,7 +143,7 @@ func (u *configUpdater) updateConfigsEarly(ctx context.Context, c *cluster) erro
 // endpoint, because the function itself falls back to the addresses of the control planes.
 func (u *configUpdater) moveEndpoint(ctx context.Context, c *cluster) error {
 	moves := c.observed.wantedEndpoint != c.Status.Endpoint
-	served := moves && c.checkEndpointServed(ctx) == nil
+	served := moves && checkEndpointServed(ctx, c) == nil
 	if served {
 		c.Status.Endpoint = c.observed.wantedEndpoint
 	}
@@ -174,7 +166,7 @@ func (u *configUpdater) moveEndpoint(ctx context.Context, c *cluster) error {
 }
 
 // checkEndpointServed returns an error unless the API answers at the wanted endpoint.
-func (c *cluster) checkEndpointServed(ctx context.Context) error {
+func checkEndpointServed(ctx context.Context, c *cluster) error {
 	_, err := c.connections.workload.At(c.observed.wantedEndpoint).Version(ctx)
 	return err
 }
@@ -183,21 +175,21 @@ func (c *cluster) checkEndpointServed(ctx context.Context) error {
 // may have just got its configuration.
 func waitForEndpoint(ctx context.Context, c *cluster) error {
 	return reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
-		err := c.checkEndpointServed(ctx)
+		err := checkEndpointServed(ctx, c)
 		if err == nil {
 			return nil
 		}
 		message := fmt.Sprintf("nothing serves the endpoint %s, although control planes answer at their own addresses (%s)", c.observed.wantedEndpoint, kube.Text(err.Error(), talos.MaxDiff))
-		if links := c.unmatchedLinks(ctx); links != "" {
+		if links := findUnmatchedLinks(ctx, c); links != "" {
 			message += "; " + links
 		}
 		return reconcile.WaitError{Reason: "WaitingForEndpoint", Message: message, Requeue: true}
 	})
 }
 
-// unmatchedLinks names a control plane on which no network interface matches the one of the
+// findUnmatchedLinks names a control plane on which no network interface matches the one of the
 // virtual address. Talos does not report that.
-func (c *cluster) unmatchedLinks(ctx context.Context) string {
+func findUnmatchedLinks(ctx context.Context, c *cluster) string {
 	if !c.observed.vip.IsValid() || !c.plan.Contract.MultidocNetworkConfigSupported() {
 		return ""
 	}

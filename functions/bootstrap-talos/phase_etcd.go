@@ -20,14 +20,14 @@ func checkQuorumLost(ctx context.Context, c *cluster, waiting error) error {
 	if !c.report.bootstrapped || (c.Status.Version == "" && !c.bootstrapState().Lost) {
 		return waiting
 	}
-	if err := c.readQuorum(ctx).Check(); err != nil {
+	if err := readQuorum(ctx, c).Check(); err != nil {
 		return err
 	}
 	return waiting
 }
 
 // readQuorum asks every configured control plane about etcd.
-func (c *cluster) readQuorum(ctx context.Context) plan.QuorumState {
+func readQuorum(ctx context.Context, c *cluster) plan.QuorumState {
 	e := plan.QuorumState{Wanted: c.plan.CountRole(v1alpha1.RoleControlPlane)}
 	var mu sync.Mutex
 	var group errgroup.Group
@@ -67,7 +67,7 @@ type etcdChecker struct {
 
 // checkHealthy is checkMembers, except while a node is being upgraded or a control plane resized.
 func (e *etcdChecker) checkHealthy(ctx context.Context, c *cluster) error {
-	if c.isUpgrading() || c.isControlPlaneResizing() {
+	if plan.IsUpgrading(c.KubernetesCluster) || c.isControlPlaneResizing() {
 		return nil
 	}
 	return e.checkMembers(ctx, c)

@@ -208,7 +208,7 @@ func checkNodesReady(_ context.Context, c *cluster) error {
 	silent := false
 	var unready []string
 	for _, m := range c.plan.Members {
-		if n, _ := c.observed.node(m.Name); n.Ready || c.isNodeUpgrading(m.Name) || c.isNodeResizing(m.Name) {
+		if n, _ := c.observed.node(m.Name); n.Ready || plan.IsNodeUpgrading(c.KubernetesCluster, m.Name) || plan.IsNodeResizing(c.KubernetesCluster, m.Name) {
 			continue
 		}
 		unready = append(unready, m.Name)

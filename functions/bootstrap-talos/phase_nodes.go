@@ -90,7 +90,7 @@ func (f *function) fillScale(ctx context.Context, c *cluster) error {
 
 // checkReleases returns a UserError if a node that is not Ready finds no image of its Kubernetes version, control
 // planes first.
-func (c *cluster) checkReleases(ctx context.Context) error {
+func checkReleases(ctx context.Context, c *cluster) error {
 	if !c.hasPolled(ctx) || c.connections.credentials == nil {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (c *cluster) checkReleases(ctx context.Context) error {
 
 // withUnmetConditions adds to a WaitError what Talos waits for on the first node that is not
 // Ready, control planes first. A node that does not answer adds nothing.
-func (c *cluster) withUnmetConditions(ctx context.Context, waiting error) error {
+func withUnmetConditions(ctx context.Context, c *cluster, waiting error) error {
 	var w reconcile.WaitError
 	if !errors.As(waiting, &w) || !w.Requeue || w.Reason == "RemovingNodes" || c.connections.credentials == nil {
 		return waiting

@@ -26,7 +26,7 @@ func (n *nodeConfigurator) reconfigureResetNodes(ctx context.Context, c *cluster
 		return nil
 	}
 	var problems []error
-	found := c.nodesInMaintenance(ctx)
+	found := findNodesInMaintenance(ctx, c)
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if err := n.reconfigureNode(ctx, c, c.observed.machines[name], found[name]); err != nil {
 			problems = append(problems, err)
@@ -50,9 +50,9 @@ func (c *cluster) possiblyResetNodes() []*v1alpha1.Machine {
 	return found
 }
 
-// nodesInMaintenance probes the nodes that may be reset, and returns the certificates of those
+// findNodesInMaintenance probes the nodes that may be reset, and returns the certificates of those
 // in maintenance mode, by name. Nodes that are not probed in time are left to the next delivery.
-func (c *cluster) nodesInMaintenance(ctx context.Context) map[string]talos.Fingerprint {
+func findNodesInMaintenance(ctx context.Context, c *cluster) map[string]talos.Fingerprint {
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(plan.MaxConcurrentNodes)
@@ -89,7 +89,7 @@ func (n *nodeConfigurator) reconfigureNode(ctx context.Context, c *cluster, m *v
 	}
 	c.observed.nodeStates[m.Name] = talos.Maintenance
 	if plan.PoolOf(m) == v1alpha1.ControlPlanePool {
-		why := c.rejoinObjection(ctx, m)
+		why := findRejoinObjection(ctx, c, m)
 		if why != "" && c.Status.Version == "" {
 			return nil // etcd is still being built up
 		}
@@ -107,10 +107,10 @@ func (n *nodeConfigurator) reconfigureNode(ctx context.Context, c *cluster, m *v
 	return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("node %s has lost its configuration, by a new disk or a reset, and gets it again", m.Name), Requeue: true}
 }
 
-// rejoinObjection returns why a reset control plane cannot get its configuration now, or an
+// findRejoinObjection returns why a reset control plane cannot get its configuration now, or an
 // empty string. It never bootstraps: with its data it is the member that it was, and otherwise
 // Talos replaces the member, which needs the majority of the others.
-func (c *cluster) rejoinObjection(ctx context.Context, m *v1alpha1.Machine) string {
+func findRejoinObjection(ctx context.Context, c *cluster, m *v1alpha1.Machine) string {
 	view, err := talos.ReadEtcd(ctx, c.observed.controlPlanes(), c.connections.credentials)
 	if err != nil {
 		return "no member of etcd answers: bring one back, or restore a backup"

@@ -28,7 +28,7 @@ type replacements struct {
 // reports the condition MachinesHealthy. It decides nothing while the workload API does not answer
 // or nodes are being upgraded or resized.
 func (r *replacements) replaceUnhealthy(ctx context.Context, c *cluster) error {
-	if !c.observed.apiAnswers || c.isUpgradeActive() || c.isResizeActive() {
+	if !c.observed.apiAnswers || plan.IsUpgradeActive(c.KubernetesCluster) || plan.IsResizeActive(c.KubernetesCluster) {
 		return nil
 	}
 	var messages []string
@@ -91,7 +91,7 @@ func (r *replacements) replaceUnhealthyOf(ctx context.Context, c *cluster, g pla
 func (r *replacements) replaceOutdated(ctx context.Context, c *cluster) error {
 	all := c.outdated()
 	outdated := all.Replaced
-	if len(outdated) == 0 || c.isUpgradePaused() {
+	if len(outdated) == 0 || plan.IsUpgradePaused(c.KubernetesCluster) {
 		return nil
 	}
 	inProgress := false

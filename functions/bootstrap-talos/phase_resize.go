@@ -43,7 +43,7 @@ func (rs *resizes) readClasses(ctx context.Context, c *cluster) error {
 // while the whole cluster is Ready, and returns a WaitError until every such machine is resized.
 func (rs *resizes) resizeOutdated(ctx context.Context, c *cluster) error {
 	outdated := c.outdated()
-	if len(outdated.InPlace) == 0 || c.isUpgradePaused() {
+	if len(outdated.InPlace) == 0 || plan.IsUpgradePaused(c.KubernetesCluster) {
 		return nil
 	}
 	rs.beginResizes(ctx, c)
@@ -94,7 +94,7 @@ func (rs *resizes) resizeOnce(ctx context.Context, c *cluster) error {
 	if err := uncordonResized(ctx, c); err != nil {
 		return err
 	}
-	if len(c.Status.Resizes) > 0 && !c.isUpgradePaused() {
+	if len(c.Status.Resizes) > 0 && !plan.IsUpgradePaused(c.KubernetesCluster) {
 		rs.beginResizes(ctx, c)
 	}
 	setNodes(c)
@@ -141,7 +141,7 @@ func uncordonResized(ctx context.Context, c *cluster) error {
 	for i := range c.observed.nodes {
 		n := &c.observed.nodes[i]
 		m := c.observed.machines[n.Name]
-		if n.Annotations[v1alpha1.AnnotationResizing] == "" || c.isNodeResizing(n.Name) || m == nil || plan.IsLeaving(m) {
+		if n.Annotations[v1alpha1.AnnotationResizing] == "" || plan.IsNodeResizing(c.KubernetesCluster, n.Name) || m == nil || plan.IsLeaving(m) {
 			continue
 		}
 		if err := c.connections.workload.UncordonResized(ctx, n.Name); err != nil {

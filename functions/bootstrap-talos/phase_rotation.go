@@ -158,7 +158,7 @@ func (r *rotation) doStep(ctx context.Context, c *cluster, clients *talos.Rotati
 	if err == nil {
 		c.observed.recordNodes(nodes)
 	}
-	shown := c.observeRotation(ctx, clients)
+	shown := observeRotation(ctx, c, clients)
 	serve := c.isKubeconfigCurrent(r.now())
 	step := plan.DecideRotation(c.observed.keys.Phase, shown, serve)
 	clients.Renew = step.Renew
@@ -247,7 +247,7 @@ func (r *rotation) finish(ctx context.Context, c *cluster) error {
 
 // observeRotation observes every node that has or may have a configuration. Other nodes get the
 // configuration of the phase in which they join.
-func (c *cluster) observeRotation(ctx context.Context, clients *talos.RotationClients) []plan.RotatingNode {
+func observeRotation(ctx context.Context, c *cluster, clients *talos.RotationClients) []plan.RotatingNode {
 	var shown []plan.RotatingNode
 	for name, m := range c.observed.machines {
 		if plan.IsInstalled(m) || plan.HasMachineConfig(m) {

@@ -47,7 +47,7 @@ func (c *cluster) reportUpgrade(nodes []plan.UpgradeNode) error {
 	case len(names) > 0:
 		c.report.versions = conditionReport{false, "Upgrading", skew}
 		return reconcile.WaitError{Reason: "Upgrading", Message: fmt.Sprintf("upgrades %s, %s nodes are done, now %s", what, s.Progress, strings.Join(names, ", ")), Requeue: true}
-	case c.isUpgradePaused():
+	case plan.IsUpgradePaused(c.KubernetesCluster):
 		c.report.versions = conditionReport{false, "UpgradePaused", skew + "; spec.upgrade.paused is true"}
 		return nil
 	default:
@@ -88,7 +88,7 @@ func (up *upgrades) upgradeNodes(ctx context.Context, c *cluster) error {
 
 // doStep does at most one step with each node.
 func (up *upgrades) doStep(ctx context.Context, c *cluster, w *workload.Client) error {
-	nodes := c.observeVersions(ctx, w)
+	nodes := observeVersions(ctx, c, w)
 	c.Status.Version = plan.LowestAPIVersion(c.Status.Version, nodes)
 	s := c.Status.Upgrade
 	if s == nil || len(s.Nodes) == 0 {
@@ -117,7 +117,7 @@ func (up *upgrades) doStep(ctx context.Context, c *cluster, w *workload.Client) 
 }
 
 // observeVersions returns the versions that each member runs.
-func (c *cluster) observeVersions(ctx context.Context, w *workload.Client) []plan.UpgradeNode {
+func observeVersions(ctx context.Context, c *cluster, w *workload.Client) []plan.UpgradeNode {
 	nodes := make([]plan.UpgradeNode, len(c.plan.Members))
 	var group errgroup.Group
 	group.SetLimit(plan.MaxConcurrentNodes)
@@ -244,7 +244,7 @@ func forEachNode(nodes []v1alpha1.NodeUpgrade, do func(*v1alpha1.NodeUpgrade)) {
 func (up *upgrades) nextNodes(ctx context.Context, c *cluster, nodes []plan.UpgradeNode) []plan.UpgradeNode {
 	s := c.Status.Upgrade
 	c.report.upgradeBlocker = ""
-	if c.isUpgradePaused() || plan.FailedNode(s) != nil {
+	if plan.IsUpgradePaused(c.KubernetesCluster) || plan.FailedNode(s) != nil {
 		return nil
 	}
 	next := c.plan.NextNodesToUpgrade(s.Kind, nodes, s.Nodes, plan.UpgradeConcurrency(c.KubernetesCluster))
@@ -261,7 +261,7 @@ func (up *upgrades) nextNodes(ctx context.Context, c *cluster, nodes []plan.Upgr
 func (up *upgrades) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan.UpgradeNode) string {
 	for _, o := range nodes {
 		switch {
-		case slices.ContainsFunc(c.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Name == o.Name }):
+		case plan.IsNodeUpgrading(c.KubernetesCluster, o.Name):
 		case !o.Node.Ready:
 			return "node " + o.Name + " is not Ready"
 		case o.Role == v1alpha1.RoleControlPlane && o.APIVersion == "":

@@ -143,7 +143,7 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 		waiting = reconcile.MostUrgent(f.resizes.resume(ctx, c), waiting)
 	}
 	if !c.observed.apiAnswers || (waiting != nil && c.Status.Upgrade == nil) {
-		return cmp.Or(f.updater.updateConfigsEarly(ctx, c), c.checkReleases(ctx), c.withUnmetConditions(ctx, waiting))
+		return cmp.Or(f.updater.updateConfigsEarly(ctx, c), checkReleases(ctx, c), withUnmetConditions(ctx, c, waiting))
 	}
 	err := reconcile.MostUrgent(f.upgrades.upgradeNodes(ctx, c), waiting)
 	if err != nil || c.Status.Upgrade != nil {

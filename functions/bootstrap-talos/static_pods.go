@@ -22,29 +22,29 @@ const renderTime = time.Second
 // awaitOtherControlPlanes waits until every other control plane runs its static pods as rendered,
 // because changing a node restarts its API server. A node whose API server does not answer may always
 // be changed, because the change may let it recover.
-func (c *cluster) awaitOtherControlPlanes(ctx context.Context, changing plan.Member) error {
+func awaitOtherControlPlanes(ctx context.Context, c *cluster, changing plan.Member) error {
 	var others []plan.Member
 	for _, m := range c.plan.ControlPlanes() {
 		if m.Name != changing.Name && plan.IsInstalled(c.observed.machines[m.Name]) {
 			others = append(others, m)
 		}
 	}
-	if len(others) == 0 || c.checkAPIServer(ctx, changing.Name) != nil {
+	if len(others) == 0 || checkAPIServer(ctx, c, changing.Name) != nil {
 		return nil
 	}
-	return c.awaitStaticPods(ctx, others...)
+	return awaitStaticPods(ctx, c, others...)
 }
 
 // awaitStaticPods waits until control planes run their static pods as rendered, and their API servers
 // answer. It looks twice, because Talos renders a moment after a change, and more than once. The second look
 // belongs to the same attempt of Poll, because the pauses of Poll are shorter and end at the deadline.
-func (c *cluster) awaitStaticPods(ctx context.Context, members ...plan.Member) error {
+func awaitStaticPods(ctx context.Context, c *cluster, members ...plan.Member) error {
 	return reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
 		var before map[string]map[string]talos.PodVersions
 		for {
 			now := map[string]map[string]talos.PodVersions{}
 			for _, m := range members {
-				pods, err := c.staticPods(ctx, m.Name)
+				pods, err := readStaticPods(ctx, c, m.Name)
 				if err != nil {
 					return waitForStaticPods(m.Name, err)
 				}
@@ -70,9 +70,9 @@ func waitForStaticPods(node string, err error) error {
 	return reconcile.WaitError{Reason: "ChangingNodes", Message: message, Requeue: true}
 }
 
-// staticPods returns the static pods of a control plane as Talos has rendered them, or an error if the
+// readStaticPods returns the static pods of a control plane as Talos has rendered them, or an error if the
 // kubelet does not run exactly these, one is not Ready, or the API server does not answer.
-func (c *cluster) staticPods(ctx context.Context, node string) (map[string]talos.PodVersions, error) {
+func readStaticPods(ctx context.Context, c *cluster, node string) (map[string]talos.PodVersions, error) {
 	machine := c.observed.machines[node]
 	if !plan.IsRunning(machine) {
 		return nil, errors.New("the machine does not run")
@@ -93,11 +93,11 @@ func (c *cluster) staticPods(ctx context.Context, node string) (map[string]talos
 			return nil, fmt.Errorf("pod kube-system/%s is not Ready", mirror)
 		}
 	}
-	return rendered, c.checkAPIServer(ctx, node)
+	return rendered, checkAPIServer(ctx, c, node)
 }
 
 // checkAPIServer returns an error unless the API server of a control plane answers.
-func (c *cluster) checkAPIServer(ctx context.Context, node string) error {
+func checkAPIServer(ctx context.Context, c *cluster, node string) error {
 	host := net.JoinHostPort(plan.Address(c.observed.machines[node]), strconv.Itoa(int(c.plan.LocalPort())))
 	_, err := c.connections.workload.At("https://" + host).Version(ctx)
 	return err

@@ -213,9 +213,9 @@ func nodeState(c *cluster, n plan.Node) string {
 	switch {
 	case n.Ready:
 		return "Ready"
-	case c.isNodeUpgrading(n.Name):
+	case plan.IsNodeUpgrading(c.KubernetesCluster, n.Name):
 		return "Upgrading"
-	case c.isNodeResizing(n.Name):
+	case plan.IsNodeResizing(c.KubernetesCluster, n.Name):
 		return "Resizing"
 	default:
 		return "NotReady"
