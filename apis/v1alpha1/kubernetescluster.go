@@ -246,12 +246,14 @@ type ClusterAddon struct {
 	// first. Example: cilium.
 	// +optional
 	ConfigMap ObjectName `json:"configMap,omitempty"`
-	// URL of a file of manifests in YAML, which is read once: write the URL of another
-	// version to have that applied. The platform team allows its host. Example:
+	// URL of a file of manifests in YAML, or of an OCI artifact with such files, as flux push artifact and oras push
+	// make it: oci://REGISTRY/REPOSITORY:TAG or @DIGEST. It is read once: write the URL of another version to have that
+	// applied. The platform team allows its host. Examples: oci://ghcr.io/org/tools:1.2.3,
 	// https://github.com/kubernetes-sigs/metrics-server/releases/download/v0.8.0/components.yaml.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && url(self).getHost() != ''",message="write a URL that begins with https://"
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('oci://') || isURL(self) && url(self).getScheme() == 'https' && url(self).getHost() != ''",message="write a URL that begins with https:// or oci://"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('oci://') || self.matches('^oci://[a-zA-Z0-9.:-]+/[a-z0-9._/-]+(:[a-zA-Z0-9_.-]+|(:[a-zA-Z0-9_.-]+)?@sha256:[0-9a-f]{64})$')",message="write the registry, the repository, and a tag or a digest, for example oci://ghcr.io/org/tools:1.2.3"
 	URL string `json:"url,omitempty"`
 }
 

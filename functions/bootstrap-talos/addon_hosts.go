@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"strings"
 	"time"
 
@@ -49,11 +50,24 @@ func checkAddonRedirect(to *http.Request, before []*http.Request) error {
 	return nil
 }
 
-// read returns the manifests of an add-on by its URL. A UserError says what its host answers otherwise.
-func (h *addonHosts) read(ctx context.Context, a v1alpha1.ClusterAddon) (string, error) {
+// read returns the manifests of an add-on by the names of their files. A UserError says what the host of its URL answers
+// otherwise.
+func (h *addonHosts) read(ctx context.Context, a v1alpha1.ClusterAddon) (map[string]string, error) {
 	if err := addons.CheckHost(a, h.rules); err != nil {
-		return "", err
+		return nil, err
 	}
+	if strings.HasPrefix(a.URL, artifactScheme) {
+		return h.readArtifact(ctx, a)
+	}
+	text, err := h.readFile(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{path.Base(a.URL): text}, nil
+}
+
+// readFile returns the manifests of an add-on whose URL is that of a file.
+func (h *addonHosts) readFile(ctx context.Context, a v1alpha1.ClusterAddon) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
 	if err != nil {
 		return "", addons.Problem(a.Name, addons.ReasonNotFound, err.Error())
@@ -64,7 +78,7 @@ func (h *addonHosts) read(ctx context.Context, a v1alpha1.ClusterAddon) (string,
 	}
 	defer func() { _ = res.Body.Close() }()
 	switch {
-	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests:
+	case isUnavailable(res.StatusCode):
 		return "", addons.Problem(a.Name, addons.ReasonUnavailable, fmt.Sprintf("%s answers %s. It is asked again every minute", a.URL, res.Status))
 	case res.StatusCode != http.StatusOK:
 		return "", addons.Problem(a.Name, addons.ReasonNotFound, fmt.Sprintf("%s answers %s: write a URL that answers without credentials, or put the manifests into a ConfigMap and name it in configMap", a.URL, res.Status))
@@ -77,6 +91,11 @@ func (h *addonHosts) read(ctx context.Context, a v1alpha1.ClusterAddon) (string,
 		return "", addons.Problem(a.Name, addons.ReasonInvalid, fmt.Sprintf("%s has more than %d MiB: split it into several add-ons", a.URL, addons.MaxSize>>20))
 	}
 	return string(body), nil
+}
+
+// isUnavailable reports whether a status means that the same request may succeed later.
+func isUnavailable(status int) bool {
+	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
 }
 
 // readProblem returns the UserError for a URL that could not be read.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -411,7 +412,7 @@ func TestAddonURLs(t *testing.T) {
 		}
 		got, err := h.read(t.Context(), v1alpha1.ClusterAddon{Name: "a", URL: tc.url})
 		problem, _ := reconcile.AsUserError(err)
-		if problem.Reason != tc.reason || !strings.Contains(problem.Message, tc.words) || err == nil && got != "good" {
+		if problem.Reason != tc.reason || !strings.Contains(problem.Message, tc.words) || err == nil && got[path.Base(tc.url)] != "good" {
 			t.Errorf("%s: %s: got %q, %v", name, tc.why, got, err)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path"
 	"slices"
 	"strings"
 
@@ -127,11 +126,11 @@ func (ap *addonApplier) read(ctx context.Context, c *cluster, a v1alpha1.Cluster
 	}
 	var files map[string]string
 	if a.URL != "" {
-		text, err := ap.hosts.read(ctx, a)
+		texts, err := ap.hosts.read(ctx, a)
 		if err != nil {
 			return addons.Manifests{}, err
 		}
-		files = map[string]string{path.Base(a.URL): text}
+		files = texts
 	} else {
 		cm := &corev1.ConfigMap{}
 		err := ap.kube.Get(ctx, c.Namespace, string(a.ConfigMap), cm)

@@ -2,9 +2,9 @@
 // The advice for each reason: the role that has to act, what it does, and the kinds of the objects that an object with the reason waits for.
 export const reasons = {
   "Accepting": ["no action","No action: this continues without you."],
-  "AddonInvalid": ["requester","Correct the manifest at the place that the message names."],
+  "AddonInvalid": ["requester","Correct the manifest at the place that the message names, or the OCI artifact."],
   "AddonNotAllowed": ["requester","Put the manifests into a ConfigMap, or ask the platform team to add their host to addons.allowedHosts of the chart."],
-  "AddonNotFound": ["requester","Create the ConfigMap that the message names, correct the URL, or remove the add-on from spec.addons."],
+  "AddonNotFound": ["requester","Create the ConfigMap that the message names, correct the URL, push the OCI artifact or make it public, or remove the add-on from spec.addons."],
   "AddonRefused": ["requester","Correct the manifest that the message names, or change the policy in the workload cluster that rejects it. The message quotes the answer."],
   "AddonUnavailable": ["platform team","Check that the host in the message answers, and that bootstrap-talos reaches it (networkPolicy.addons of the chart)."],
   "AddressInUse": ["requester","Request the address that the interface has, or delete the Machine that the message names first."],
