@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -85,6 +86,25 @@ func TestExamplesAreAccepted(t *testing.T) {
 				t.Errorf("the API server rejects an example: %v", err)
 			}
 		})
+	}
+}
+
+// TestPagesAreAccepted applies the complete manifests in the pages of docs.
+func TestPagesAreAccepted(t *testing.T) {
+	t.Parallel()
+	client, namespace := setUp(t)
+	block := regexp.MustCompile("(?s)```yaml\n(apiVersion: vitistack\\.io.*?)```")
+	found := 0
+	eachFile(t, ".md", func(path, page string) {
+		for _, match := range block.FindAllStringSubmatch(page, -1) {
+			found++
+			if err := apply(t, client, namespace, match[1]); err != nil {
+				t.Errorf("%s: the API server rejects\n%s\n%v", path, match[1], err)
+			}
+		}
+	})
+	if found < 3 {
+		t.Errorf("only %d manifests were found", found)
 	}
 }
 
