@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,15 +19,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/apis"
 	"github.com/vitistack/stack/apis/cluster/addons"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/bootstrap-talos/addonsource"
 	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
 	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/tests/sim/registry"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
@@ -368,56 +368,6 @@ func TestAddonErrors(t *testing.T) {
 // failed wraps an error as a request does.
 func failed(cause error) error { return fmt.Errorf("call: %w", cause) }
 
-// TestAddonURLs reads manifests from a server with TLS.
-func TestAddonURLs(t *testing.T) {
-	t.Parallel()
-	mux := http.NewServeMux()
-	server := httptest.NewTLSServer(mux)
-	t.Cleanup(server.Close)
-	plain := httptest.NewServer(http.NotFoundHandler())
-	t.Cleanup(plain.Close)
-	mux.HandleFunc("/good.yaml", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("good")) })
-	mux.HandleFunc("/release", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/good.yaml", http.StatusFound) })
-	mux.HandleFunc("/plain", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, plain.URL, http.StatusFound) })
-	mux.HandleFunc("/metadata", func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, "https://169.254.169.254/latest", http.StatusFound)
-	})
-	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", http.StatusFound) })
-	mux.HandleFunc("/broken", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
-	mux.HandleFunc("/private", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
-	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, addons.MaxSize+1)) })
-	trusted := x509.NewCertPool()
-	trusted.AddCert(server.Certificate())
-	for name, tc := range map[string]struct {
-		why, list, url string
-		reason, words  string
-	}{
-		"Good":         {"the host is listed", "127.0.0.1", server.URL + "/good.yaml", "", ""},
-		"Redirect":     {"releases redirect", "127.0.0.1", server.URL + "/release", "", ""},
-		"Not listed":   {"another host is listed", "example.com", server.URL + "/good.yaml", addons.ReasonNotAllowed, "manifests are not read from 127.0.0.1"},
-		"No list":      {"no host is allowed by default", "", server.URL + "/good.yaml", addons.ReasonNotAllowed, "have the host added to ALLOWED_ADDON_HOSTS"},
-		"Invalid list": {"a list that cannot be read allows nothing", "a b", server.URL + "/good.yaml", addons.ReasonNotAllowed, "is no host name"},
-		"Without TLS":  {"a redirect without TLS can be forged", "127.0.0.1", server.URL + "/plain", addons.ReasonUnavailable, "redirects to a URL without https"},
-		"Metadata":     {"a redirect leads to no other host", "127.0.0.1", server.URL + "/metadata", addons.ReasonNotAllowed, "leads to 169.254.169.254"},
-		"Circle":       {"redirects end", "127.0.0.1", server.URL + "/round", addons.ReasonUnavailable, "too often"},
-		"Broken":       {"the host is at fault", "127.0.0.1", server.URL + "/broken", addons.ReasonUnavailable, "502 Bad Gateway. It is asked again"},
-		"Private":      {"no credentials are sent", "127.0.0.1", server.URL + "/private", addons.ReasonNotFound, "answers without credentials"},
-		"Missing":      {"the URL is wrong", "127.0.0.1", server.URL + "/missing", addons.ReasonNotFound, "404 Not Found"},
-		"Large":        {"memory is bounded", "127.0.0.1", server.URL + "/large", addons.ReasonInvalid, "split it into several add-ons"},
-		"No server":    {"nothing listens", "127.0.0.1", "https://127.0.0.1:1/x", addons.ReasonUnavailable, "connection refused"},
-	} {
-		h := newAddonHosts(tc.list)
-		if h.client != nil {
-			h.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: trusted}
-		}
-		got, err := h.read(t.Context(), v1alpha1.ClusterAddon{Name: "a", URL: tc.url})
-		problem, _ := reconcile.AsUserError(err)
-		if problem.Reason != tc.reason || !strings.Contains(problem.Message, tc.words) || err == nil && got[path.Base(tc.url)] != "good" {
-			t.Errorf("%s: %s: got %q, %v", name, tc.why, got, err)
-		}
-	}
-}
-
 // TestAddonByURL applies the manifests of a URL once, and again those of another URL.
 func TestAddonByURL(t *testing.T) {
 	t.Parallel()
@@ -431,8 +381,8 @@ func TestAddonByURL(t *testing.T) {
 	s := newEnv(t, envOptions{handle: g.wrap})
 	trusted := x509.NewCertPool()
 	trusted.AddCert(server.Certificate())
-	s.function.addons.hosts = newAddonHosts("127.0.0.1")
-	s.function.addons.hosts.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: trusted}
+	s.function.addons.hosts = addonsource.New("127.0.0.1")
+	s.function.addons.hosts.Client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: trusted}
 	kc := s.cluster("shop", 1, 0)
 	kc.Spec.Addons = []v1alpha1.ClusterAddon{{Name: "tools", URL: server.URL + "/red"}}
 	s.create(kc)
@@ -447,4 +397,29 @@ func TestAddonByURL(t *testing.T) {
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Addons[0].URL = server.URL + "/blue" })
 	s.reconcile("shop")
 	s.awaitSetting("shop", "blue")
+}
+
+// TestAddonByArtifact applies the manifests of an artifact to a cluster, and then those of another tag.
+func TestAddonByArtifact(t *testing.T) {
+	t.Parallel()
+	r := registry.New(t)
+	for _, color := range []string{"red", "blue"} {
+		r.Push(color, registry.FluxConfig, registry.Layer{MediaType: registry.FluxContent, Content: registry.Archive(t, map[string]string{"tools/settings.yaml": settings(color)})})
+	}
+	s := newEnv(t, envOptions{})
+	s.function.addons.hosts = addonsource.New("127.0.0.1")
+	s.function.addons.hosts.Client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: r.Trusted()}
+	kc := s.cluster("shop", 1, 0)
+	kc.Spec.Addons = []v1alpha1.ClusterAddon{{Name: "tools", URL: r.URLOf("tools:red")}}
+	s.create(kc)
+	s.awaitRunning("shop")
+	s.awaitSetting("shop", "red")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Addons[0].URL = r.URLOf("tools:lost") })
+	s.awaitReason("shop", addons.ReasonNotFound, "add-on tools: "+r.URLOf("tools:lost")+" is not in the registry: push it, or correct the URL")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Addons[0].URL = r.URLOf("tools:blue") })
+	s.awaitRunning("shop")
+	s.awaitSetting("shop", "blue")
+	if a := s.get("shop").Status.Addons; len(a) != 1 || a[0].Source != r.URLOf("tools:blue") || a[0].Objects != 2 {
+		t.Errorf("the status has %+v", a)
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/vitistack/stack/functions/bootstrap-talos/addonsource"
 	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -47,7 +48,7 @@ type functionOptions struct {
 	talosVersion string
 	images       talos.Images
 	// addonHosts reads the manifests of add-ons by their URLs.
-	addonHosts *addonHosts
+	addonHosts *addonsource.Hosts
 	now        func() time.Time
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/bootstrap-talos/addonsource"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
@@ -31,7 +32,7 @@ func main() {
 				Factory:   strings.TrimSuffix(envOr("IMAGE_FACTORY", talos.DefaultFactory), "/"),
 				Schematic: envOr("TALOS_SCHEMATIC", talos.DefaultSchematic),
 			},
-			addonHosts: newAddonHosts(os.Getenv(addons.HostsVariable)),
+			addonHosts: addonsource.New(os.Getenv(addons.HostsVariable)),
 			now:        time.Now,
 		})
 		return f.handle, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/vitistack/stack/apis/cluster/addons"
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/addonsource"
 	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
@@ -23,7 +24,7 @@ import (
 type addonApplier struct {
 	kube *kube.Client
 	// hosts reads the manifests of add-ons by their URLs.
-	hosts *addonHosts
+	hosts *addonsource.Hosts
 }
 
 // applyAll applies the add-ons of the spec whose manifests are new or have changed, before the nodes have to be
@@ -126,7 +127,7 @@ func (ap *addonApplier) read(ctx context.Context, c *cluster, a v1alpha1.Cluster
 	}
 	var files map[string]string
 	if a.URL != "" {
-		texts, err := ap.hosts.read(ctx, a)
+		texts, err := ap.hosts.Read(ctx, a)
 		if err != nil {
 			return addons.Manifests{}, err
 		}

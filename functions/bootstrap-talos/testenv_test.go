@@ -28,6 +28,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/bootstrap-talos/addonsource"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/sim/faults"
@@ -140,7 +141,7 @@ func newEnv(t *testing.T, o envOptions) *env {
 // newFunction returns a function with a client and a clock.
 func (s *env) newFunction(client *kube.Client, now func() time.Time) *function {
 	return newFunction(client, functionOptions{
-		manifestsDir: s.TempDir(), talosVersion: plan.DefaultTalosVersion, now: now, addonHosts: newAddonHosts(""),
+		manifestsDir: s.TempDir(), talosVersion: plan.DefaultTalosVersion, now: now, addonHosts: addonsource.New(""),
 		images: talos.Images{Factory: talos.DefaultFactory, Schematic: talos.DefaultSchematic},
 	})
 }

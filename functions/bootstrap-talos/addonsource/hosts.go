@@ -1,4 +1,6 @@
-package main
+// Package addonsource reads the manifests of add-ons by their URLs: files and OCI artifacts, from the hosts that the
+// platform team allows.
+package addonsource
 
 import (
 	"context"
@@ -15,44 +17,45 @@ import (
 	"github.com/vitistack/stack/events/outbound"
 )
 
-// addonHosts reads the manifests of add-ons from the hosts that the platform team allows.
-type addonHosts struct {
-	rules  addons.HostRules
-	client *http.Client
+// Hosts reads the manifests of add-ons from the hosts that the platform team allows.
+type Hosts struct {
+	rules addons.HostRules
+	// Client connects only to these hosts. It is nil if there is none.
+	Client *http.Client
 }
 
-// addonTimeout is how long the manifests of an add-on may take.
-const addonTimeout = 10 * time.Second
+// timeout is how long the manifests of an add-on may take.
+const timeout = 10 * time.Second
 
-// newAddonHosts returns the hosts of a list in the form of ALLOWED_ENDPOINTS. Unlike there, an empty list allows
+// New returns the hosts of a list in the form of ALLOWED_ENDPOINTS. Unlike there, an empty list allows
 // none.
-func newAddonHosts(list string) *addonHosts {
+func New(list string) *Hosts {
 	if strings.TrimSpace(list) == "" {
-		return &addonHosts{rules: addons.NoHosts{}}
+		return &Hosts{rules: addons.NoHosts{}}
 	}
 	rules := outbound.Parse(list).ThroughProxy()
-	return &addonHosts{rules: rules, client: &http.Client{
-		Timeout:       addonTimeout,
-		Transport:     &http.Transport{DialContext: rules.DialContext, DisableKeepAlives: true, TLSHandshakeTimeout: addonTimeout, ForceAttemptHTTP2: true},
-		CheckRedirect: checkAddonRedirect,
+	return &Hosts{rules: rules, Client: &http.Client{
+		Timeout:       timeout,
+		Transport:     &http.Transport{DialContext: rules.DialContext, DisableKeepAlives: true, TLSHandshakeTimeout: timeout, ForceAttemptHTTP2: true},
+		CheckRedirect: checkRedirect,
 	}}
 }
 
-// errAddonRedirect is a redirect that is not followed.
-var errAddonRedirect = errors.New("it redirects to a URL without https, or too often: write the URL of the manifests themselves")
+// errRedirect is a redirect that is not followed.
+var errRedirect = errors.New("it redirects to a URL without https, or too often: write the URL of the manifests themselves")
 
-// checkAddonRedirect follows redirects to https, because releases are often at a host of their own. Each connection
+// checkRedirect follows redirects to https, because releases are often at a host of their own. Each connection
 // is checked by the rules.
-func checkAddonRedirect(to *http.Request, before []*http.Request) error {
+func checkRedirect(to *http.Request, before []*http.Request) error {
 	if to.URL.Scheme != "https" || len(before) > 5 {
-		return errAddonRedirect
+		return errRedirect
 	}
 	return nil
 }
 
-// read returns the manifests of an add-on by the names of their files. A UserError says what the host of its URL answers
+// Read returns the manifests of an add-on by the names of their files. A UserError says what the host of its URL answers
 // otherwise.
-func (h *addonHosts) read(ctx context.Context, a v1alpha1.ClusterAddon) (map[string]string, error) {
+func (h *Hosts) Read(ctx context.Context, a v1alpha1.ClusterAddon) (map[string]string, error) {
 	if err := addons.CheckHost(a, h.rules); err != nil {
 		return nil, err
 	}
@@ -67,12 +70,12 @@ func (h *addonHosts) read(ctx context.Context, a v1alpha1.ClusterAddon) (map[str
 }
 
 // readFile returns the manifests of an add-on whose URL is that of a file.
-func (h *addonHosts) readFile(ctx context.Context, a v1alpha1.ClusterAddon) (string, error) {
+func (h *Hosts) readFile(ctx context.Context, a v1alpha1.ClusterAddon) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
 	if err != nil {
 		return "", addons.Problem(a.Name, addons.ReasonNotFound, err.Error())
 	}
-	res, err := h.client.Do(req)
+	res, err := h.Client.Do(req)
 	if err != nil {
 		return "", readProblem(a, err)
 	}

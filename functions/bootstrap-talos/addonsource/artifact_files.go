@@ -1,4 +1,4 @@
-package main
+package addonsource
 
 import (
 	"archive/tar"

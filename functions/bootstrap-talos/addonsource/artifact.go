@@ -1,4 +1,4 @@
-package main
+package addonsource
 
 import (
 	"context"
@@ -34,8 +34,8 @@ func (e invalidArtifact) Error() string { return string(e) }
 
 // readArtifact returns the manifests of an add-on by their paths in an OCI artifact. The layers match the digests in the
 // OCI manifest, and the OCI manifest matches the digest in the URL if there is one.
-func (h *addonHosts) readArtifact(ctx context.Context, a v1alpha1.ClusterAddon) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, addonTimeout)
+func (h *Hosts) readArtifact(ctx context.Context, a v1alpha1.ClusterAddon) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	files := newArtifactFiles()
 	repository, err := h.repository(a)
@@ -66,7 +66,7 @@ func (h *addonHosts) readArtifact(ctx context.Context, a v1alpha1.ClusterAddon) 
 
 // repository returns the repository of an add-on's URL, which has the tag or digest as its reference. Its client
 // connects only to hosts that are allowed, and has no credentials.
-func (h *addonHosts) repository(a v1alpha1.ClusterAddon) (*remote.Repository, error) {
+func (h *Hosts) repository(a v1alpha1.ClusterAddon) (*remote.Repository, error) {
 	repository, err := remote.NewRepository(strings.TrimPrefix(a.URL, artifactScheme))
 	if err != nil {
 		return nil, err
@@ -76,9 +76,9 @@ func (h *addonHosts) repository(a v1alpha1.ClusterAddon) (*remote.Repository, er
 	}
 	repository.MaxMetadataBytes = maxArtifactManifest
 	repository.Client = &auth.Client{
-		Client: h.client,
+		Client: h.Client,
 		Cache:  auth.NewCache(),
-		// The rules of h.client check the addresses of token servers too. oras would resolve their names past the proxy.
+		// The rules of h.Client check the addresses of token servers too. oras would resolve their names past the proxy.
 		BlockedRealmPrefixes: []netip.Prefix{},
 	}
 	return repository, nil
