@@ -98,6 +98,7 @@ site: ## Render the documentation as HTML with a search (SITE=folder)
 
 generate: ## Generate deep copies and CRDs and docs/reference from the types and reasons, and the chart's README from its values
 	@$(TOOL) controller-gen object crd output:crd:dir=apis/crds paths=./apis/...
+	@go run ./tools/crds
 	@go run ./tools/reference
 	@CGO_ENABLED=0 go run -C tools/ship -trimpath ./readme $(CURDIR)/charts/vitistack
 

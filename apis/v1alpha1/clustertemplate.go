@@ -80,8 +80,8 @@ type TemplatedCluster struct {
 
 // TemplatedTopology is the control plane and the worker pools of a ClusterTemplate.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.workers) || self.workers.all(p, self.workers.exists_one(o, o.name == p.name))",message="each worker pool needs a name of its own"
-// +kubebuilder:validation:XValidation:rule="!has(self.workers) || !self.workers.exists(p, p.name == 'cp')",message="a worker pool cannot be named cp: its machines would have the names of control plane machines"
+// +kubebuilder:validation:XValidation:rule="!has(self.workers) || self.workers.all(p, !has(p.name) || self.workers.exists_one(o, has(o.name) && o.name == p.name))",message="each worker pool needs a name of its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.workers) || !self.workers.exists(p, has(p.name) && p.name == 'cp')",message="a worker pool cannot be named cp: its machines would have the names of control plane machines"
 // +kubebuilder:validation:XValidation:rule="!has(self.version) || !has(self.controlplane) || !has(self.controlplane.version)",fieldPath=".version",message="topology.version has no effect while controlplane.version is set: write one of them"
 type TemplatedTopology struct {
 	// Kubernetes version of the clusters. Example: 1.34.
@@ -133,7 +133,7 @@ type TemplatedTalos struct {
 // TemplateRollout is how a change of a ClusterTemplate reaches its clusters. A cluster is done when it is
 // Ready with its new spec. A cluster that is Stalled stops the rollout.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.waves) || self.waves.all(w, self.waves.exists_one(o, o.name == w.name))",message="each wave needs a name of its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.waves) || self.waves.all(w, !has(w.name) || self.waves.exists_one(o, has(o.name) && o.name == w.name))",message="each wave needs a name of its own"
 type TemplateRollout struct {
 	// Starts no further cluster while true. Clusters that are being updated finish. Default: false.
 	// +optional

@@ -56,7 +56,7 @@ type EtcdBackupList struct {
 
 // EtcdBackupSpec says what is backed up when, and where the snapshots go.
 type EtcdBackupSpec struct {
-	// KubernetesCluster in the same namespace.
+	// Name of a KubernetesCluster in the same namespace.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$')",message="write the name of a KubernetesCluster: lower case letters, digits and - only"
@@ -73,7 +73,7 @@ type EtcdBackupSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	Retention int32 `json:"retention,omitempty"`
-	// Where the snapshots go.
+	// Where the snapshots go. Example: {type: local}.
 	StorageLocation BackupStorage `json:"storageLocation"`
 	// Takes no snapshot while true.
 	// +optional

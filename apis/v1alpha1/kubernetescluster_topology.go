@@ -11,8 +11,8 @@ type KubernetesVersion string
 
 // ClusterTopology is the control plane and the worker pools.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.workers) || self.workers.all(p, self.workers.exists_one(o, o.name == p.name))",message="each worker pool needs a name of its own"
-// +kubebuilder:validation:XValidation:rule="!has(self.workers) || !self.workers.exists(p, p.name == 'cp')",message="a worker pool cannot be named cp: its machines would have the names of control plane machines"
+// +kubebuilder:validation:XValidation:rule="!has(self.workers) || self.workers.all(p, !has(p.name) || self.workers.exists_one(o, has(o.name) && o.name == p.name))",message="each worker pool needs a name of its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.workers) || !self.workers.exists(p, has(p.name) && p.name == 'cp')",message="a worker pool cannot be named cp: its machines would have the names of control plane machines"
 type ClusterTopology struct {
 	// Kubernetes version of the cluster. It has no effect while controlplane.version is
 	// set. Example: 1.34.
@@ -54,7 +54,7 @@ type ControlPlaneTopology struct {
 
 // WorkerPool is a group of equal workers.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.autoscaling.enabled) || !self.autoscaling.enabled || !has(self.autoscaling.minReplicas) || self.autoscaling.minReplicas <= self.autoscaling.maxReplicas",message="autoscaling.minReplicas is greater than autoscaling.maxReplicas: exchange the two"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.autoscaling.enabled) || !self.autoscaling.enabled || !has(self.autoscaling.minReplicas) || !has(self.autoscaling.maxReplicas) || self.autoscaling.minReplicas <= self.autoscaling.maxReplicas",message="autoscaling.minReplicas is greater than autoscaling.maxReplicas: exchange the two"
 type WorkerPool struct {
 	// Name of the pool, which becomes part of its machines' names.
 	// +kubebuilder:validation:MinLength=1

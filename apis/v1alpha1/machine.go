@@ -345,7 +345,7 @@ type MachineDomain struct {
 
 // DomainMachine is the board.
 type DomainMachine struct {
-	// Machine type of QEMU. Example: q35.
+	// Machine type of QEMU. Example: pc-q35.
 	// +kubebuilder:validation:Enum=pc-q35;pc-i440fx
 	Type string `json:"type"`
 }
@@ -365,6 +365,7 @@ type DomainFeatures struct {
 
 // DomainFirmware is what starts the guest.
 type DomainFirmware struct {
+	// UEFI or BIOS. Example: {efi: true}.
 	Bootloader Bootloader `json:"bootloader"`
 }
 

@@ -66,7 +66,7 @@ type IPAllocationList struct {
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an IPAllocation cannot be changed: delete it and create a new one"
 // +kubebuilder:validation:XValidation:rule="!has(self.requestedAddress) || !has(self.ipFamily) || !isIP(self.requestedAddress) || (ip(self.requestedAddress).family() == 4) == (self.ipFamily == 'IPv4')",message="requestedAddress is of the other family: change ipFamily, or leave it out"
 type IPAllocationSpec struct {
-	// NetworkNamespace of the address, in the same namespace.
+	// Name of a NetworkNamespace in the same namespace, which has the address.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	NetworkNamespaceName string `json:"networkNamespaceName"`

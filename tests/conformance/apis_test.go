@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -168,7 +169,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		"RangeOutside":             {nn + "{ipAllocation: {type: static, static: {ipv4CIDR: 10.0.0.0/24, ipv4RangeStart: 10.0.1.1}}}", "spec.ipAllocation.static", "must lie inside ipv4CIDR"},
 		"Exclusion":                {nn + "{ipAllocation: {type: static, static: {excludedAddresses: ['ten']}}}", "spec.ipAllocation.static.excludedAddresses", "an address, a prefix or a range"},
 		"StaticUnderDHCP":          {nn + "{ipAllocation: {type: dhcp, static: {}}}", "spec.ipAllocation", "set type to static, or remove the block"},
-		"AllocationType":           {nn + "{ipAllocation: {type: slaac}}", "spec.ipAllocation.type", `"dhcp", "static"`},
+		"AllocationType":           {nn + "{ipAllocation: {type: slaac}}", "spec.ipAllocation.type", "write dhcp or static"},
 		"Identifier":               {nn + "{datacenterIdentifier: 'Trøndelag 1'}", "spec.datacenterIdentifier", "use letters, digits, - and _ only"},
 		"UnknownField":             {nn + "{ipAlocation: {type: static}}", "spec.ipAlocation", "unknown field"},
 		"MAC":                      {nc + "{networkInterfaces: [{name: eth0, macAddress: '52:54:00:12:34'}]}", "spec.networkInterfaces[0].macAddress", "six pairs of hex digits"},
@@ -185,18 +186,18 @@ func TestMistakesAreRefused(t *testing.T) {
 		"DiskTooLarge":             {machine + "{template: small, disks: [{name: data, size: '9623372032854775807'}]}", "spec.disks[0].size", "below 1Ei"},
 		"DiskExponent":             {machine + "{template: small, disks: [{name: data, size: '1e-999999999'}]}", "spec.disks[0].size", "below 1Ei"},
 		"DiskName":                 {machine + "{template: small, disks: [{name: cloudinitdisk, size: 1Gi}]}", "spec.disks[0].name", "keeps that name for itself"},
-		"AccessMode":               {machine + "{template: small, disks: [{name: data, size: 1Gi, accessMode: RWO}]}", "spec.disks[0].accessMode", `"ReadWriteOnce"`},
+		"AccessMode":               {machine + "{template: small, disks: [{name: data, size: 1Gi, accessMode: RWO}]}", "spec.disks[0].accessMode", "write ReadWriteOnce, ReadWriteMany or ReadOnlyMany"},
 		"Memory":                   {machine + "{template: small, resources: {memory: {size: '-1Gi'}}}", "spec.resources.memory.size", "a size greater than zero"},
 		"Cores":                    {machine + "{template: small, resources: {cpu: {cores: 0}}}", "spec.resources.cpu.cores", "greater than or equal to 1"},
-		"NICModel":                 {machine + "{template: small, networks: [{name: eth0, networkName: net, model: ne2000}]}", "spec.networks[0].model", `"virtio", "e1000", "rtl8139"`},
+		"NICModel":                 {machine + "{template: small, networks: [{name: eth0, networkName: net, model: ne2000}]}", "spec.networks[0].model", "write virtio, e1000 or rtl8139"},
 		"TwoNetworks":              {machine + "{template: small, networkNamespaceName: a, networks: [{name: eth0, networkName: net}]}", "spec", "leave it out"},
 		"SecureBoot":               {machine + "{template: small, domain: {firmware: {bootloader: {secureBoot: true}}}}", "spec.domain.firmware.bootloader", "set efi to true as well"},
-		"BoardType":                {machine + "{template: small, domain: {machine: {type: virt}}}", "spec.domain.machine.type", `"pc-q35", "pc-i440fx"`},
+		"BoardType":                {machine + "{template: small, domain: {machine: {type: virt}}}", "spec.domain.machine.type", "write pc-q35 or pc-i440fx"},
 		"EmptyCloudInit":           {machine + "{template: small, cloudInit: {}}", "spec.cloudInit", "give userData, networkData or secretRef"},
 		"BridgeOptions":            {nc + "{bridge: 'vmbr0,tag=7', networkInterfaces: [{name: eth0, macAddress: '00:00:5e:00:53:01'}]}", "spec.bridge", "write the name of a bridge"},
 		"ImageAndInstaller":        {machine + "{template: small, os: {imageID: a, isoUri: b}}", "spec.os", "not both"},
-		"PowerState":               {machine + "{template: small, powerState: Off}", "spec.powerState", `"Running", "Stopped"`},
-		"ProviderType":             {mp + "{type: vmware}", "spec.type", `"kubevirt", "proxmox"`},
+		"PowerState":               {machine + "{template: small, powerState: Paused}", "spec.powerState", "write Running or Stopped"},
+		"ProviderType":             {mp + "{type: vmware}", "spec.type", "write kubevirt or proxmox"},
 		"ProxmoxEndpoint":          {mp + "{type: proxmox}", "spec", "needs endpoint.url"},
 		"PlainHTTP":                {mp + "{type: proxmox, endpoint: {url: 'http://pve1:8006'}, credentialsRef: {name: a, namespace: b}}", "spec.endpoint.url", "write an https URL"},
 		"VMIDs":                    {mp + "{type: proxmox, endpoint: {url: 'https://pve1:8006'}, credentialsRef: {name: a, namespace: b}, proxmox: {vmidStart: 200, vmidEnd: 100}}", "spec.proxmox", "exchange the two"},
@@ -215,16 +216,16 @@ func TestMistakesAreRefused(t *testing.T) {
 		"ClassCPU":                 {class + "{resources: {memory: {size: 32Gi}}, disks: [{name: root, size: 100Gi}]}", "spec", "write a number of cores, for example 8"},
 		"ClassCores":               {class + "{resources: {cpu: {sockets: 2}, memory: {size: 32Gi}}, disks: [{name: root, size: 100Gi}]}", "spec", "write a number of cores, for example 8"},
 		"ClassMemory":              {class + "{resources: {cpu: {cores: 8}}, disks: [{name: root, size: 100Gi}]}", "spec", "write an amount of memory, for example 32Gi"},
-		"ClassDisks":               {class + "{resources: {cpu: {cores: 8}, memory: {size: 32Gi}}}", "spec.disks", "Required value"},
+		"ClassDisks":               {class + "{resources: {cpu: {cores: 8}, memory: {size: 32Gi}}}", "spec.disks", "write disks: Disks, with a size each, for example [{name: root, size: 100Gi}]"},
 		"ClassRoot":                {class + "{resources: {cpu: {cores: 8}, memory: {size: 32Gi}}, disks: [{name: data, size: 100Gi}]}", "spec", "write {name: root, size: 100Gi} into disks"},
 		"ClassDiskSize":            {class + "{resources: {cpu: {cores: 8}, memory: {size: 32Gi}}, disks: [{name: root}]}", "spec", "every disk needs a size"},
-		"ClassOfNothing":           {class + "{}", "spec.resources", "Required value"},
+		"ClassOfNothing":           {class + "{}", "spec.resources", "write resources: CPU and memory, for example {cpu: {cores: 8}, memory: {size: 32Gi}}"},
 		"TemplateName":             {machine + "{template: GPU XL}", "spec.template", "write small, medium, large or the name of a MachineClass"},
 		"TemplateOfPool":           {kc + one + ", workers: [{name: a, replicas: 1, template: gpu_xl}]}}", "spec.topology.workers[0].template", "write small, medium, large or the name of a MachineClass"},
 		"EvenControlPlanes":        {kc + "{data: {}, topology: {version: '1.33', controlplane: {replicas: 2}}}", "spec.topology.controlplane.replicas", "write 1, 3, 5 or 7"},
 		"Version":                  {kc + "{data: {}, topology: {version: latest, controlplane: {replicas: 1}}}", "spec.topology.version", "such as 1.33 or 1.33.4"},
 		"PatchRelease":             {kc + "{data: {}, topology: {version: 1.33.999, controlplane: {replicas: 1}}}", "spec.topology.version", "such as 1.33 or 1.33.4"},
-		"RolloutType":              {kc + one + ", workers: [{name: a, replicas: 1, rollout: {type: Recreate}}]}}", "spec.topology.workers[0].rollout.type", `supported values: "Replace", "InPlace"`},
+		"RolloutType":              {kc + one + ", workers: [{name: a, replicas: 1, rollout: {type: Recreate}}]}}", "spec.topology.workers[0].rollout.type", "write Replace or InPlace"},
 		"LabelTooLong":             {kc + one + ", workers: [{name: a, replicas: 1, labels: {a: " + strings.Repeat("x", 64) + "}}]}}", "spec.topology.workers[0].labels", "at most 63 characters"},
 		"TaintKey":                 {kc + one + ", workers: [{name: a, replicas: 1, taints: [{key: a b, effect: NoSchedule}]}]}}", "spec.topology.workers[0].taints[0].key", "write the key of a taint"},
 		"TaintValue":               {kc + one + ", workers: [{name: a, replicas: 1, taints: [{key: a, value: b c, effect: NoSchedule}]}]}}", "spec.topology.workers[0].taints[0].value", "write the value of a taint"},
@@ -240,7 +241,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		"EndpointPort":             {kc + one + "}, controlPlaneEndpoint: {mode: node, port: 50000}}", "spec.controlPlaneEndpoint", "write another, for example 6443 or 443"},
 		"EndpointAddress":          {kc + one + "}, controlPlaneEndpoint: {mode: node, address: 10.0.0.5}}", "spec.controlPlaneEndpoint", "only mode vip has address"},
 		"SamePrefix":               {kc + one + "}, networking: {podCIDR: 10.1.0.0/16, serviceCIDR: 10.1.0.0/16}}", "spec.networking", "two prefixes that do not"},
-		"CNI":                      {kc + one + "}, networking: {cni: cilium}}", "spec.networking.cni", `supported values: "flannel", "none"`},
+		"CNI":                      {kc + one + "}, networking: {cni: cilium}}", "spec.networking.cni", "write flannel or none"},
 		"AddonBoth":                {kc + one + "}, addons: [{name: a, configMap: a, url: 'https://example.com/a.yaml'}]}", "spec.addons[0]", "write one of configMap and url"},
 		"AddonNowhere":             {kc + one + "}, addons: [{name: a}]}", "spec.addons[0]", "write one of configMap and url"},
 		"AddonURL":                 {kc + one + "}, addons: [{name: a, url: 'http://example.com/a.yaml'}]}", "spec.addons[0].url", "begins with https://"},
@@ -254,13 +255,13 @@ func TestMistakesAreRefused(t *testing.T) {
 		"EndpointURL":              {kc + one + "}, controlPlaneEndpoint: {mode: custom, host: 'https://api:6443'}}", "spec.controlPlaneEndpoint.host", "without scheme and port"},
 		"TalosVersion":             {kc + one + "}, talos: {version: '1.13'}}", "spec.talos.version", "a full Talos version such as 1.13.9"},
 		"Schematic":                {kc + one + "}, talos: {schematic: abc}}", "spec.talos.schematic", "64 hex digits"},
-		"ApprovalPolicy":           {kc + one + "}, approval: {policy: always}}", "spec.approval.policy", `"creation", "growth"`},
+		"ApprovalPolicy":           {kc + one + "}, approval: {policy: always}}", "spec.approval.policy", "write creation or growth"},
 		"NoTopology":               {kc + "{data: {}}", "spec.topology", "or name a ClusterTemplate in templateRef"},
 		"NoVersion":                {kc + "{data: {}, topology: {controlplane: {replicas: 1}}}", "spec.topology", "topology.version and topology.controlplane.replicas are required"},
 		"NoReplicas":               {kc + "{data: {}, topology: {version: '1.33', controlplane: {template: large}}}", "spec.topology", "topology.version and topology.controlplane.replicas are required"},
 		"NoTemplateName":           {kc + "{data: {}, templateRef: {name: ''}}", "spec.templateRef.name", "at least 1"},
 		"ClusterTemplateName":      {strings.Replace(ct, "name: x", "name: x.y", 1) + "{cluster: {}}", "", "use at most 63 lower case letters, digits and -"},
-		"ClusterTemplateOfNothing": {ct + "{}", "spec.cluster", "Required value"},
+		"ClusterTemplateOfNothing": {ct + "{}", "spec.cluster", "write cluster: Fields of the spec of each cluster, for example"},
 		"TemplateVersion":          {ct + "{cluster: {topology: {version: '1'}}}", "spec.cluster.topology.version", "write a Kubernetes version such as 1.33 or 1.33.4"},
 		"TemplatePlanes":           {ct + "{cluster: {topology: {controlplane: {replicas: 2}}}}", "spec.cluster.topology.controlplane.replicas", "write 1, 3, 5 or 7"},
 		"TemplateVersions":         {ct + "{cluster: {topology: {version: '1.33', controlplane: {version: '1.33'}}}}", "spec.cluster.topology.version", "write one of them"},
@@ -275,7 +276,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		"TemplateWaveName":         {ct + "{cluster: {}, rollout: {waves: [{name: A, selector: {matchLabels: {x: a}}}]}}", "spec.rollout.waves[0].name", "for example test"},
 		"TemplateSelector":         {ct + "{cluster: {}, rollout: {waves: [{name: a, selector: {matchLabels: {}}}]}}", "spec.rollout.waves[0].selector.matchLabels", "at least 1"},
 		"TemplatePause":            {ct + "{cluster: {}, rollout: {waves: [{name: a, selector: {matchLabels: {x: a}}, pauseAfter: soon}]}}", "spec.rollout.waves[0].pauseAfter", "write a time such as 30m or 24h"},
-		"BackupOfNothing":          {eb + "{storageLocation: {type: local}}", "spec.clusterName", "Required value"},
+		"BackupOfNothing":          {eb + "{storageLocation: {type: local}}", "spec.clusterName", "write clusterName: Name of a KubernetesCluster in the same namespace"},
 		"BackupTraversal":          {eb + "{clusterName: c, storageLocation: {type: local, path: ../../etc}}", "spec.storageLocation.path", "write a relative path"},
 		"BackupClusterName":        {eb + "{clusterName: ../../c, storageLocation: {type: local}}", "spec.clusterName", "write the name of a KubernetesCluster"},
 		"BackupSchedule":           {eb + "{clusterName: c, schedule: nightly, storageLocation: {type: local}}", "spec.schedule", "write five fields such as 0 2 * * *"},
@@ -285,6 +286,52 @@ func TestMistakesAreRefused(t *testing.T) {
 		"BackupCredentials":        {eb + "{clusterName: c, storageLocation: {type: s3, bucket: snapshots}}", "spec.storageLocation", "type s3 needs secretRef"},
 		"BackupEndpoint":           {eb + "{clusterName: c, storageLocation: {type: s3, bucket: snapshots, secretRef: {name: a}, endpoint: s3.example.com}}", "spec.storageLocation.endpoint", "write a URL"},
 		"BackupEscape":             {eb + "{clusterName: c, storageLocation: {type: local, path: a/../b}}", "spec.storageLocation.path", "without .."},
+		"AllocationTypeDHCP":       {nn + "{ipAllocation: {type: DHCP, dhcp: {}}}", "spec.ipAllocation.type", "write dhcp or static"},
+		"AllocationTypeStatic":     {nn + "{ipAllocation: {type: Static, provider: static-ip-operator, static: {ipv4CIDR: 10.0.0.0/24}}}", "spec.ipAllocation.type", "write dhcp or static"},
+		"AllocationTypeKea":        {nn + "{ipAllocation: {type: DHCP, provider: kea}}", "spec.ipAllocation.type", "write dhcp or static"},
+		"NoAllocationType":         {nn + "{ipAllocation: {static: {ipv4CIDR: 10.0.0.0/24}}}", "spec.ipAllocation.type", "write type: How addresses are allocated: static or dhcp"},
+		"Family":                   {nn + "{networkProvisioning: {provider: nam, nam: {ipFamilies: [IPv4, v6]}}}", "spec.networkProvisioning.nam.ipFamilies[1]", "write IPv4 or IPv6"},
+		"AllocationFamily":         {ipa + "{networkNamespaceName: net, ipFamily: v4, requestedAddress: 10.0.0.5}", "spec.ipFamily", "write IPv4 or IPv6"},
+		"AllocationOfNothing":      {ipa + "{}", "spec.networkNamespaceName", "write networkNamespaceName: Name of a NetworkNamespace in the same namespace"},
+		"BootDevice":               {machine + "{template: small, bootOrder: [disk, usb]}", "spec.bootOrder[1]", "write disk, network or cdrom"},
+		"VolumeMode":               {machine + "{template: small, disks: [{name: data, size: 1Gi, volumeMode: Raw}]}", "spec.disks[0].volumeMode", "write Filesystem or Block"},
+		"PowerStateOff":            {machine + "{template: small, powerState: Off}", "spec.powerState", "must be of type string"},
+		"NoNetworkName":            {machine + "{template: small, networks: [{name: eth0}]}", "spec.networks[0].networkName", "write networkName: NetworkConfiguration of the interface"},
+		"NoMemorySize":             {machine + "{template: small, resources: {memory: {}}}", "spec.resources.memory.size", "write size: Amount of memory, for example 4Gi"},
+		"NoProviderName":           {machine + "{template: small, providerRef: {}}", "spec.providerRef.name", "write name: Name of a MachineProvider, for example kubevirt"},
+		"NoUserDataSecret":         {machine + "{template: small, cloudInit: {secretRef: {}}}", "spec.cloudInit.secretRef.name", "write name: Name of the Secret"},
+		"NoBootloader":             {machine + "{template: small, domain: {firmware: {}}}", "spec.domain.firmware.bootloader", "for example {efi: true}"},
+		"NoBoardType":              {machine + "{template: small, domain: {machine: {}}}", "spec.domain.machine.type", "write type: Machine type of QEMU, for example pc-q35"},
+		"ProviderTypeCase":         {mp + "{type: Proxmox, endpoint: {url: 'https://pve1:8006'}, credentialsRef: {name: a, namespace: b}, proxmox: {vmidStart: 100}}", "spec.type", "write kubevirt or proxmox"},
+		"ProviderTypeKubeVirt":     {mp + "{type: KubeVirt, kubevirt: {}}", "spec.type", "write kubevirt or proxmox"},
+		"NoProviderType":           {mp + "{proxmox: {vmidStart: 100}}", "spec.type", "write type: Type of the hypervisor: kubevirt or proxmox"},
+		"NoCredentials":            {mp + "{type: proxmox, endpoint: {url: 'https://pve1:8006'}, credentialsRef: {name: a}}", "spec.credentialsRef.namespace", "write namespace: Namespace of the Secret"},
+		"NoCredentialsName":        {mp + "{type: proxmox, endpoint: {url: 'https://pve1:8006'}, credentialsRef: {namespace: a}}", "spec.credentialsRef.name", "write name: Name of the Secret"},
+		"NoSpec":                   {strings.TrimSuffix(machine, "spec: "), "spec", "write spec: kubectl explain machine.spec shows its fields"},
+		"NoSpecOfCluster":          {strings.TrimSuffix(kc, "spec: "), "spec", "write spec: kubectl explain kubernetescluster.spec shows its fields"},
+		"NoData":                   {kc + "{topology: {version: '1.33', controlplane: {replicas: 1}}}", "spec.data", "write data: Identity of the cluster in inventories and reports, for example {environment: prod}"},
+		"EndpointMode":             {kc + one + "}, controlPlaneEndpoint: {mode: VIP, address: 10.0.0.5}}", "spec.controlPlaneEndpoint.mode", "write vip, custom or node"},
+		"EndpointModeCase":         {kc + one + "}, controlPlaneEndpoint: {mode: Custom, host: api.example.com, port: 50000}}", "spec.controlPlaneEndpoint.mode", "write vip, custom or node"},
+		"NoEndpointMode":           {kc + one + "}, controlPlaneEndpoint: {host: api.example.com}}", "spec.controlPlaneEndpoint.mode", "write mode: vip, custom or node"},
+		"ConfigChanges":            {kc + one + "}, talos: {configChanges: Auto}}", "spec.talos.configChanges", "write NoReboot, Staged or Reboot"},
+		"ServiceAccountKey":        {kc + one + "}, talos: {serviceAccountKey: Ed25519}}", "spec.talos.serviceAccountKey", "write ECDSA or RSA"},
+		"TaintEffect":              {kc + one + ", workers: [{name: a, replicas: 1, taints: [{key: a, effect: NoRun}]}]}}", "spec.topology.workers[0].taints[0].effect", "write NoSchedule, PreferNoSchedule or NoExecute"},
+		"NoTaintEffect":            {kc + one + ", workers: [{name: a, replicas: 1, taints: [{key: a}]}]}}", "spec.topology.workers[0].taints[0].effect", "write effect: What happens to pods without a matching toleration"},
+		"NoTaintKey":               {kc + one + ", workers: [{name: a, replicas: 1, taints: [{effect: NoSchedule}]}]}}", "spec.topology.workers[0].taints[0].key", "write key: Key of the taint, for example dedicated"},
+		"NoPoolName":               {kc + one + ", workers: [{name: a, replicas: 1}, {replicas: 1}]}}", "spec.topology.workers[1].name", "write name: Name of the pool"},
+		"NoPoolReplicas":           {kc + one + ", workers: [{name: a}]}}", "spec.topology.workers[0].replicas", "write replicas: Number of workers"},
+		"NoMaxReplicas":            {kc + one + ", workers: [{name: a, replicas: 1, autoscaling: {enabled: true, minReplicas: 1}}], scaledWorkers: 1}}", "spec.topology.workers[0].autoscaling.maxReplicas", "write maxReplicas: Maximum number of machines"},
+		"NoApprovalPolicy":         {kc + one + "}, approval: {}}", "spec.approval.policy", "write policy: What needs approval: creation"},
+		"NoTemplateRefName":        {kc + one + "}, templateRef: {}}", "spec.templateRef.name", "write name: Name of the ClusterTemplate"},
+		"TemplateNoPoolName":       {ct + "{cluster: {topology: {workers: [{name: a, replicas: 1}, {replicas: 1}]}}}", "spec.cluster.topology.workers[1].name", "write name: Name of the pool"},
+		"TemplateMode":             {ct + "{cluster: {controlPlaneEndpoint: {mode: VIP}}}", "spec.cluster.controlPlaneEndpoint.mode", "write vip or node"},
+		"TemplateNoWaveName":       {ct + "{cluster: {}, rollout: {waves: [{name: a, selector: {matchLabels: {x: a}}}, {selector: {matchLabels: {x: b}}}]}}", "spec.rollout.waves[1].name", "write name: Name of the wave in the status, for example test"},
+		"TemplateNoSelector":       {ct + "{cluster: {}, rollout: {waves: [{name: a}]}}", "spec.rollout.waves[0].selector", "for example {matchLabels: {environment: test}}"},
+		"TemplateNoLabels":         {ct + "{cluster: {}, rollout: {waves: [{name: a, selector: {}}]}}", "spec.rollout.waves[0].selector.matchLabels", "for example {environment: test}"},
+		"BackupNoStorage":          {eb + "{clusterName: c}", "spec.storageLocation", "write storageLocation: Where the snapshots go, for example {type: local}"},
+		"BackupNoStorageType":      {eb + "{clusterName: c, storageLocation: {bucket: snapshots, secretRef: {name: a}, region: x}}", "spec.storageLocation.type", "write type: s3 or local"},
+		"BackupStorageCase":        {eb + "{clusterName: c, storageLocation: {type: S3, bucket: snapshots, secretRef: {name: a}, region: x}}", "spec.storageLocation.type", "write s3 for an object store"},
+		"BackupNoSecretName":       {eb + "{clusterName: c, storageLocation: {type: s3, bucket: snapshots, secretRef: {}}}", "spec.storageLocation.secretRef.name", "write name: Name of the Secret"},
 		"LongClusterName":          {strings.Replace(kc, "name: x", "name: a-cluster-with-a-name-that-is-too-long", 1) + one + "}}", "", "at most 32 lower case letters"},
 		"LongMachineName":          {strings.Replace(machine, "name: x", "name: m"+strings.Repeat("x", 63), 1) + "{template: small}", "", "at most 63 characters"},
 	}
@@ -301,10 +348,32 @@ func TestMistakesAreRefused(t *testing.T) {
 			if !strings.Contains(err.Error(), tc.field) || !strings.Contains(err.Error(), tc.remedy) {
 				t.Errorf("the message must name %q and say %q, got:\n%v", tc.field, tc.remedy, err)
 			}
+			if n := countMessages(err); n > 1 && severalMessages[name] == "" {
+				t.Errorf("want one message, got %d:\n%v", n, err)
+			} else if n <= 1 && severalMessages[name] != "" {
+				t.Errorf("it has one message: remove it from the table")
+			}
 			_, obj := read(t, client, namespace, tc.doc)
 			sameRefusals(t, err, obj, nil)
 		})
 	}
+}
+
+// severalMessages are mistakes that the API server answers with several messages, with the reason.
+var severalMessages = map[string]string{
+	"ClassOfNothing": "both fields are missing",
+	"OneAddress6":    "type dhcp, which is the default, needs an IPv4 prefix as well",
+	"WrongFamily":    "type dhcp, which is the default, needs an IPv4 prefix as well",
+	"PowerStateOff":  "YAML reads Off as a boolean, and the API server evaluates no rule after a wrong type",
+}
+
+// countMessages returns the number of messages of the API server in an error.
+func countMessages(err error) int {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return 1
+	}
+	return max(1, len(status.Status().Details.Causes))
 }
 
 // sameRefusals expects package admission to say of an object what the API server has said, by err. before is what is stored.
