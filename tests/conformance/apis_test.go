@@ -296,6 +296,8 @@ func TestMistakesAreRefused(t *testing.T) {
 		"BootDevice":               {machine + "{template: small, bootOrder: [disk, usb]}", "spec.bootOrder[1]", "write disk, network or cdrom"},
 		"VolumeMode":               {machine + "{template: small, disks: [{name: data, size: 1Gi, volumeMode: Raw}]}", "spec.disks[0].volumeMode", "write Filesystem or Block"},
 		"PowerStateOff":            {machine + "{template: small, powerState: Off}", "spec.powerState", "must be of type string"},
+		"NoDiskName":               {machine + "{template: small, disks: [{size: 1Gi}]}", "spec.disks[0].name", "Required value"},
+		"NoOperator":               {pool + "{allowedNamespaces: {selector: {matchExpressions: [{key: a}]}}}", "spec.allowedNamespaces.selector.matchExpressions[0].operator", "Required value"},
 		"NoNetworkName":            {machine + "{template: small, networks: [{name: eth0}]}", "spec.networks[0].networkName", "write networkName: NetworkConfiguration of the interface"},
 		"NoMemorySize":             {machine + "{template: small, resources: {memory: {}}}", "spec.resources.memory.size", "write size: Amount of memory, for example 4Gi"},
 		"NoProviderName":           {machine + "{template: small, providerRef: {}}", "spec.providerRef.name", "write name: Name of a MachineProvider, for example kubevirt"},
@@ -364,6 +366,8 @@ var severalMessages = map[string]string{
 	"ClassOfNothing": "both fields are missing",
 	"OneAddress6":    "type dhcp, which is the default, needs an IPv4 prefix as well",
 	"WrongFamily":    "type dhcp, which is the default, needs an IPv4 prefix as well",
+	"NoDiskName":     "the API server wants the keys of lists required in the schema",
+	"NoOperator":     "the fields of a label selector are those of Kubernetes, whose lists have no maximum for the costs of a rule",
 	"PowerStateOff":  "YAML reads Off as a boolean, and the API server evaluates no rule after a wrong type",
 }
 
