@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -454,6 +455,11 @@ func TestChangesAreRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(func() {
+				if err := target.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
+					t.Error(err)
+				}
+			})
 			if tc.kind == cluster {
 				made.Object["status"] = map[string]any{"endpoint": "https://10.0.0.5:6443"}
 				if made, err = target.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
