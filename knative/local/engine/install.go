@@ -23,7 +23,7 @@ import (
 const (
 	platformNamespace = "vitistack-system"
 	configName        = "vitistack-config"
-	establishTimeout  = 30 * time.Second
+	establishTimeout  = 2 * time.Minute
 )
 
 var (
