@@ -98,7 +98,7 @@ func writeFields(b *strings.Builder, path string, s *apiextensionsv1.JSONSchemaP
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		field := s.Properties[name]
 		where := path + "." + name
-		about := []string{field.Description}
+		about := []string{strings.Replace(field.Description, " One of "+strings.Join(valuesOf(&field), ", ")+".", "", 1)}
 		if slices.Contains(s.Required, name) {
 			about = append(about, "Required.")
 		}
@@ -133,12 +133,10 @@ func typeOf(s *apiextensionsv1.JSONSchemaProps) string {
 // limits returns sentences about the values that the API server accepts.
 func limits(s *apiextensionsv1.JSONSchemaProps) []string {
 	var all []string
-	if len(s.Enum) > 0 {
-		values := make([]string, len(s.Enum))
-		for i, v := range s.Enum {
-			values[i] = strings.Trim(string(v.Raw), `"`)
-		}
+	length := s.MaxLength
+	if values := valuesOf(s); len(values) > 0 {
 		all = append(all, "One of "+code(values)+".")
+		length = nil
 	}
 	if s.Default != nil && !strings.Contains(s.Description, "Default") {
 		all = append(all, "Default: "+code([]string{strings.Trim(string(s.Default.Raw), `"`)})+".")
@@ -146,7 +144,7 @@ func limits(s *apiextensionsv1.JSONSchemaProps) []string {
 	for _, bound := range []struct {
 		format string
 		value  *int64
-	}{{"At most %d characters.", s.MaxLength}, {"At least %d entries.", s.MinItems}, {"At most %d entries.", s.MaxItems}} {
+	}{{"At most %d characters.", length}, {"At least %d entries.", s.MinItems}, {"At most %d entries.", s.MaxItems}} {
 		if bound.value != nil && *bound.value != 0 {
 			all = append(all, strings.Replace(fmt.Sprintf(bound.format, *bound.value), " 1 entries", " 1 entry", 1))
 		}
@@ -158,6 +156,19 @@ func limits(s *apiextensionsv1.JSONSchemaProps) []string {
 		all = append(all, fmt.Sprintf("To %v.", *s.Maximum))
 	}
 	return all
+}
+
+// valuesOf returns the values that a text may have, or nil. Command crds writes those of a spec into a rule.
+func valuesOf(s *apiextensionsv1.JSONSchemaProps) (values []string) {
+	for _, v := range s.Enum {
+		values = append(values, strings.Trim(string(v.Raw), `"`))
+	}
+	for _, r := range s.XValidations {
+		if list, found := strings.CutPrefix(r.Rule, "self in ['"); found {
+			return strings.Split(strings.TrimSuffix(list, "']"), "', '")
+		}
+	}
+	return values
 }
 
 // code returns words in code spans, with commas between them.
