@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vitistack/stack/apis/cause"
+	"github.com/vitistack/stack/tests/stand/browser"
 	"github.com/vitistack/stack/tests/stand/engine"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -55,9 +56,19 @@ func viti(t *testing.T, e *engine.Engine, args ...string) []byte {
 	return out
 }
 
+// chainOnPage returns the chain of causes of an object, such as machine/web, as the page finds it.
+func chainOnPage(page *browser.Tab, namespace, object string) string {
+	return browser.Eval[string](page, fmt.Sprintf(`Promise.all(["causes", "store", "kinds"].map((name) => import("/page/" + name + ".js"))).then(([causes, store, kinds]) => {
+		const [resource, name] = %s.split("/");
+		const topic = Object.keys(kinds.resourceOf).find((t) => kinds.resourceOf[t] === resource);
+		const item = store.find(topic, %s, name);
+		return item ? causes.chainOf(item, topic).map((link) => kinds.kindOf[link.topic] + " " + link.item.name).join(" < ") : "nothing";
+	})`, browser.Quote(object), browser.Quote(namespace)))
+}
+
 // TestVitiExplains asks kubectl viti about each object that is stuck in make run TOUR=busy: the chain
 // ends at the cause, with the remedy and the role that has to act. The object's own condition Ready leads to
-// the remedy as well.
+// the remedy as well, and the page finds the same chain by its own code.
 func TestVitiExplains(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t)
@@ -90,6 +101,8 @@ func TestVitiExplains(t *testing.T) {
 		{"its Secret does not exist", "", "machineprovider/proxmox-oslo", "MachineProvider proxmox-oslo", "CredentialsMissing", cause.PlatformTeam, "Create the Secret", "create it, or change spec.credentialsRef"},
 	}
 	var causes []string
+	page := browser.New(t, strings.TrimSuffix(e.Gateway(), "/"), 1200, 900)
+	page.Open("")
 	for _, tc := range table {
 		causes = append(causes, tc.cause)
 		feed.Until(t, tc.object+" leads to the remedy", func() (bool, string) {
@@ -99,7 +112,15 @@ func TestVitiExplains(t *testing.T) {
 			}
 			last := answer.Chain[len(answer.Chain)-1]
 			right := strings.HasPrefix(last.Kind+" "+last.Name, tc.cause) && last.Reason == tc.reason && last.Owner == tc.owner && strings.Contains(last.Remedy, tc.remedy)
-			return right, fmt.Sprintf("%s: it ends at %s with %s, owner %s, %q", tc.because, last.Ref, last.Reason, last.Owner, last.Remedy)
+			if !right {
+				return false, fmt.Sprintf("%s: it ends at %s with %s, owner %s, %q", tc.because, last.Ref, last.Reason, last.Owner, last.Remedy)
+			}
+			var refs []string
+			for _, l := range answer.Chain {
+				refs = append(refs, l.Kind+" "+l.Name)
+			}
+			want, got := strings.Join(refs, " < "), chainOnPage(page, tc.namespace, tc.object)
+			return got == want, fmt.Sprintf("%s: kubectl viti says %q, and the page %q", tc.because, want, got)
 		})
 	}
 	resources := map[string]schema.GroupVersionResource{
