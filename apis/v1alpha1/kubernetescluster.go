@@ -19,36 +19,6 @@ const (
 	ClusterFailed          ClusterPhase = "Failed"
 )
 
-// Conditions of a KubernetesCluster in addition to Ready, in the order in which they
-// become True.
-const (
-	ConditionTopologyValid    = "TopologyValid"
-	ConditionNetworkAvailable = "NetworkAvailable"
-	ConditionMachinesCreated  = "MachinesCreated"
-	ConditionMachinesRunning  = "MachinesRunning"
-	ConditionConfigApplied    = "ConfigApplied"
-	ConditionBootstrapped     = "Bootstrapped"
-	ConditionNodesReady       = "NodesReady"
-	// ConditionApproved is set only if the cluster needs approval.
-	ConditionApproved = "Approved"
-	// ConditionVersionsCurrent is True if every node runs the versions of the spec.
-	ConditionVersionsCurrent = "VersionsCurrent"
-	ConditionEtcdHealthy     = "EtcdHealthy"
-	// ConditionMachinesCurrent is True if every Machine has the template and the provider of its
-	// pool.
-	ConditionMachinesCurrent = "MachinesCurrent"
-	// ConditionMachinesHealthy is True if every node is Ready, and says otherwise whether the
-	// health check replaces machines.
-	ConditionMachinesHealthy = "MachinesHealthy"
-	// ConditionConfigCurrent is True if every node runs the configuration of the spec.
-	ConditionConfigCurrent = "ConfigCurrent"
-	// ConditionAuthoritiesRotated is set only after spec.talos.rotateAuthorities was set.
-	ConditionAuthoritiesRotated = "AuthoritiesRotated"
-	// ConditionAddonsApplied is set only if the spec has add-ons. It is True if all of their manifests
-	// are applied.
-	ConditionAddonsApplied = "AddonsApplied"
-)
-
 // KubernetesCluster is a Kubernetes cluster of Talos Linux machines.
 //
 // +kubebuilder:object:root=true

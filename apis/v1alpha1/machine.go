@@ -25,17 +25,6 @@ const (
 	MachineDeleting MachinePhase = "Deleting"
 )
 
-// Conditions of a Machine in addition to Ready, Reconciling and Stalled (names.go) and, for a node of a cluster,
-// MachineConfigRemoved (machineconfig.go).
-const (
-	ConditionVirtualMachineReady = "VirtualMachineReady"
-	ConditionStorageReady        = "StorageReady"
-	ConditionNetworkReady        = "NetworkReady"
-	// ConditionRestartRequired is True while a change of the spec needs a restart, and
-	// otherwise absent.
-	ConditionRestartRequired = "RestartRequired"
-)
-
 // Machine is a virtual machine on the hypervisor that its MachineProvider names.
 // Fields that cannot be changed in place can be changed until the virtual machine
 // exists, so that a user can correct a mistake.

@@ -24,9 +24,6 @@ const (
 	// configuration that Talos applies to a new node only. Its value is a JSON object with a digest of each
 	// part: see package apis/cluster/nodeconfig.
 	AnnotationNodeConfig = "vitistack.io/node-config"
-	// ConditionMachineConfigRemoved of a Machine is False while its hypervisor has the
-	// machine configuration of the node, and True after it has been removed there.
-	ConditionMachineConfigRemoved = "MachineConfigRemoved"
 	// MachineConfigKey is the key of the configuration in its Secret.
 	MachineConfigKey = "userdata"
 )

@@ -28,19 +28,6 @@ const (
 	ProviderOffline ProviderPhase = "Offline"
 )
 
-// ConditionPrivilegesGranted is a condition of a MachineProvider. It is True if its user
-// has every privilege that machines need, and its message names the missing ones.
-const ConditionPrivilegesGranted = "PrivilegesGranted"
-
-// ConditionSpoofProtection is a condition of a MachineProvider of type proxmox. It is
-// True if its machines can send from their own MAC addresses only.
-const ConditionSpoofProtection = "SpoofProtection"
-
-// ConditionOrphansFound is a condition of a MachineProvider. It is True if the hypervisor
-// has virtual machines of the stack whose Machine does not exist, and its message says
-// how to remove them. It is Unknown if the virtual machines cannot be listed.
-const ConditionOrphansFound = "OrphansFound"
-
 // MachineProvider is a hypervisor on which Machines are created.
 //
 // +kubebuilder:object:root=true

@@ -112,16 +112,3 @@ const (
 	// FinalizerKea keeps a NetworkConfiguration until its reservations are deleted.
 	FinalizerKea = "vitistack.io/networkconfiguration-finalizer"
 )
-
-// ConditionReady is a condition of every kind. Its reason and message say what the object
-// waits for, or what to change.
-const ConditionReady = "Ready"
-
-// ConditionReconciling and ConditionStalled say more about an object that is not Ready, as kstatus
-// (sigs.k8s.io/cli-utils/pkg/kstatus) defines them: Reconciling is True while the stack continues by
-// itself, and Stalled is True while a person has to act. Exactly one of the two exists then, with the
-// reason and the message of Ready. An object that is Ready has neither.
-const (
-	ConditionReconciling = "Reconciling"
-	ConditionStalled     = "Stalled"
-)
