@@ -17,7 +17,7 @@ var networkNamespaceEffects = []Effect{
 	{"ipAllocation.static.ipv6Gateway", "nam", Refused, "the gateway of a network that is Ready cannot be changed"},
 	{"ipAllocation.static.ipv6RangeEnd", "nam", Applied, "new addresses come from the range; interfaces keep theirs"},
 	{"ipAllocation.static.ipv6RangeStart", "nam", Applied, "new addresses come from the range; interfaces keep theirs"},
-	{"ipAllocation.static.reuseDelaySeconds", "manual", Applied, "addresses that are released afterwards stay free for the time"},
+	{"ipAllocation.static.reuseDelaySeconds", "manual", Applied, "addresses that are released afterwards are not allocated again for that time"},
 	{"ipAllocation.static.ttlSeconds", "manual", Applied, "addresses expire after the time, counted from their next renewal"},
 	{"ipAllocation.static.vlanId", "manual", Refused, "a segment has one VLAN"},
 	{"ipAllocation.type", "manual", Refused, "ipAllocation.type of a network that is Ready cannot be changed"},

@@ -78,7 +78,7 @@ func (w World) ChooseNetwork(namespace, name string) (*v1alpha2.NetworkNamespace
 			candidates = append(candidates, nn)
 		}
 	}
-	return networkplan.Choose(namespace, name, candidates)
+	return networkplan.ChooseNetwork(namespace, name, candidates)
 }
 
 // findNetwork returns a network by its namespace and name, or nil.

@@ -68,7 +68,7 @@ func (r allocationReconciler) applyPlan(ctx context.Context, nn *v1alpha2.Networ
 	case actionClaim:
 		return plan.address, r.leases.claimAddress(ctx, nn.Name, plan.address, h)
 	case actionSelect:
-		return r.selectAddress(ctx, nn, plan.pool, a, h)
+		return r.claimFromPool(ctx, nn, plan.pool, a, h)
 	default:
 		return plan.address, nil
 	}

@@ -37,7 +37,7 @@ func TestReleaseDelaysReuse(t *testing.T) {
 	}
 	choose := func(uid string) (netip.Addr, error) {
 		a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a" + uid, UID: types.UID(uid)}}
-		return f.allocations().selectAddress(t.Context(), nn, p, a, holderOf(a, 0))
+		return f.allocations().claimFromPool(t.Context(), nn, p, a, holderOf(a, 0))
 	}
 	if _, err := choose("1"); err != nil {
 		t.Fatal(err)

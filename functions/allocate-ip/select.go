@@ -28,7 +28,7 @@ const (
 	nearlyFull = 16
 )
 
-// selectAddress claims an address of the pool for an IPAllocation: the one that it holds
+// claimFromPool claims an address of the pool for an IPAllocation: the one that it holds
 // already, or else one of the places that derive from its name, or else the first free one
 // after the first of these. It returns errExhausted while at most as many addresses are free as
 // IPAllocations have waited longer.
@@ -36,7 +36,7 @@ const (
 // Whatever the size of the pool, it sends one request if the first place is free, as it mostly
 // is in a pool that is half empty, two for each place that is not, and otherwise one listing
 // and rarely more than one further request.
-func (r allocationReconciler) selectAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, p ipam.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
+func (r allocationReconciler) claimFromPool(ctx context.Context, nn *v1alpha2.NetworkNamespace, p ipam.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
 	kept, err := network.ControlPlanes(ctx, r.kube, a.Namespace)
 	if err != nil {
 		return netip.Addr{}, err

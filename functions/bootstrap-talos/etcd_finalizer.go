@@ -26,8 +26,8 @@ func (s *machineStore) addEtcdFinalizers(ctx context.Context, c *cluster) error 
 	return nil
 }
 
-// release removes the finalizer of etcd from a Machine.
-func (s *machineStore) release(ctx context.Context, m *v1alpha1.Machine) error {
+// removeEtcdFinalizer removes the finalizer of etcd from a Machine.
+func (s *machineStore) removeEtcdFinalizer(ctx context.Context, m *v1alpha1.Machine) error {
 	before := m.DeepCopy()
 	if !kube.RemoveFinalizer(m, v1alpha1.FinalizerEtcd) {
 		return nil
@@ -45,7 +45,7 @@ func (s *machineStore) releaseDeleted(ctx context.Context, c *cluster) error {
 		if m.DeletionTimestamp == nil || (plan.MayHaveJoinedEtcd(m) && m.Annotations[v1alpha1.AnnotationForce] != "true") {
 			continue
 		}
-		if err := s.release(ctx, m); err != nil {
+		if err := s.removeEtcdFinalizer(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -66,6 +66,6 @@ func (s *machineStore) releaseOrphan(ctx context.Context, m *v1alpha1.Machine, o
 	case err == nil && kc.UID == owner.UID && m.Labels[v1alpha1.LabelClusterName] == kc.Name:
 		return false, nil
 	default:
-		return true, s.release(ctx, m)
+		return true, s.removeEtcdFinalizer(ctx, m)
 	}
 }

@@ -118,7 +118,7 @@ func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, 
 	case plan.RemovalWaitsForMembers:
 		return removing("waits for all members of etcd to have the same member list", true)
 	case plan.RemovalDeleteMachine:
-		if err = r.machines.release(ctx, m); err != nil {
+		if err = r.machines.removeEtcdFinalizer(ctx, m); err != nil {
 			return err
 		}
 		if err := refusedDeletion(r.kube.Delete(ctx, m)); err != nil {
@@ -126,10 +126,10 @@ func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, 
 		}
 		return removing("waits for its machine to be deleted", false)
 	case plan.RemovalReleaseMachine:
-		if err = r.machines.release(ctx, m); err != nil {
+		if err = r.machines.removeEtcdFinalizer(ctx, m); err != nil {
 			return err
 		}
-		return removing("waits for its machine to be deleted"+plan.WhyNotReady(m), false)
+		return removing("waits for its machine to be deleted"+plan.NotReadySuffix(m), false)
 	}
 	return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: a request has failed and is retried", m.Name), Requeue: true}
 }

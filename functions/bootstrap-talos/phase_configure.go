@@ -94,7 +94,7 @@ func (n *nodeConfigurator) configureNode(ctx context.Context, c *cluster, m *v1a
 		}
 	}
 	if !plan.IsRunning(m) {
-		return "", reconcile.WaitError{Reason: reasonWaitingForMachines, Message: "waits for machine " + m.Name + plan.WhyNotReady(m)}
+		return "", reconcile.WaitError{Reason: reasonWaitingForMachines, Message: "waits for machine " + m.Name + plan.NotReadySuffix(m)}
 	}
 	state, shown := talos.Probe(ctx, plan.Address(m), c.connections.credentials)
 	switch state {

@@ -46,7 +46,7 @@ func (d *deletion) deleteCluster(ctx context.Context, c *cluster) error {
 	forced := c.Annotations[v1alpha1.AnnotationForce] == "true"
 	if len(left) > 0 && !forced {
 		return d.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("waits for %s to be deleted, first of all %s%s; the annotation %s=true gives up on them",
-			plan.Quantity(len(left), "machine"), left[0], plan.WhyNotReady(c.observed.machines[left[0]]), v1alpha1.AnnotationForce), false))
+			plan.Quantity(len(left), "machine"), left[0], plan.NotReadySuffix(c.observed.machines[left[0]]), v1alpha1.AnnotationForce), false))
 	}
 	if len(left) > 0 {
 		kube.SetCondition(&c.Status.Conditions, c.Generation, conditionForced, true, "MachinesSkipped", "does not wait for these machines, which their provider has to delete: "+strings.Join(left, ", "))

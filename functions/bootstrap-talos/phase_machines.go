@@ -155,7 +155,7 @@ func (s *machineStore) deleteAll(ctx context.Context, c *cluster, names []string
 	}
 	for _, name := range names {
 		m := c.observed.machines[name]
-		if err := s.release(ctx, m); err != nil {
+		if err := s.removeEtcdFinalizer(ctx, m); err != nil {
 			return err
 		}
 		if m.DeletionTimestamp != nil {
@@ -179,7 +179,7 @@ func waitForMachines(c *cluster) error {
 		}
 		unready = append(unready, m.Name)
 		if detail == "" && machine != nil {
-			detail = plan.WhyNotReady(machine)
+			detail = plan.NotReadySuffix(machine)
 		}
 	}
 	if len(unready) == 0 {

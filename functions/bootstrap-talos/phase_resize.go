@@ -124,7 +124,7 @@ func (rs *resizes) doResizeStep(ctx context.Context, c *cluster, r *v1alpha1.Mac
 	case plan.ResizeDrain:
 		rs.drainResized(ctx, c, r, node)
 	case plan.ResizeFail:
-		rs.failResize(r, fmt.Sprintf("its node is not Ready with the new size after %s%s", plan.ResizeTimeout, plan.WhyNotReady(m)))
+		rs.failResize(r, fmt.Sprintf("its node is not Ready with the new size after %s%s", plan.ResizeTimeout, plan.NotReadySuffix(m)))
 	case plan.ResizeWait, plan.ResizeRestart:
 		if r.Step == v1alpha1.ResizeRestarting {
 			r.Message = v1alpha1.WhyNotReady(m.Status.Conditions)

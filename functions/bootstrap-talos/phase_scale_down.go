@@ -71,7 +71,7 @@ func (r *removals) chooseNodes(ctx context.Context, c *cluster) error {
 			c.report.noteUserError(v1alpha1.ConditionReady, protectedError(c.observed.machines[name]))
 		}
 		for _, name := range leaving {
-			if err := r.record(ctx, c, c.observed.machines[name]); err != nil {
+			if err := r.beginRemoval(ctx, c, c.observed.machines[name]); err != nil {
 				return err
 			}
 		}
@@ -88,9 +88,9 @@ func forgetRemoved(_ context.Context, c *cluster) error {
 	return nil
 }
 
-// record annotates a Machine that is to be removed. A Machine that never became a node is
+// beginRemoval annotates a Machine that is to be removed. A Machine that never became a node is
 // deleted at once.
-func (r *removals) record(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
+func (r *removals) beginRemoval(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
 	if !plan.MayHaveJoinedEtcd(m) {
 		return refusedDeletion(r.kube.DeleteExactly(ctx, m))
 	}

@@ -96,7 +96,7 @@ func TestProviderReleasedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := r.CreateMachine("m1")
-	if _, err := f.recordProvider(t.Context(), m.DeepCopy(), m, p); err == nil {
+	if _, err := f.addFinalizersAndProvider(t.Context(), m.DeepCopy(), m, p); err == nil {
 		t.Error("a Machine is recorded on a deleted MachineProvider")
 	}
 	if err := r.Kube.Get(t.Context(), r.Namespace, "m1", m); err != nil {

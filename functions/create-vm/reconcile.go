@@ -165,7 +165,7 @@ func (f *function) resolveAndEnsure(ctx context.Context, m, before *v1alpha1.Mac
 	if cause == causeMachine && f.networks.createNew(ctx, m) {
 		return attempt{}, before, true, nil
 	}
-	if before, err = f.recordProvider(ctx, before, m, provider); err != nil {
+	if before, err = f.addFinalizersAndProvider(ctx, before, m, provider); err != nil {
 		return attempt{}, nil, false, err
 	}
 	a = f.ensureMachine(ctx, m, resolved.Size, provider)
@@ -193,10 +193,10 @@ func (f *function) resolveMachine(ctx context.Context, m *v1alpha1.Machine) (pla
 	return s, provider, err
 }
 
-// recordProvider writes the finalizer and the MachineProvider before anything is created for a
+// addFinalizersAndProvider writes the finalizer and the MachineProvider before anything is created for a
 // Machine, and returns the Machine as written. So the deletion finds the virtual machine even if
 // this delivery ends here.
-func (f *function) recordProvider(ctx context.Context, before, m *v1alpha1.Machine, provider *v1alpha1.MachineProvider) (*v1alpha1.Machine, error) {
+func (f *function) addFinalizersAndProvider(ctx context.Context, before, m *v1alpha1.Machine, provider *v1alpha1.MachineProvider) (*v1alpha1.Machine, error) {
 	if err := f.providers.addFinalizer(ctx, provider); err != nil {
 		return nil, err
 	}

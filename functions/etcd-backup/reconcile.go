@@ -142,7 +142,7 @@ func (d delivery) takeIfDue(ctx context.Context, b *v1alpha1.EtcdBackup, p plan)
 	}
 	kept, err := d.openStore(ctx, b)
 	if err == nil && hindered && p.due.IsZero() && b.Status.LastBackupTime != nil {
-		err = d.deleteExcess(ctx, b, kept)
+		err = d.applyRetention(ctx, b, kept)
 	}
 	if err != nil || over {
 		return before, err
@@ -181,38 +181,11 @@ func (f *function) takeSnapshot(ctx context.Context, b *v1alpha1.EtcdBackup, kep
 	s.Backups = slices.Insert(s.Backups, 0, v1alpha1.BackupFile{Name: name, Size: checked.size, SHA256: checked.sum()})
 	s.Backups = s.Backups[:min(len(s.Backups), mostListed)]
 	f.kube.RecordEvent(ctx, b, false, "BackupTaken", fmt.Sprintf("kept snapshot %s of %s", name, s.BackupSize))
-	return f.deleteExcess(ctx, b, kept)
+	return f.applyRetention(ctx, b, kept)
 }
 
 // mostListed is how many snapshots a status lists.
 const mostListed = 20
-
-// deleteExcess deletes all but the newest spec.retention snapshots, and lists these in the
-// status.
-func (f *function) deleteExcess(ctx context.Context, b *v1alpha1.EtcdBackup, kept store) error {
-	files, err := kept.List(ctx, folderOf(b))
-	if err != nil {
-		return err
-	}
-	snapshots := snapshotsOf(b, files)
-	most := min(int(max(b.Spec.Retention, 1)), len(snapshots))
-	for _, old := range snapshots[most:] {
-		for _, name := range []string{old.name + hashEnding, old.name} {
-			if err := kept.Delete(ctx, name); err != nil {
-				return err
-			}
-		}
-	}
-	sums := map[string]string{}
-	for _, old := range b.Status.Backups {
-		sums[old.Name] = old.SHA256
-	}
-	b.Status.BackupCount, b.Status.Backups = int32(most), nil
-	for _, s := range snapshots[:min(most, mostListed)] {
-		b.Status.Backups = append(b.Status.Backups, v1alpha1.BackupFile{Name: s.name, Size: s.size, SHA256: sums[s.name]})
-	}
-	return nil
-}
 
 func (f *function) openStore(ctx context.Context, b *v1alpha1.EtcdBackup) (store, error) {
 	at := b.Spec.StorageLocation

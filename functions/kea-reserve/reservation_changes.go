@@ -7,8 +7,8 @@ import (
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
-// planChange returns what one server lacks to have the reservations of a request.
-func planChange(req request, state kea.State, states []kea.State, addresses []netip.Addr) kea.Change {
+// compareReservations returns what one server lacks to have the reservations of a request.
+func compareReservations(req request, state kea.State, states []kea.State, addresses []netip.Addr) kea.Change {
 	var c kea.Change
 	id := state.Subnet.ID
 	if !state.SubnetFound {

@@ -5,12 +5,10 @@ import (
 	"net/netip"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
@@ -71,28 +69,6 @@ func setStatus(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace,
 		return ready
 	}
 	return redundancy
-}
-
-// setRedundant writes the condition Redundant. It returns the value of status.status, and the
-// Outcome to record if Ready has not changed.
-func setRedundant(nc *v1alpha1.NetworkConfiguration, reserved result, servers int, now time.Time) (string, reconcile.Outcome) {
-	s := &nc.Status
-	if len(reserved.down) == 0 {
-		s.NextCheckTime = nil
-	}
-	if servers < 2 {
-		meta.RemoveStatusCondition(&s.Conditions, conditionRedundant)
-		return "OK", reconcile.Outcome{}
-	}
-	if len(reserved.down) == 0 {
-		const reason, message = "InStep", "every Kea server has the reservations"
-		changed := kube.SetCondition(&s.Conditions, nc.Generation, conditionRedundant, true, reason, message)
-		return "OK", reconcile.Outcome{Reason: reason, Message: message, Changed: changed}
-	}
-	scheduleCheck(nc, now, outageCheckInterval)
-	reason, message := reserved.down.Reason(), reserved.down.Error()
-	changed := kube.SetCondition(&s.Conditions, nc.Generation, conditionRedundant, false, reason, message)
-	return "Degraded", reconcile.Outcome{Reason: reason, Message: message, Warning: true, Changed: changed}
 }
 
 // interfaceStatus returns the status of an interface whose reservation has address.

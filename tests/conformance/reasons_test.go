@@ -59,7 +59,7 @@ func TestReasonsHaveAdvice(t *testing.T) {
 		reasons := sources(t, slices.Concat(shared, decisions[name], []string{"functions/" + name})...).reasons()
 		for reason := range reasons {
 			if !slices.ContainsFunc(kinds, func(kind string) bool { return cause.IsKnown(kind, reason) }) {
-				t.Errorf("apis/cause/advice.go has no advice for the reason %s of %s: add whose turn it is, and the remedy", reason, name)
+				t.Errorf("apis/cause/reasons.go has no advice for the reason %s of %s: add whose turn it is, and the remedy", reason, name)
 			}
 		}
 	}
@@ -67,7 +67,7 @@ func TestReasonsHaveAdvice(t *testing.T) {
 		"functions/create-vm", "functions/bootstrap-talos", "functions/etcd-backup")...).texts
 	for _, key := range cause.Reasons() {
 		if reason := key[strings.LastIndexByte(key, '/')+1:]; !texts[reason] {
-			t.Errorf("apis/cause/advice.go has advice for the reason %s, which no function writes", key)
+			t.Errorf("apis/cause/reasons.go has advice for the reason %s, which no function writes", key)
 		}
 	}
 }

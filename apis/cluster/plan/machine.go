@@ -120,9 +120,9 @@ func MayHaveJoinedEtcd(m *v1alpha1.Machine) bool {
 	return IsInstalled(m) || (PoolOf(m) == v1alpha1.ControlPlanePool && MayHaveJoined(m))
 }
 
-// WhyNotReady returns the reason and the message of the condition Ready of a Machine after ": ",
+// NotReadySuffix returns the reason and the message of the condition Ready of a Machine after ": ",
 // or an empty string for a Machine that is Ready.
-func WhyNotReady(m *v1alpha1.Machine) string {
+func NotReadySuffix(m *v1alpha1.Machine) string {
 	if cause := v1alpha1.WhyNotReady(m.Status.Conditions); cause != "" {
 		return ": " + cause
 	}

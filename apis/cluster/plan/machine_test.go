@@ -8,7 +8,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-func TestWhyNotReady(t *testing.T) {
+func TestNotReadySuffix(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason     string
@@ -20,7 +20,7 @@ func TestWhyNotReady(t *testing.T) {
 		"New":   {"the Machine has no conditions yet", nil, ""},
 	} {
 		m := &v1alpha1.Machine{Status: v1alpha1.MachineStatus{Conditions: tc.conditions}}
-		if got := WhyNotReady(m); got != tc.want {
+		if got := NotReadySuffix(m); got != tc.want {
 			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, got, tc.want)
 		}
 	}

@@ -20,7 +20,7 @@ func RemovalLimit(pool string) int {
 // then, while the pool has more machines than wanted, unhealthy ones and then the newest. limit
 // is how many may be in removal at the same time, including earlier removals. A healthy
 // marked machine is removed only when its replacement is healthy: working is the number of other
-// healthy machines. An outdated one does not wait for maxUnavailable of them. Protected machines come
+// healthy machines. For an outdated one, working may be up to maxUnavailable below wanted. Protected machines come
 // last and stay: protected has the names of the machines that would be removed without their protection.
 func SelectMachinesToRemove(wanted, limit, working, maxUnavailable int, present []PoolMachine) (leaving, protected []string) {
 	var rest []PoolMachine

@@ -23,7 +23,7 @@ func Find(ctx context.Context, c *kube.Client, namespace, name string) (*v1alpha
 		nn := &v1alpha2.NetworkNamespace{}
 		err := c.Get(ctx, namespace, name, nn)
 		if kube.NotFound(err) {
-			return plan.Choose(namespace, name, nil)
+			return plan.ChooseNetwork(namespace, name, nil)
 		}
 		return nn, err
 	}
@@ -31,7 +31,7 @@ func Find(ctx context.Context, c *kube.Client, namespace, name string) (*v1alpha
 	if err := c.List(ctx, namespace, "", list); err != nil {
 		return nil, err
 	}
-	return plan.Choose(namespace, "", list.Items)
+	return plan.ChooseNetwork(namespace, "", list.Items)
 }
 
 // NameFor returns the name of the NetworkNamespace that a NetworkConfiguration is in. One

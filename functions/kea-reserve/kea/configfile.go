@@ -20,7 +20,7 @@ type configFile struct {
 // delivery looks again.
 var ErrChanged = errors.New("another client changed the configuration of the server meanwhile")
 
-func (s *configFile) Exclusive() bool { return true }
+func (s *configFile) NeedsLock() bool { return true }
 
 func (s *configFile) ReadSubnet(ctx context.Context, network netip.Prefix, leases bool) (State, error) {
 	d, err := readConfiguration(ctx, s.client)

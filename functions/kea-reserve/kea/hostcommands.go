@@ -27,7 +27,7 @@ const (
 // hosts, if there is one.
 const everywhere = "all"
 
-func (s *hostCommands) Exclusive() bool { return false }
+func (s *hostCommands) NeedsLock() bool { return false }
 
 func (s *hostCommands) ReadSubnet(ctx context.Context, network netip.Prefix, leases bool) (State, error) {
 	state := State{CanCreateSubnet: s.has["subnet4-add"]}

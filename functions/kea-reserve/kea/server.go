@@ -28,9 +28,9 @@ type Server interface {
 	// Persist writes the configuration file of the server, so that the changes survive a
 	// restart.
 	Persist(ctx context.Context) error
-	// Exclusive reports whether concurrent changes can overwrite each other, so that Change
+	// NeedsLock reports whether concurrent changes can overwrite each other, so that Change
 	// needs the Lock.
-	Exclusive() bool
+	NeedsLock() bool
 }
 
 // State has what one Kea server has for a network: a subnet, its reservations and its leases.

@@ -103,7 +103,7 @@ func (x *Hypervisor) observeLocked(ctx context.Context, m *v1alpha1.Machine, wan
 	} else {
 		s.Phase = v1alpha1.MachineStopped
 	}
-	waiting := running != (m.Spec.PowerState != v1alpha1.PowerStopped) || m.Spec.RestartToken != m.Status.RestartToken || len(pendingChanges(m, want, vm)) > 0
+	waiting := running != (m.Spec.PowerState != v1alpha1.PowerStopped) || m.Spec.RestartToken != m.Status.RestartToken || len(differingOptions(m, want, vm)) > 0
 	switch {
 	case lock == "suspended":
 		s.Reason, s.Message = "Suspended", fmt.Sprintf("VM %d is suspended: resume it at Proxmox VE", vm.id)

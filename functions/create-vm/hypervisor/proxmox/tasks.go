@@ -157,3 +157,34 @@ func (x api) lastLogLine(ctx context.Context, t *pve.Task) string {
 	}
 	return ""
 }
+
+// What the failure of the recorded task means.
+const (
+	// failureNone is the task's success, or no task.
+	failureNone = ""
+	// failureExists says that what the task had to create exists. Whether it is the Machine's
+	// own, after an answer was lost, shows in its UID.
+	failureExists = "exists"
+	// failureMemory says that the host has too little memory for the first start.
+	failureMemory = "memory"
+	// failureFinal is any other failure, with which this call ends. Another call may succeed.
+	failureFinal = "final"
+)
+
+// classifyFailure returns what the error of the task recorded in a Machine means.
+func classifyFailure(m *v1alpha1.Machine, recorded *v1alpha1.ProviderTask, failed error) string {
+	if failed == nil {
+		return failureNone
+	}
+	problem, isUserError := reconcile.AsUserError(failed)
+	switch {
+	case !isUserError || recorded == nil:
+		return failureFinal
+	case (recorded.Action == actionCreate || recorded.Action == actionClone) && strings.Contains(problem.Message, "already exists"):
+		return failureExists
+	case recorded.Action == actionStart && problem.Reason == reasonInsufficient && m.Status.Phase == v1alpha1.MachineCreating:
+		return failureMemory
+	default:
+		return failureFinal
+	}
+}

@@ -63,7 +63,7 @@ func planReservations(req request, states []kea.State) (plan, error) {
 		p.addresses[i] = address
 	}
 	for i, state := range states {
-		p.changes[i] = planChange(req, state, states, p.addresses)
+		p.changes[i] = compareReservations(req, state, states, p.addresses)
 	}
 	return p, nil
 }

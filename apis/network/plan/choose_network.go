@@ -22,9 +22,9 @@ const (
 	ReasonNone     = "NoNetworkNamespace"
 )
 
-// Choose returns the NetworkNamespace with a name, or with an empty name the only one. items are those
+// ChooseNetwork returns the NetworkNamespace with a name, or with an empty name the only one. items are those
 // of the namespace. It returns Unresolved if there is none, or more than one to choose from.
-func Choose(namespace, name string, items []v1alpha2.NetworkNamespace) (*v1alpha2.NetworkNamespace, error) {
+func ChooseNetwork(namespace, name string, items []v1alpha2.NetworkNamespace) (*v1alpha2.NetworkNamespace, error) {
 	if name != "" {
 		i := slices.IndexFunc(items, func(nn v1alpha2.NetworkNamespace) bool { return nn.Name == name })
 		if i < 0 {

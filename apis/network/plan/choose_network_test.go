@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
 
-func TestChoose(t *testing.T) {
+func TestChooseNetwork(t *testing.T) {
 	t.Parallel()
 	named := func(names ...string) (items []v1alpha2.NetworkNamespace) {
 		for _, n := range names {
@@ -34,7 +34,7 @@ func TestChoose(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := Choose("a", tc.name, tc.items)
+			got, err := ChooseNetwork("a", tc.name, tc.items)
 			var why Unresolved
 			errors.As(err, &why)
 			if why != tc.why || (got != nil && got.Name != tc.want) || (got == nil && tc.want != "") {

@@ -27,7 +27,7 @@ type changes struct {
 // missing disks and grows disks that are too small. It returns after the first task that it has
 // started, or nil once nothing differs.
 func (c changes) apply(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
-	change := pendingChanges(m, want, vm)
+	change := differingOptions(m, want, vm)
 	if !slices.Contains(splitTags(vm.config["tags"]), uidTag(m)) {
 		if t, err := c.configureClone(ctx, m, want, vm, change); err != nil || t != nil {
 			return t, err
@@ -85,8 +85,8 @@ func (c changes) ensureCDOption(ctx context.Context, m *v1alpha1.Machine, want h
 	return "", taskOf(actionUpload, t), nil
 }
 
-// pendingChanges returns the options that a machine's spec has changed.
-func pendingChanges(m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) map[string]string {
+// differingOptions returns the options of a virtual machine that differ from the spec, whoever has changed them.
+func differingOptions(m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) map[string]string {
 	change := updatableOptions(m, want)
 	if vm.config["protection"] == "1" && change["protection"] == "0" && !strings.Contains(vm.config["description"], protectedLine) {
 		delete(change, "protection") // an administrator has set it
