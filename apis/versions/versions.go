@@ -94,9 +94,9 @@ func parseTalos(version string) (*compatibility.TalosVersion, error) {
 	return compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: "v" + strings.TrimPrefix(version, "v")})
 }
 
-// CheckKubernetesPath returns an Error if an upgrade from a running Kubernetes version skips a minor
+// CheckKubernetesUpgrade returns an Error if an upgrade from a running Kubernetes version skips a minor
 // version, or goes back to a lower one. Without a running version every other is possible.
-func CheckKubernetesPath(from, to string) error {
+func CheckKubernetesUpgrade(from, to string) error {
 	running, err := semver.Parse(from)
 	wanted, _ := semver.ParseTolerant(to)
 	switch {
@@ -114,13 +114,13 @@ func CheckKubernetesPath(from, to string) error {
 // Pair is a Talos version and the Kubernetes version that runs on it. Each may be empty.
 type Pair struct{ Talos, Kubernetes string }
 
-// CheckTalosPath returns an Error for an upgrade that the Talos installer refuses, and for one
+// CheckTalosUpgrade returns an Error for an upgrade that the Talos installer refuses, and for one
 // after which nodes run a Kubernetes version that their Talos does not support.
-func CheckTalosPath(from, to Pair) error {
+func CheckTalosUpgrade(from, to Pair) error {
 	if from.Talos == "" || from.Talos == to.Talos {
 		return nil
 	}
-	if err := checkTalosUpgrade(from.Talos, to.Talos); err != nil {
+	if err := checkInstaller(from.Talos, to.Talos); err != nil {
 		return Error{Reason: "TalosUpgradePath", Message: fmt.Sprintf("Talos %s cannot be changed to %s in one step (%v): write another version into spec.talos.version first", from.Talos, to.Talos, err)}
 	}
 	if from.Kubernetes == "" || IsSupported(to.Talos, from.Kubernetes) || IsSupported(from.Talos, to.Kubernetes) {
@@ -129,9 +129,9 @@ func CheckTalosPath(from, to Pair) error {
 	return Error{Reason: "TalosUpgradePath", Message: fmt.Sprintf("Talos %s does not run Kubernetes %s, and Talos %s does not run %s: go to a Kubernetes version first that both run", to.Talos, from.Kubernetes, from.Talos, to.Kubernetes)}
 }
 
-// checkTalosUpgrade returns an error unless the installer of a Talos version upgrades from
+// checkInstaller returns an error unless the installer of a Talos version upgrades from
 // another one.
-func checkTalosUpgrade(from, to string) error {
+func checkInstaller(from, to string) error {
 	host, err := parseTalos(from)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func Upgrades(running Pair) []string {
 	}
 	var possible []string
 	for _, release := range minorsOf(running.Talos) {
-		if release.GT(now) && CheckKubernetesPath(running.Kubernetes, release.String()) == nil {
+		if release.GT(now) && CheckKubernetesUpgrade(running.Kubernetes, release.String()) == nil {
 			possible = append(possible, release.String())
 		}
 	}

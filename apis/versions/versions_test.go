@@ -54,7 +54,7 @@ func TestUpgrades(t *testing.T) {
 			t.Errorf("%s: %s: got %v, want %v", name, tc.because, got, tc.want)
 		}
 		for _, version := range got {
-			if err := CheckKubernetesPath(tc.running.Kubernetes, version); err != nil || !IsSupported(tc.running.Talos, version) {
+			if err := CheckKubernetesUpgrade(tc.running.Kubernetes, version); err != nil || !IsSupported(tc.running.Talos, version) {
 				t.Errorf("%s: %s is listed, and is not possible: %v", name, version, err)
 			}
 		}

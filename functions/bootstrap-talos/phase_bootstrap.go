@@ -165,7 +165,7 @@ func (b *bootstrapper) sendRequest(ctx context.Context, c *cluster, m *v1alpha1.
 // waitForNode returns why the chosen machine cannot be asked about etcd.
 func (b *bootstrapper) waitForNode(c *cluster, m *v1alpha1.Machine, state talos.State) error {
 	message := fmt.Sprintf("waits for node %s to start with its configuration", m.Name)
-	if state == talos.Skewed {
+	if state == talos.ClockSkewed {
 		return clockSkewError(m)
 	}
 	if since, applied := conditionSince(c.KubernetesCluster, v1alpha1.ConditionConfigApplied, "ConfigApplied"); state == talos.Maintenance && applied && b.now().Sub(since) > startTimeout {

@@ -103,7 +103,7 @@ func (n *nodeConfigurator) configureNode(ctx context.Context, c *cluster, m *v1a
 	case talos.Foreign:
 		return state, reconcile.UserError{Reason: "ForeignNode", Message: fmt.Sprintf(
 			"the node at %s has a configuration of another cluster: reset it, or delete Machine %s", plan.Address(m), m.Name)}
-	case talos.Skewed:
+	case talos.ClockSkewed:
 		return state, clockSkewError(m)
 	case talos.Maintenance:
 		if !hasPlace {

@@ -18,9 +18,9 @@ type templates struct {
 	now  func() time.Time
 }
 
-// complete writes into the spec what the cluster's ClusterTemplate gives to it and its manifest lacks, before
+// fillFromTemplate writes into the spec what the cluster's ClusterTemplate gives to it and its manifest lacks, before
 // anything reads the spec. A UserError goes into the report.
-func (t *templates) complete(ctx context.Context, c *cluster) error {
+func (t *templates) fillFromTemplate(ctx context.Context, c *cluster) error {
 	var err error
 	switch template.NextStep(c.KubernetesCluster) {
 	case template.Keep:
@@ -59,7 +59,7 @@ func (t *templates) adopt(ctx context.Context, kc *v1alpha1.KubernetesCluster) e
 // apply gives a cluster the fields of a content. It returns a UserError if the API server rejects the cluster with
 // them.
 func (t *templates) apply(ctx context.Context, kc *v1alpha1.KubernetesCluster, content template.Content) error {
-	fields, err := template.Configuration(kc, content)
+	fields, err := template.ApplyConfiguration(kc, content)
 	if err != nil {
 		return err
 	}

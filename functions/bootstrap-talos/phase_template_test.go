@@ -100,7 +100,7 @@ func (s *env) complete(name string) error {
 	s.Helper()
 	kc := s.get(name)
 	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy()}
-	if err := s.function.templates.complete(s.Context(), c); err != nil {
+	if err := s.function.templates.fillFromTemplate(s.Context(), c); err != nil {
 		s.Fatal(err)
 	}
 	return c.report.template

@@ -54,7 +54,7 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 	if err := f.addFinalizer(ctx, c); err != nil {
 		return nil, err
 	}
-	if err := f.templates.complete(ctx, c); err != nil {
+	if err := f.templates.fillFromTemplate(ctx, c); err != nil {
 		return nil, err
 	}
 	requested := plan.RequestedGeneration(c.Status.Approval)

@@ -25,14 +25,6 @@ func machineNetworks(m *v1alpha1.Machine) []v1alpha1.MachineNetwork {
 	return []v1alpha1.MachineNetwork{{Name: ownInterface, NetworkName: m.Name}}
 }
 
-// interfaceMAC returns the MAC address of an interface of a machine.
-func interfaceMAC(m *v1alpha1.Machine, n v1alpha1.MachineNetwork) string {
-	if n.MACAddress != "" {
-		return n.MACAddress.Normalized()
-	}
-	return deriveMAC(v1alpha1.OriginalUID(m), n.Name)
-}
-
 // ownConfiguration returns the NetworkConfiguration of a machine without spec.networks.
 func ownConfiguration(m *v1alpha1.Machine, networkNamespace string) *v1alpha1.NetworkConfiguration {
 	labels := map[string]string{

@@ -98,10 +98,10 @@ func setStatus(m *v1alpha1.Machine, a attempt) reconcile.Outcome {
 		setCondition(m, v1alpha1.ConditionVirtualMachineReady, true, "VMCreated", "virtual machine "+vm.VMName+" exists")
 	}
 	setMachineConfigRemoved(m, vm.Handover)
-	if vm.RestartPending == "" {
+	if vm.RestartRequired == "" {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionRestartRequired)
 	} else {
-		setCondition(m, v1alpha1.ConditionRestartRequired, true, "SpecChanged", vm.RestartPending)
+		setCondition(m, v1alpha1.ConditionRestartRequired, true, "SpecChanged", vm.RestartRequired)
 	}
 	if vm.StoragePending == "" {
 		setCondition(m, v1alpha1.ConditionStorageReady, true, "PVCBound", "every disk has its volume")

@@ -21,7 +21,7 @@ func (f *function) readUserData(ctx context.Context, m *v1alpha1.Machine, want *
 		want.UserData, want.NetworkData = c.UserData, c.NetworkData
 	}
 	if want.NetworkData == "" {
-		if want.NetworkData, err = networkConfig(want.NICs); err != nil {
+		if want.NetworkData, err = networkData(want.NICs); err != nil {
 			return err
 		}
 	}

@@ -36,7 +36,7 @@ func (f *function) compareWithProvider(ctx context.Context, nn *v1alpha2.Network
 		return nil
 	}
 	before := nn.DeepCopy()
-	outcome := setResult(nn, segment.Segment{}, problem, f.now())
+	outcome := setSegmentResult(nn, segment.Segment{}, problem, f.now())
 	_, err = reconcile.PatchStatus(ctx, f.kube, before, nn, nn.Status.Phase, outcome)
 	return err
 }

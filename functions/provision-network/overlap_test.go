@@ -130,7 +130,7 @@ func TestBothReady(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		nn := w.network(name, manualSpec("10.4.0.0/24", "", 9))
 		before := nn.DeepCopy()
-		setResult(nn, segment.Segment{IPv4: netip.MustParsePrefix("10.4.0.0/24"), VLAN: 9}, nil, w.clock.Now())
+		setSegmentResult(nn, segment.Segment{IPv4: netip.MustParsePrefix("10.4.0.0/24"), VLAN: 9}, nil, w.clock.Now())
 		_, err := w.kube.PatchStatus(t.Context(), before, nn)
 		w.must(err)
 		w.change(name, func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "seen-again" })

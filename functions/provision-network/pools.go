@@ -54,7 +54,7 @@ func (a admission) writeExcluded(ctx context.Context, nn *v1alpha2.NetworkNamesp
 		return false, nil
 	}
 	before := nn.DeepCopy()
-	outcome := setResult(nn, segment.Segment{}, problem, a.now())
+	outcome := setSegmentResult(nn, segment.Segment{}, problem, a.now())
 	_, err = reconcile.PatchStatus(ctx, a.kube, before, nn, nn.Status.Phase, outcome)
 	return true, err
 }

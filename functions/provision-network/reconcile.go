@@ -177,7 +177,7 @@ func (f *function) requestSegment(ctx context.Context, nn *v1alpha2.NetworkNames
 	if err != nil {
 		return err
 	}
-	seg, err := f.getSegment(ctx, nn, from, answer)
+	seg, err := f.requestOrFindSegment(ctx, nn, from, answer)
 	known := plan.RequestedSegment(nn)
 	if err == nil {
 		known = plan.ProvidedSegment(nn, seg)
@@ -191,7 +191,7 @@ func (f *function) requestSegment(ctx context.Context, nn *v1alpha2.NetworkNames
 		return f.releaseIfDeleted(ctx, nn, from, fmt.Errorf("provide network %s/%s: %w", nn.Namespace, nn.Name, err))
 	}
 	before := nn.DeepCopy()
-	outcome := setResult(nn, seg, err, f.now())
+	outcome := setSegmentResult(nn, seg, err, f.now())
 	if isReady(nn) {
 		if err := f.usage().setCounts(ctx, nn); err != nil {
 			return err

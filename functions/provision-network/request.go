@@ -97,10 +97,10 @@ func (f *function) lockRequest(ctx context.Context, nn *v1alpha2.NetworkNamespac
 	return err
 }
 
-// getSegment returns the segment of a network: that of the answer, or else that of the
+// requestOrFindSegment returns the segment of a network: that of the answer, or else that of the
 // provider. It returns a user error if no machine could use the segment, and a permanent
 // Error if it is not the one that the network has allocated.
-func (f *function) getSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, from provider.Interface, answer *external.Answer) (segment.Segment, error) {
+func (f *function) requestOrFindSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, from provider.Interface, answer *external.Answer) (segment.Segment, error) {
 	var seg segment.Segment
 	var err error
 	server, isServer := from.(provider.Server)

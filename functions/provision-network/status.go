@@ -23,7 +23,7 @@ const (
 	phaseDeleting     = "Deleting"
 )
 
-// setResult writes the result of a request for a segment into the status of nn:
+// setSegmentResult writes the result of a request for a segment into the status of nn:
 //
 //	err                        before  provisioningPhase  phase    status      Ready
 //	nil                                Ready              Active   OK          True   Provisioned
@@ -36,7 +36,7 @@ const (
 // A segment that has been Ready stays in the status, whatever the provider or the spec says
 // later, because machines use it. A segment that was only claimed is removed from the status
 // if a user has to change something.
-func setResult(nn *v1alpha2.NetworkNamespace, seg segment.Segment, err error, now time.Time) reconcile.Outcome {
+func setSegmentResult(nn *v1alpha2.NetworkNamespace, seg segment.Segment, err error, now time.Time) reconcile.Outcome {
 	if err == nil {
 		segment.SetStatus(nn, seg)
 		return setStatus(nn, v1alpha2.ProvisioningReady, reasonProvisioned, provisionedMessage(nn))

@@ -102,7 +102,7 @@ func TestSetResult(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			nn := &v1alpha2.NetworkNamespace{Status: tc.status}
-			outcome := setResult(nn, tc.seg, tc.err, noon)
+			outcome := setSegmentResult(nn, tc.seg, tc.err, noon)
 			if diff := cmp.Diff(tc.want, nn.Status, cmpopts.IgnoreFields(v1alpha2.NetworkNamespaceStatus{}, "Conditions")); diff != "" {
 				t.Errorf("%s: status (-want +got):\n%s", tc.reason, diff)
 			}
@@ -111,7 +111,7 @@ func TestSetResult(t *testing.T) {
 				t.Errorf("%s: got Ready %s %s, Changed %t", tc.reason, c.Status, c.Reason, outcome.Changed)
 			}
 			before := nn.DeepCopy()
-			if again := setResult(nn, tc.seg, tc.err, noon); again.Changed || !cmp.Equal(before.Status, nn.Status) {
+			if again := setSegmentResult(nn, tc.seg, tc.err, noon); again.Changed || !cmp.Equal(before.Status, nn.Status) {
 				t.Errorf("a second decision must change nothing, got Changed %t:\n%s", again.Changed, cmp.Diff(before.Status, nn.Status))
 			}
 		})

@@ -39,10 +39,10 @@ func (p Plan) checkSkew(kc *v1alpha1.KubernetesCluster) error {
 		}
 	}
 	running := versions.Pair{Talos: kc.Status.TalosVersion, Kubernetes: kc.Status.Version}
-	if err := versions.CheckKubernetesPath(running.Kubernetes, p.Kubernetes); err != nil {
+	if err := versions.CheckKubernetesUpgrade(running.Kubernetes, p.Kubernetes); err != nil {
 		return toUserError(err)
 	}
-	return toUserError(versions.CheckTalosPath(running, versions.Pair{Talos: p.Talos, Kubernetes: p.Kubernetes}))
+	return toUserError(versions.CheckTalosUpgrade(running, versions.Pair{Talos: p.Talos, Kubernetes: p.Kubernetes}))
 }
 
 // JoiningVersion returns the Kubernetes version of a new node: the wanted one, unless that is

@@ -13,10 +13,10 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// Configuration returns the body of a server-side apply that gives a cluster the content: the fields of
+// ApplyConfiguration returns the body of a server-side apply that gives a cluster the content: the fields of
 // the content that no other manager owns, with the content itself in AnnotationTemplate. It holds the UID
 // and the resourceVersion of the cluster, so that a cluster that is changed or deleted meanwhile is a conflict.
-func Configuration(kc *v1alpha1.KubernetesCluster, c Content) (map[string]any, error) {
+func ApplyConfiguration(kc *v1alpha1.KubernetesCluster, c Content) (map[string]any, error) {
 	spec, _, err := split(kc, c)
 	if err != nil {
 		return nil, err

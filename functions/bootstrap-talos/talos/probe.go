@@ -25,8 +25,8 @@ const (
 	Maintenance State = "Maintenance"
 	// Configured means that the cluster's authority has signed the certificate.
 	Configured State = "Configured"
-	// Skewed means that it has, but the clocks differ so much that the certificate is not valid.
-	Skewed State = "Skewed"
+	// ClockSkewed means that it has, but the clocks differ so much that the certificate is not valid.
+	ClockSkewed State = "Skewed"
 	// Foreign means that the node belongs to another cluster.
 	Foreign State = "Foreign"
 )
@@ -60,7 +60,7 @@ func Probe(ctx context.Context, address string, a *Credentials) (State, Fingerpr
 // classify decides the state of a node by its certificate, and by whether it requests one of the
 // client:
 //
-//	signed by the cluster's authority        Configured, or Skewed if it is not valid now
+//	signed by the cluster's authority        Configured, or ClockSkewed if it is not valid now
 //	otherwise, requests no certificate       Maintenance
 //	otherwise                                Foreign
 //
@@ -70,7 +70,7 @@ func classify(peer *x509.Certificate, asked bool, a *Credentials, now time.Time)
 	switch {
 	case a != nil && a.signed(peer):
 		if now.Before(peer.NotBefore) || now.After(peer.NotAfter) {
-			return Skewed
+			return ClockSkewed
 		}
 		return Configured
 	case !asked:

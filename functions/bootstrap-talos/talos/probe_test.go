@@ -73,8 +73,8 @@ func TestClassify(t *testing.T) {
 		want   State
 	}{
 		"Ours":          {"signed by the cluster", signed(t, ours, ourKey, now.Add(-time.Minute), day), true, a, Configured},
-		"Behind":        {"a clock that is behind does not change the cluster", signed(t, ours, ourKey, now.Add(-10*year), day), true, a, Skewed},
-		"Ahead":         {"a clock that is ahead does not change it either", signed(t, ours, ourKey, now.Add(2*day), day), true, a, Skewed},
+		"Behind":        {"a clock that is behind does not change the cluster", signed(t, ours, ourKey, now.Add(-10*year), day), true, a, ClockSkewed},
+		"Ahead":         {"a clock that is ahead does not change it either", signed(t, ours, ourKey, now.Add(2*day), day), true, a, ClockSkewed},
 		"Foreign":       {"another cluster's authority has the same name", signed(t, theirs, theirKey, now.Add(-time.Minute), day), true, a, Foreign},
 		"ForeignBehind": {"a wrong clock does not make a node part of the cluster", signed(t, theirs, theirKey, now.Add(-10*year), day), true, a, Foreign},
 		"Maintenance":   {"a self-signed server that requires no client certificate is in maintenance mode", signed(t, nil, nil, now.Add(-time.Minute), day), false, a, Maintenance},

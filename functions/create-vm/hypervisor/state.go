@@ -14,9 +14,9 @@ type State struct {
 	Reason, Message string
 	// Failed is whether the reason is a failure that waiting does not resolve.
 	Failed bool
-	// RestartPending says which change of the spec takes effect at the next restart. It is empty if
+	// RestartRequired says which change of the spec takes effect at the next restart. It is empty if
 	// all have taken effect.
-	RestartPending string
+	RestartRequired string
 	// Polled is whether changes of the virtual machine cause no event, so that every resync
 	// has to observe it.
 	Polled bool

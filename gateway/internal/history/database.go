@@ -80,10 +80,10 @@ const (
 	nextDue        = "SELECT MIN(due) FROM deliveries WHERE endpoint = ?"
 )
 
-// keep prepares the statements that are run for each event, where that pays. They
+// prepareStatements prepares the statements that are run for each event, where that pays. They
 // last as long as the database is open.
-func (d *database) keep(ctx context.Context) error {
-	if !d.dialect.keeps {
+func (d *database) prepareStatements(ctx context.Context) error {
+	if !d.dialect.preparesStatements {
 		return nil
 	}
 	kept := map[string]*sql.Stmt{}

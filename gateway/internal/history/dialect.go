@@ -25,9 +25,9 @@ type dialect struct {
 	goose  goose.Dialect
 	// numbered placeholders are $1, $2; the others are all ?.
 	numbered bool
-	// keeps is whether statements are worth keeping prepared. The other drivers
+	// preparesStatements is whether statements are worth keeping prepared. The other drivers
 	// prepare nothing, or keep what they prepare themselves.
-	keeps bool
+	preparesStatements bool
 	// ignore is the clause of an INSERT that keeps an existing row, and
 	// ignored is put behind it.
 	ignore, ignored string
@@ -36,8 +36,8 @@ type dialect struct {
 var (
 	postgres = dialect{name: "postgresql", driver: "pgx", goose: goose.DialectPostgres, numbered: true, ignored: " ON CONFLICT DO NOTHING"}
 	mariadb  = dialect{name: "mysql", driver: "mysql", goose: goose.DialectMySQL, ignore: " IGNORE"}
-	sqlite   = dialect{name: "sqlite", driver: "sqlite", goose: goose.DialectSQLite3, keeps: true, ignored: " ON CONFLICT DO NOTHING"}
-	memory   = dialect{name: "memory", driver: "sqlite", goose: goose.DialectSQLite3, keeps: true, ignored: " ON CONFLICT DO NOTHING"}
+	sqlite   = dialect{name: "sqlite", driver: "sqlite", goose: goose.DialectSQLite3, preparesStatements: true, ignored: " ON CONFLICT DO NOTHING"}
+	memory   = dialect{name: "memory", driver: "sqlite", goose: goose.DialectSQLite3, preparesStatements: true, ignored: " ON CONFLICT DO NOTHING"}
 )
 
 // MemoryURL is a database that ends with the process.

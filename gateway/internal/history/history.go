@@ -105,7 +105,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		return fmt.Errorf("read the baseline: %w", err)
 	}
 	s.baseline.Store(baseline)
-	return s.keep(ctx)
+	return s.prepareStatements(ctx)
 }
 
 // Old events are first deleted some time after the start, so that a large deletion does not delay the first requests, and then once

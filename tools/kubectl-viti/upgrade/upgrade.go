@@ -44,7 +44,7 @@ func Plan(k *v1alpha1.KubernetesCluster, r Request) (versions.Pair, []Change, er
 		}
 		wanted.Kubernetes = full
 	}
-	if err := errors.Join(versions.CheckKubernetesPath(running.Kubernetes, wanted.Kubernetes), versions.CheckTalosPath(running, wanted)); err != nil {
+	if err := errors.Join(versions.CheckKubernetesUpgrade(running.Kubernetes, wanted.Kubernetes), versions.CheckTalosUpgrade(running, wanted)); err != nil {
 		return versions.Pair{}, nil, message(err)
 	}
 	var changes []Change

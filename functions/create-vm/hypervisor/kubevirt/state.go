@@ -37,7 +37,7 @@ const reasonProvisioning = "Provisioning"
 //
 // "Creating, or before" is Running for a machine that has been Running, because it is not new.
 func vmState(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power v1alpha1.PowerState) hypervisor.State {
-	s := hypervisor.State{VMName: vm.Name, Phase: v1alpha1.MachineCreating, RestartPending: restartCondition(vm)}
+	s := hypervisor.State{VMName: vm.Name, Phase: v1alpha1.MachineCreating, RestartRequired: restartRequired(vm)}
 	if before == v1alpha1.MachineRunning || (before == v1alpha1.MachineStopped && power == v1alpha1.PowerStopped) {
 		s.Phase = before
 	}
@@ -63,8 +63,8 @@ func vmState(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power 
 	return s
 }
 
-// restartCondition returns what KubeVirt reports about a change that waits for a restart.
-func restartCondition(vm *kubevirtv1.VirtualMachine) string {
+// restartRequired returns what KubeVirt reports about a change that waits for a restart.
+func restartRequired(vm *kubevirtv1.VirtualMachine) string {
 	for _, c := range vm.Status.Conditions {
 		if c.Type == kubevirtv1.VirtualMachineRestartRequired && c.Status == corev1.ConditionTrue {
 			return "a change waits for the next restart: write a new value into spec.restartToken (" + c.Message + ")"

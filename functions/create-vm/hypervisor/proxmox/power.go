@@ -74,7 +74,7 @@ func (x *Hypervisor) observeRunning(ctx context.Context, want hypervisor.Desired
 		return
 	}
 	if p.MaxMem != megabytes(want)<<20 || p.CPUs != want.Cores*want.Threads*want.Sockets {
-		s.RestartPending = fmt.Sprintf("the machine runs with %d CPUs and %s; it gets %d and %s at its next restart: set spec.restartToken",
+		s.RestartRequired = fmt.Sprintf("the machine runs with %d CPUs and %s; it gets %d and %s at its next restart: set spec.restartToken",
 			p.CPUs, resource.NewQuantity(p.MaxMem, resource.BinarySI), want.Cores*want.Threads*want.Sockets, want.Memory.String())
 	}
 	s.GuestAddresses = x.addresses(ctx, vm)

@@ -15,12 +15,12 @@ import (
 // leases.
 const secondaryMetric = 4096
 
-// networkConfig returns a network configuration of version 2, as cloud-init documents it,
+// networkData returns a network configuration of version 2, as cloud-init documents it,
 // or nothing if the guest needs none: with one interface that requests a
 // lease. With a configuration, a guest sets up no interface that is not in it, so that it
 // has them all. The gateways are in gateway4 and gateway6, since cloud-init 22.4 turns a
 // route to ::/0 into one to ::/64.
-func networkConfig(nics []hypervisor.NIC) (string, error) {
+func networkData(nics []hypervisor.NIC) (string, error) {
 	if len(nics) == 0 || (len(nics) == 1 && !nics[0].Static) {
 		return "", nil
 	}

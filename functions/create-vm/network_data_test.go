@@ -102,7 +102,7 @@ func TestNetworkConfig(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text, err := networkConfig(assignDefaultRoutes(tc.nics))
+			text, err := networkData(assignDefaultRoutes(tc.nics))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +157,7 @@ func TestNetworkConfigIsRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text, err := networkConfig(assignDefaultRoutes(tc.nics))
+			text, err := networkData(assignDefaultRoutes(tc.nics))
 			if err != nil {
 				t.Fatal(err)
 			}
