@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,12 +30,8 @@ func (r *removals) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machi
 			return reconcile.WaitError{Reason: "WaitingForAPI", Message: "waits for the workload API, to move pods from " + m.Name, Requeue: true}
 		case err != nil:
 			why = err.Error()
-		case pods.Blocked != "":
-			why = pods.Blocked
-		case pods.IsDone():
-			d.Drained = true
 		default:
-			why = fmt.Sprintf("waits for %s to end, first of all %s", plan.Quantity(len(pods.Remaining), "pod"), pods.Remaining[0])
+			d.Drained, why = pods.IsDone(), cmp.Or(pods.WaitsFor(), why)
 		}
 	}
 	step := d.Next()

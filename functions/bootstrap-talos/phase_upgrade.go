@@ -210,22 +210,6 @@ func drainNode(ctx context.Context, w *workload.Client, kind v1alpha1.UpgradeKin
 	return plan.Pick(isDrained, plan.UpgradeRequest, plan.UpgradeDrain), message
 }
 
-// evictPods evicts the pods of a node. It returns whether none is left to evict, and otherwise what the
-// drain waits for.
-func evictPods(ctx context.Context, w *workload.Client, node string) (isDrained bool, message string) {
-	d, err := w.Drain(ctx, node)
-	switch {
-	case err != nil:
-		return false, err.Error()
-	case d.IsDone():
-		return true, ""
-	case d.Blocked != "":
-		return false, d.Blocked
-	default:
-		return false, "waits for " + plan.Quantity(len(d.Remaining), "pod") + " to go, first of all " + d.Remaining[0]
-	}
-}
-
 // forEachNode calls do for nodes, some at the same time.
 func forEachNode(nodes []v1alpha1.NodeUpgrade, do func(*v1alpha1.NodeUpgrade)) {
 	var group errgroup.Group

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/cluster/plan"
 )
 
 // DrainProgress is how far a drain is.
@@ -24,6 +26,14 @@ type DrainProgress struct {
 
 // IsDone reports whether no pod is left to evict.
 func (d DrainProgress) IsDone() bool { return len(d.Remaining) == 0 }
+
+// WaitsFor returns what the drain waits for, or an empty string if it is done.
+func (d DrainProgress) WaitsFor() string {
+	if d.IsDone() || d.Blocked != "" {
+		return d.Blocked
+	}
+	return fmt.Sprintf("waits for %s to end, first of all %s", plan.Quantity(len(d.Remaining), "pod"), d.Remaining[0])
+}
 
 // Drain evicts the pods of a node through the eviction API, which respects PodDisruptionBudgets.
 // It does not wait: each call returns how far the drain is. Pods of DaemonSets, static pods and
