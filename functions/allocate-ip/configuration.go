@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/network/ipam"
@@ -162,12 +161,7 @@ func (r configurationReconciler) checkExisting(ctx context.Context, nc *v1alpha1
 // deleteUnneeded deletes an IPAllocation that the spec of a NetworkConfiguration does not require. It
 // returns a conflict if the spec has changed since it was read, because the new spec may require it.
 func (r configurationReconciler) deleteUnneeded(ctx context.Context, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation) error {
-	now := &v1alpha1.NetworkConfiguration{}
-	err := r.kube.Get(ctx, nc.Namespace, nc.Name, now)
-	if err == nil && now.Generation != nc.Generation {
-		err = apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("networkconfigurations").GroupResource(), nc.Name, errors.New("its spec has changed"))
-	}
-	if err != nil {
+	if err := r.kube.CheckSpecCurrent(ctx, nc); err != nil {
 		return err
 	}
 	return r.kube.Delete(ctx, a)

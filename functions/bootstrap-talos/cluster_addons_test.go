@@ -368,6 +368,14 @@ func TestAddonErrors(t *testing.T) {
 // failed wraps an error as a request does.
 func failed(cause error) error { return fmt.Errorf("call: %w", cause) }
 
+// trustAddonHost allows the function to read add-ons from a server.
+func (s *env) trustAddonHost(server *httptest.Server) {
+	trusted := x509.NewCertPool()
+	trusted.AddCert(server.Certificate())
+	s.function.addons.hosts = addonsource.New("127.0.0.1")
+	s.function.addons.hosts.Client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: trusted}
+}
+
 // TestAddonByURL applies the manifests of a URL once, and again those of another URL.
 func TestAddonByURL(t *testing.T) {
 	t.Parallel()
@@ -379,10 +387,7 @@ func TestAddonByURL(t *testing.T) {
 	t.Cleanup(server.Close)
 	g := &gate{}
 	s := newEnv(t, envOptions{handle: g.wrap})
-	trusted := x509.NewCertPool()
-	trusted.AddCert(server.Certificate())
-	s.function.addons.hosts = addonsource.New("127.0.0.1")
-	s.function.addons.hosts.Client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: trusted}
+	s.trustAddonHost(server)
 	kc := s.cluster("shop", 1, 0)
 	kc.Spec.Addons = []v1alpha1.ClusterAddon{{Name: "tools", URL: server.URL + "/red"}}
 	s.create(kc)
@@ -407,8 +412,7 @@ func TestAddonByArtifact(t *testing.T) {
 		r.Push(color, registry.FluxConfig, registry.Layer{MediaType: registry.FluxContent, Content: registry.Archive(t, map[string]string{"tools/settings.yaml": settings(color)})})
 	}
 	s := newEnv(t, envOptions{})
-	s.function.addons.hosts = addonsource.New("127.0.0.1")
-	s.function.addons.hosts.Client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: r.Trusted()}
+	s.trustAddonHost(r.Server)
 	kc := s.cluster("shop", 1, 0)
 	kc.Spec.Addons = []v1alpha1.ClusterAddon{{Name: "tools", URL: r.URLOf("tools:red")}}
 	s.create(kc)

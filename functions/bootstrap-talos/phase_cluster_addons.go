@@ -127,11 +127,10 @@ func (ap *addonApplier) read(ctx context.Context, c *cluster, a v1alpha1.Cluster
 	}
 	var files map[string]string
 	if a.URL != "" {
-		texts, err := ap.hosts.Read(ctx, a)
-		if err != nil {
+		var err error
+		if files, err = ap.hosts.Read(ctx, a); err != nil {
 			return addons.Manifests{}, err
 		}
-		files = texts
 	} else {
 		cm := &corev1.ConfigMap{}
 		err := ap.kube.Get(ctx, c.Namespace, string(a.ConfigMap), cm)

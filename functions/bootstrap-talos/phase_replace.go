@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
@@ -115,9 +113,10 @@ func (r *replacements) replaceOutdated(ctx context.Context, c *cluster) error {
 }
 
 // markReplaced records on a Machine that it is replaced, and in an Event why. Later deliveries create
-// its replacement, and then remove it. It returns a conflict if the spec is not current.
+// its replacement, and then remove it. It returns a conflict if the spec is not current: ConfigMaps with patches and MachineClasses
+// are read after it, so that they may have changes that a user made only after spec.upgrade.paused.
 func (r *replacements) markReplaced(ctx context.Context, c *cluster, m *v1alpha1.Machine, reason v1alpha1.ReplaceReason, message string) error {
-	if err := r.checkSpecCurrent(ctx, c); err != nil {
+	if err := r.kube.CheckSpecCurrent(ctx, c.KubernetesCluster); err != nil {
 		return err
 	}
 	before := m.DeepCopy()
@@ -127,19 +126,6 @@ func (r *replacements) markReplaced(ctx context.Context, c *cluster, m *v1alpha1
 	}
 	r.kube.RecordEvent(ctx, c.KubernetesCluster, reason == v1alpha1.ReplaceUnhealthy, "ReplacingMachines", message)
 	return nil
-}
-
-// checkSpecCurrent returns a conflict if the cluster has been changed or paused since it was read. ConfigMaps with patches and
-// MachineClasses are read later, so that they may have changes that a user made only after spec.upgrade.paused.
-func (r *replacements) checkSpecCurrent(ctx context.Context, c *cluster) error {
-	now := &v1alpha1.KubernetesCluster{}
-	if err := r.kube.Get(ctx, c.Namespace, c.Name, now); err != nil {
-		return err
-	}
-	if now.UID == c.UID && now.Generation == c.Generation && now.DeletionTimestamp == nil && !v1alpha1.IsPaused(now) {
-		return nil
-	}
-	return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("kubernetesclusters").GroupResource(), c.Name, errors.New("its spec has changed"))
 }
 
 // cancelObsoleteReplacements takes back the replacement of machines that fit their pools again, or that are resized

@@ -29,8 +29,11 @@ func (d DrainProgress) IsDone() bool { return len(d.Remaining) == 0 }
 
 // WaitsFor returns what the drain waits for, or an empty string if it is done.
 func (d DrainProgress) WaitsFor() string {
-	if d.IsDone() || d.Blocked != "" {
+	switch {
+	case d.Blocked != "":
 		return d.Blocked
+	case d.IsDone():
+		return ""
 	}
 	return fmt.Sprintf("waits for %s to end, first of all %s", plan.Quantity(len(d.Remaining), "pod"), d.Remaining[0])
 }

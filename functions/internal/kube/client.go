@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/json"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/coalesce"
 )
 
@@ -155,6 +156,24 @@ func (c *Client) Get(ctx context.Context, namespace, name string, obj Object) er
 	request := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(ref.Resource).Name(name)
 	err = decode(c.read(ctx, "get", request), obj)
 	return wrap(err, "read", ref, namespace, name)
+}
+
+// CheckSpecCurrent reads an object again, and leaves obj as it is. It returns an error for which Conflict is true if the spec has been
+// changed, or the object paused or deleted, since it was read. Call it before a step that a user may have forbidden
+// meanwhile, if the decision also depends on objects that were read later.
+func (c *Client) CheckSpecCurrent(ctx context.Context, obj Object) error {
+	now := obj.DeepCopyObject().(Object)
+	if err := c.Get(ctx, obj.GetNamespace(), obj.GetName(), now); err != nil {
+		return err
+	}
+	if now.GetUID() == obj.GetUID() && now.GetGeneration() == obj.GetGeneration() && !v1alpha1.IsPaused(now) {
+		return nil // a deletion raises the generation too
+	}
+	_, ref, err := c.resource(obj)
+	if err != nil {
+		return err
+	}
+	return apierrors.NewConflict(ref.GroupResource(), obj.GetName(), errors.New("its spec has changed"))
 }
 
 // Gone reports whether an object has been deleted since it was read, or is being deleted.

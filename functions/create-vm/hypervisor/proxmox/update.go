@@ -85,7 +85,7 @@ func (c changes) ensureCDOption(ctx context.Context, m *v1alpha1.Machine, want h
 	return "", taskOf(actionUpload, t), nil
 }
 
-// differingOptions returns the options of a virtual machine that differ from the spec, whoever has changed them.
+// differingOptions returns the options of a virtual machine that differ from the spec, also after a change at the hypervisor.
 func differingOptions(m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) map[string]string {
 	change := updatableOptions(m, want)
 	if vm.config["protection"] == "1" && change["protection"] == "0" && !strings.Contains(vm.config["description"], protectedLine) {
