@@ -81,7 +81,11 @@ func (f *function) reconcileMachine(ctx context.Context, in event.Event, ref eve
 	if plan.NeedsConfig(m) {
 		return f.configureMachine(ctx, owner.Name, m, options)
 	}
-	options.full = options.full || events.IsDelete(in.Type()) || !plan.IsRunning(m) || plan.IsLeaving(m) || plan.IsMarked(m)
+	isChanging := events.IsDelete(in.Type()) || !plan.IsRunning(m) || plan.IsLeaving(m) || plan.IsMarked(m)
+	if in.Type() == events.TypeResync && !isChanging {
+		return nil, nil // the round sends an event for the cluster too
+	}
+	options.full = options.full || isChanging
 	return f.reconcileCluster(ctx, ref.Namespace, owner.Name, options)
 }
 

@@ -54,11 +54,12 @@ func (r *configRenderer) renderConfigs(ctx context.Context, c *cluster, members 
 	configs, files = map[string][]byte{}, map[string][]byte{}
 	c.observed.macs = map[string][]string{}
 	common := r.clusterConfig(c)
+	networks, err := r.readNetworks(ctx, c, members)
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, m := range members {
-		nc := &v1alpha1.NetworkConfiguration{}
-		if err := r.kube.Get(ctx, c.Namespace, m.Name, nc); err != nil && !kube.NotFound(err) {
-			return nil, nil, err
-		}
+		nc := networks[m.Name]
 		c.observed.macs[m.Name] = talos.MACsOf(nc)
 		patches, err := r.loadPatches(ctx, c, m.Role, m.Properties)
 		if err != nil {
@@ -90,6 +91,32 @@ func (r *configRenderer) renderConfigs(ctx context.Context, c *cluster, members 
 		}
 	}
 	return configs, files, nil
+}
+
+// readNetworks returns the NetworkConfigurations of members by name, in one request if all have the label of the
+// cluster. One that does not exist is empty.
+func (r *configRenderer) readNetworks(ctx context.Context, c *cluster, members []plan.Member) (map[string]*v1alpha1.NetworkConfiguration, error) {
+	found := map[string]*v1alpha1.NetworkConfiguration{}
+	if len(members) > 1 {
+		list := &v1alpha1.NetworkConfigurationList{}
+		if err := r.kube.List(ctx, c.Namespace, v1alpha1.LabelClusterName+"="+c.Name, list); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			found[list.Items[i].Name] = &list.Items[i]
+		}
+	}
+	for _, m := range members {
+		if found[m.Name] != nil {
+			continue
+		}
+		nc := &v1alpha1.NetworkConfiguration{}
+		if err := r.kube.Get(ctx, c.Namespace, m.Name, nc); err != nil && !kube.NotFound(err) {
+			return nil, err
+		}
+		found[m.Name] = nc
+	}
+	return found, nil
 }
 
 // clusterConfig returns what the configurations of all nodes have in common.

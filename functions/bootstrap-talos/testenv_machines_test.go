@@ -166,8 +166,10 @@ func (s *env) power(ctx context.Context, m *v1alpha1.Machine) error {
 
 func (s *env) configureNetwork(ctx context.Context, m *v1alpha1.Machine, address, mac string) error {
 	nc := &v1alpha1.NetworkConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name},
-		Spec:       v1alpha1.NetworkConfigurationSpec{NetworkInterfaces: []v1alpha1.InterfaceSpec{{Name: "eth0", MACAddress: v1alpha1.MACAddress(mac)}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: m.Namespace, Name: m.Name, Labels: map[string]string{v1alpha1.LabelClusterName: m.Labels[v1alpha1.LabelClusterName]}, // as create-vm does
+		},
+		Spec: v1alpha1.NetworkConfigurationSpec{NetworkInterfaces: []v1alpha1.InterfaceSpec{{Name: "eth0", MACAddress: v1alpha1.MACAddress(mac)}}},
 	}
 	if err := s.kube.Create(ctx, nc); err != nil {
 		if !kube.AlreadyExists(err) {
