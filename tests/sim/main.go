@@ -40,6 +40,8 @@ func main() {
 		"which is KubeVirt's own virt-controller. VITI_VIRT_CONTROLLER sets the default")
 	flag.StringVar(&kubevirts.guests, "guests", os.Getenv("VITI_GUESTS"), "`program` that runs the guests of KubeVirt in place of simulated nodes, see command.go; "+
 		"functions then connect to them directly. VITI_GUESTS sets the default")
+	flag.StringVar(&kubevirts.namespace, "kubevirt-namespace", os.Getenv("VITI_KUBEVIRT_NAMESPACE"), "the only `namespace` in which KubeVirt runs virtual machines, and "+
+		"all if it is empty. VITI_KUBEVIRT_NAMESPACE sets the default")
 	flag.Usage = func() {
 		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "Plays KubeVirt, Proxmox VE, Talos Linux, where networks come from and Kea for the API server that KUBECONFIG names.")
 		flag.PrintDefaults()
@@ -54,8 +56,9 @@ func main() {
 	}
 }
 
-// programs are parts of KubeVirt that run in programs of their own. An empty path leaves the part to the simulator.
-type programs struct{ judge, controller, guests string }
+// programs are parts of KubeVirt that run in programs of their own, and the only namespace of all parts. An empty path leaves
+// the part to the simulator.
+type programs struct{ judge, controller, guests, namespace string }
 
 func run(ctx context.Context, at site, control string, real programs, log *slog.Logger) error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
@@ -105,7 +108,7 @@ func run(ctx context.Context, at site, control string, real programs, log *slog.
 	if err != nil {
 		return errors.Join(err, cluster.Close(), fleet.Close())
 	}
-	options := kubevirt.Options{Judge: judges, Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: inside, DHCP: router.onAttachment, Ready: started.report}
+	options := kubevirt.Options{Namespace: real.namespace, Judge: judges, Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: inside, DHCP: router.onAttachment, Ready: started.report}
 	if real.guests != "" {
 		options.Guests = commandGuests{program: real.guests}
 	}
