@@ -94,7 +94,7 @@ func (r *report) markdown() string {
 	if load := r.loadBefore(); load > float64(runtime.NumCPU()) {
 		fmt.Fprintf(&b, "> The machine was busy: its load average was %s before the first benchmark. Take counts and ratios from here, and no times.\n\n", number(load))
 	}
-	for _, part := range []func(*strings.Builder){r.clusters, r.layers, r.machines, r.processes, r.starts, r.idle, r.gateway, r.load, r.operators, r.commands} {
+	for _, part := range []func(*strings.Builder){r.clusters, r.layers, r.machines, r.processes, r.starts, r.idle, r.gateway, r.stock, r.load, r.operators, r.commands} {
 		part(&b)
 	}
 	return b.String()

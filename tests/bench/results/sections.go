@@ -118,6 +118,28 @@ func (r *report) gateway(b *strings.Builder) {
 	r.table(b, "request", "GatewayRequests", [][2]string{{"CPU, µs", "µs-cpu/request"}})
 }
 
+func (r *report) stock(b *strings.Builder) {
+	fmt.Fprintf(b, "## Thousands of machines\n\nThe stack starts on an API server with %s machines in finished clusters of ten, which are %s objects. "+
+		"Each row begins when no event is on its way, and *quiet* is when none is again. A full round of resync checks each cluster, and a sixth of the machines. "+
+		"In the storm every machine changes once, as fast as etcd writes.\n\n"+
+		"| | done, s | quiet, s | requests of all functions | writes among them | deliveries |\n| --- | ---: | ---: | ---: | ---: | ---: |\n", r.get("Stock", "machines"), r.get("Stock", "objects"))
+	for _, row := range [][2]string{
+		{"first-round", "the round after the start"}, {"round", "a full round"}, {"machine", "one more machine"}, {"cold-machine", "one more, with all functions at zero"},
+		{"cluster", "one more cluster of two nodes"}, {"deletion", "its deletion"}, {"storm", "the storm"},
+	} {
+		done := r.get("Stock", "s-"+row[0])
+		if strings.HasSuffix(row[0], "round") {
+			done = "" // it ends with the last delivery
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", row[1], done, r.get("Stock", "s-until-quiet-"+row[0]), r.get("Stock", "requests-"+row[0]), r.get("Stock", "writes-"+row[0]), r.get("Stock", "deliveries-"+row[0]))
+	}
+	fmt.Fprintf(b, "\nThe start took %s s. Memory of each process, at most:\n\n| process | MB |\n| --- | ---: |\n", r.get("Stock", "s-start"))
+	for _, name := range r.ordered("Stock", "-MB") {
+		fmt.Fprintf(b, "| %s | %s |\n", name, r.get("Stock", name+"-MB"))
+	}
+	b.WriteString("\n")
+}
+
 func (r *report) load(b *strings.Builder) {
 	filled := map[string]string{"0.25": "A quarter", "0.5": "Half", "1": "All"}[r.get("Load", "filled")]
 	b.WriteString("## Load\n\nA data centre is filled with a quarter, a half and the whole of " + r.get("Load", "size") + " × (1,000 networks, 10,000 addresses, 2,000 machines, and 200 clusters of two of them). " +
