@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,7 +67,8 @@ func InstallDefinitions(ctx context.Context, config *rest.Config, crds []*extv1.
 	return nil
 }
 
-func definitions() ([]*extv1.CustomResourceDefinition, error) {
+// definitions returns the definitions of KubeVirt. They are decoded once, because tests start many simulators in one process.
+var definitions = sync.OnceValues(func() ([]*extv1.CustomResourceDefinition, error) {
 	files := CRDs()
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {
@@ -85,7 +87,7 @@ func definitions() ([]*extv1.CustomResourceDefinition, error) {
 		crds = append(crds, crd)
 	}
 	return crds, nil
-}
+})
 
 // served returns nil if the server knows the resource.
 func served(ctx context.Context, client *rest.RESTClient, crd *extv1.CustomResourceDefinition) error {
