@@ -146,18 +146,19 @@ func (f *feed) call(ctx context.Context, e event.Event) {
 	}
 }
 
-// Until waits for done, and fails t with the state if done does not become true in time.
+// Until waits for done, and fails t with the state if done does not become true in time. It calls done less often while the state stays
+// the same, because a call reads from the API server, whose CPU the awaited function needs.
 func Until(t testing.TB, what string, done func() (bool, string)) {
 	t.Helper()
-	const patience = 4 * time.Minute
-	last, since := "", time.Now()
+	const patience, longest = 4 * time.Minute, 4 * pause
+	last, since, wait := "", time.Now(), pause
 	for {
 		ok, state := done()
 		if ok {
 			return
 		}
 		if state != last {
-			last, since = state, time.Now()
+			last, since, wait = state, time.Now(), pause
 		}
 		if time.Since(since) > patience {
 			t.Fatalf("%s: nothing new for %s: %s", what, patience, state)
@@ -165,7 +166,8 @@ func Until(t testing.TB, what string, done func() (bool, string)) {
 		select {
 		case <-t.Context().Done():
 			t.Fatalf("%s: %v", what, t.Context().Err())
-		case <-time.After(pause):
+		case <-time.After(wait):
 		}
+		wait = min(wait+pause/4, longest)
 	}
 }
