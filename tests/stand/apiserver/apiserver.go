@@ -32,6 +32,8 @@ type Server struct {
 	config *rest.Config
 	stop   func()
 	signer signer
+	// installed has the names of the CustomResourceDefinitions that Install has installed. The mutex installing guards it.
+	installed map[string]bool
 }
 
 var shared struct {
