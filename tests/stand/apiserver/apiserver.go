@@ -15,6 +15,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -68,12 +69,15 @@ func StartAnother(t testing.TB) *Server {
 }
 
 // Run runs the tests of m with one server for all of them, which the first test that needs it starts,
-// and returns the exit code.
+// and returns the exit code. It sets how often the process collects garbage.
 func Run(m *testing.M) int {
 	shared.Lock()
 	shared.users++
 	shared.Unlock()
 	defer release()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	return m.Run()
 }
 

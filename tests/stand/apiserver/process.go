@@ -13,10 +13,15 @@ import (
 
 const folderPrefix = "viti-apiserver-"
 
+// gcPercent trades memory for CPU in the servers and in the tests that use them: with Go's default, a fifth of their CPU is spent on garbage
+// collection. The environment variable GOGC overrides it.
+const gcPercent = 400
+
 // spawn starts a child in a folder, with one file in addition to its standard ones.
 func spawn(binary, dir string, extra *os.File, args ...string) (*process.Process, error) {
 	command := exec.Command(binary, args...)
 	command.Dir, command.ExtraFiles = dir, []*os.File{extra}
+	command.Env = append([]string{"GOGC=" + strconv.Itoa(gcPercent)}, os.Environ()...)
 	return process.Start(command, filepath.Join(dir, args[0]+".log"))
 }
 
