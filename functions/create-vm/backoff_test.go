@@ -67,8 +67,8 @@ func TestIsRepeated(t *testing.T) {
 }
 
 // runPeriod delivers events about a Machine for a length of simulated time: one a second, as a Broker
-// does that redelivers often, and one for each write of the Machine, as the event source does. It
-// returns how often each request was made.
+// does that redelivers often, alternately of resync and of the Machine, and one for each write of the Machine, as the event
+// source does. It returns how often each request was made.
 func (e *env) runPeriod(name string, length time.Duration) map[string]int {
 	e.Helper()
 	return e.runPeriodOn(&hypervisortest.Wire{}, name, length)
@@ -79,22 +79,20 @@ func (e *env) runPeriodOn(w *hypervisortest.Wire, name string, length time.Durat
 	f := e.process(w)
 	own := hypervisortest.ResyncEvent(e.Namespace, name)
 	own.SetType(events.TypeUpdate)
-	version := ""
-	for end := e.Clock.Now().Add(length); e.Clock.Now().Before(end); e.Clock.Advance(time.Second) {
-		for _, in := range []event.Event{hypervisortest.ResyncEvent(e.Namespace, name), own} {
-			_ = deliver(e.Context(), f, in)
-		}
+	redelivered := []event.Event{hypervisortest.ResyncEvent(e.Namespace, name), own}
+	seconds := int(length / time.Second)
+	for i := range seconds {
+		before := w.Requests(http.MethodPatch, "/machines/")
+		_ = deliver(e.Context(), f, redelivered[i%len(redelivered)])
 		for range 50 {
-			m := &v1alpha1.Machine{}
-			if err := e.Kube.Get(e.Context(), e.Namespace, name, m); err != nil {
-				e.Fatal(err)
-			}
-			if m.ResourceVersion == version {
+			now := w.Requests(http.MethodPatch, "/machines/")
+			if now == before {
 				break
 			}
-			version = m.ResourceVersion
+			before = now
 			_ = deliver(e.Context(), f, own)
 		}
+		e.Clock.Advance(time.Second)
 	}
 	return w.Count
 }

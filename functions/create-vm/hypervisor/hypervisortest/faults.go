@@ -101,6 +101,18 @@ func (w *Wire) next(call string) (string, error) {
 	return w.Fault.Kind, nil
 }
 
+// Requests returns how many requests with a method were made to paths that contain part.
+func (w *Wire) Requests(method, part string) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for call, times := range w.Count {
+		if verb, path, _ := strings.Cut(call, " "); verb == method && strings.Contains(path, part) {
+			n += times
+		}
+	}
+	return n
+}
+
 // Faults returns all faults that are possible in what a run has requested. A lost answer to a read
 // is the same as a lost read.
 func (w *Wire) Faults() (all []Fault) {
