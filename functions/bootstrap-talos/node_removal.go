@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,40 +23,50 @@ func (r *removals) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machi
 	}
 	why := d.Objection
 	if d.Next() == plan.RemovalDrain {
-		pods, err := c.connections.workload.Drain(ctx, m.Name)
-		switch {
-		case err != nil && !d.DrainOverdue:
-			return reconcile.WaitError{Reason: "WaitingForAPI", Message: "waits for the workload API, to move pods from " + m.Name, Requeue: true}
-		case err != nil:
-			why = err.Error()
-		default:
-			d.Drained, why = pods.IsDone(), cmp.Or(pods.WaitsFor(), why)
+		if d.Drained, why, err = r.drainRemoved(ctx, c, m); err != nil {
+			return err
 		}
 	}
-	step := d.Next()
-	if step == plan.RemovalDrain && d.DrainOverdue {
-		return reconcile.UserError{Reason: "DrainBlocked", Message: fmt.Sprintf(
-			"cannot drain node %s: its pods were not evicted within %s: %s; fix their PodDisruptionBudget, set drainTimeout of the pool, or set the annotation %s=true on Machine %s",
-			m.Name, plan.DefaultDrainTimeout, why, v1alpha1.AnnotationForce, m.Name)}
+	return r.doStep(ctx, c, m, d.Next(), view, member, why)
+}
+
+// drainRemoved evicts the pods of the node of a machine that is being removed. It returns whether none is left to evict,
+// and otherwise what the drain waits for, and a UserError once the drain has timed out.
+func (r *removals) drainRemoved(ctx context.Context, c *cluster, m *v1alpha1.Machine) (isDrained bool, message string, err error) {
+	pods, err := c.connections.workload.Drain(ctx, m.Name)
+	if err == nil && pods.IsDone() {
+		return true, "", nil
 	}
-	return r.doStep(ctx, c, m, step, view, member, why)
+	message = pods.WaitsFor()
+	if err != nil {
+		message = err.Error()
+	}
+	if failure := plan.DrainFailure(c.plan.PropertiesOf(plan.PoolOf(m)), removalStart(m), r.now(), message); failure != "" {
+		return false, "", reconcile.UserError{Reason: "DrainBlocked", Message: fmt.Sprintf(
+			"cannot drain node %s: %s; fix their PodDisruptionBudget, set drainTimeout of the pool, or set the annotation %s=true on Machine %s",
+			m.Name, failure, v1alpha1.AnnotationForce, m.Name)}
+	}
+	if err != nil {
+		return false, "", reconcile.WaitError{Reason: "WaitingForAPI", Message: "waits for the workload API, to move pods from " + m.Name, Requeue: true}
+	}
+	return false, message, nil
+}
+
+// removalStart returns when the removal of a machine began, and the zero time for one whose annotation is missing or wrong.
+func removalStart(m *v1alpha1.Machine) time.Time {
+	began, _ := time.Parse(time.RFC3339, m.Annotations[v1alpha1.AnnotationRemoving])
+	return began
 }
 
 // nodeRemovalOf returns what is known of a removal without asking etcd.
 func (r *removals) nodeRemovalOf(c *cluster, m *v1alpha1.Machine) plan.NodeRemoval {
 	n, ok := c.observed.node(m.Name)
-	d := plan.NodeRemoval{
+	properties := c.plan.PropertiesOf(plan.PoolOf(m))
+	return plan.NodeRemoval{
 		Deleted: m.DeletionTimestamp != nil, Forced: m.Annotations[v1alpha1.AnnotationForce] == "true",
 		APIAnswers: c.observed.apiAnswers, HasNode: ok, Ready: n.Ready, Cordoned: n.Cordoned, MembersAgree: true,
+		DrainExpired: properties.DrainTimeout != nil && plan.HasDrainTimedOut(properties, removalStart(m), r.now()),
 	}
-	since, err := time.Parse(time.RFC3339, m.Annotations[v1alpha1.AnnotationRemoving])
-	if err != nil {
-		return d
-	}
-	properties := c.plan.PropertiesOf(plan.PoolOf(m))
-	late := r.now().Sub(since) > plan.DrainTimeout(properties)
-	d.DrainExpired, d.DrainOverdue = late && properties.DrainTimeout != nil, late && properties.DrainTimeout == nil
-	return d
 }
 
 // readMembership completes d with what etcd reports of a machine. A worker has no member, and a

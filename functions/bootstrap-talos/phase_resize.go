@@ -165,12 +165,12 @@ func (rs *resizes) drainResized(ctx context.Context, c *cluster, r *v1alpha1.Mac
 		r.Message = messageOf(rs.etcd.checkMembers(ctx, c))
 		isDrained = r.Message == ""
 	}
-	limit := plan.DrainTimeout(c.plan.PropertiesOf(plan.PoolOf(m)))
-	switch {
-	case isDrained:
+	if isDrained {
 		r.Step, r.Since, r.BootID = v1alpha1.ResizeRestarting, metav1.NewTime(rs.now()), node.BootID
-	case rs.now().Sub(r.Since.Time) > limit:
-		rs.failResize(r, fmt.Sprintf("its pods were not evicted within %s: %s", limit, r.Message))
+		return
+	}
+	if failure := plan.DrainFailure(c.plan.PropertiesOf(plan.PoolOf(m)), r.Since.Time, rs.now(), r.Message); failure != "" {
+		rs.failResize(r, failure)
 	}
 }
 

@@ -176,11 +176,10 @@ func (up *upgrades) drainNodes(ctx context.Context, c *cluster, w *workload.Clie
 		message := u.Message
 		switch now {
 		case plan.UpgradeDrain:
-			limit := plan.DrainTimeout(plan.FindNode(nodes, u.Name).Properties)
 			if now, message = drainNode(ctx, w, s.Kind, *u); now == plan.UpgradeDrain {
 				now = plan.UpgradeWait
-				if up.now().Sub(u.Since.Time) > limit {
-					now, message = plan.UpgradeFail, fmt.Sprintf("its pods were not evicted within %s: %s", limit, message)
+				if failure := plan.DrainFailure(plan.FindNode(nodes, u.Name).Properties, u.Since.Time, up.now(), message); failure != "" {
+					now, message = plan.UpgradeFail, failure
 				}
 			}
 		case plan.UpgradeFinish:

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -15,4 +16,19 @@ func DrainTimeout(p v1alpha1.MachineProperties) time.Duration {
 		return p.DrainTimeout.Duration
 	}
 	return DefaultDrainTimeout
+}
+
+// HasDrainTimedOut reports whether the DrainTimeout of a pool is over for a drain that began at since. A drain
+// that has not begun has a zero since and does not time out.
+func HasDrainTimedOut(p v1alpha1.MachineProperties, since, now time.Time) bool {
+	return !since.IsZero() && now.Sub(since) > DrainTimeout(p)
+}
+
+// DrainFailure returns why a drain that began at since has failed, and an empty string before it has timed
+// out. waitsFor is what the drain waits for, such as the pods that were not evicted.
+func DrainFailure(p v1alpha1.MachineProperties, since, now time.Time, waitsFor string) string {
+	if !HasDrainTimedOut(p, since, now) {
+		return ""
+	}
+	return fmt.Sprintf("its pods were not evicted within %s: %s", DrainTimeout(p), waitsFor)
 }

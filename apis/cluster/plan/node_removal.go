@@ -10,9 +10,9 @@ type NodeRemoval struct {
 	// APIAnswers is whether the workload API answers, and HasNode whether it has a Node of the
 	// machine, which may be Ready and Cordoned.
 	APIAnswers, HasNode, Ready, Cordoned bool
-	// Drained is whether no pod is left to evict, DrainExpired whether the drainTimeout of the pool
-	// is over, and DrainOverdue whether DefaultDrainTimeout is over for a pool that has none.
-	Drained, DrainExpired, DrainOverdue bool
+	// Drained is whether no pod is left to evict, and DrainExpired whether the pool has a drainTimeout
+	// that is over. The drain of a pool without one is not skipped after DefaultDrainTimeout, but fails.
+	Drained, DrainExpired bool
 	// IsMember is whether it is a member of etcd, Objection why it cannot leave etcd, and
 	// MembersAgree whether all members of etcd have the same member list.
 	IsMember     bool
