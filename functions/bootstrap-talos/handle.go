@@ -17,10 +17,10 @@ import (
 	machineplan "github.com/vitistack/stack/apis/machine/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/gatewaysignature"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/reconcile"
-	"github.com/vitistack/stack/functions/internal/signature"
 )
 
 // handle reconciles what an event is about, and returns the event that it answers with, nil for
@@ -32,7 +32,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		polls: true, reportErrors: age >= retryGracePeriod,
 	}
 	if in.Type() == events.TypeWorkorderApproved || in.Type() == events.TypeWorkorderRejected {
-		if err := signature.Verify(ctx, f.kube, in); err != nil {
+		if err := gatewaysignature.Verify(ctx, f.kube, in); err != nil {
 			return nil, err
 		}
 		return nil, kube.OnConflict(func() error { return f.approvals.recordDecision(ctx, in) })

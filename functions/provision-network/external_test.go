@@ -11,7 +11,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/events/signing"
+	"github.com/vitistack/stack/events/dsse"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
@@ -183,9 +183,9 @@ func TestForgedAnswer(t *testing.T) {
 	e.SetID("7")
 	w.must(e.SetData(event.ApplicationJSON, events.NetworkProvisioned{UID: string(nn.UID), ID: "seg-1", IPv4Prefix: "10.66.0.0/24", IPv4Gateway: "10.66.0.1", VLANID: 66}))
 	elsewhere := e.Clone()
-	key, err := signing.NewKey()
+	key, err := dsse.NewKey()
 	w.must(err)
-	w.must(signing.Sign(&elsewhere, key))
+	w.must(dsse.Sign(&elsewhere, key))
 	changed := e.Clone()
 	w.server.Sign(t, &changed)
 	w.must(changed.SetData(event.ApplicationJSON, events.NetworkProvisioned{UID: string(nn.UID), ID: "seg-1", IPv4Prefix: "10.67.0.0/24", VLANID: 67}))

@@ -16,11 +16,11 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/backendhealth"
 	"github.com/vitistack/stack/functions/internal/coalesce"
+	"github.com/vitistack/stack/functions/internal/gatewaysignature"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/orphans"
 	"github.com/vitistack/stack/functions/internal/reconcile"
-	"github.com/vitistack/stack/functions/internal/signature"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 	"github.com/vitistack/stack/functions/provision-network/provider/external"
 )
@@ -62,7 +62,7 @@ type reconcileOptions struct {
 
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
 	if in.Type() == events.TypeNetworkProvisioned || in.Type() == events.TypeNetworkFailed {
-		if err := signature.Verify(ctx, f.kube, in); err != nil {
+		if err := gatewaysignature.Verify(ctx, f.kube, in); err != nil {
 			return nil, err
 		}
 		return f.handleAnswer(ctx, in)

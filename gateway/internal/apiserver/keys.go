@@ -8,34 +8,34 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/vitistack/stack/events/signing"
-	"github.com/vitistack/stack/gateway/internal/signer"
+	"github.com/vitistack/stack/events/dsse"
+	"github.com/vitistack/stack/gateway/internal/eventsigner"
 )
 
 // SigningKeys returns the store of the keys that sign events, in the stack's namespace.
-func (c *Client) SigningKeys(namespace string) signer.Store { return signingKeys{c, namespace} }
+func (c *Client) SigningKeys(namespace string) eventsigner.Store { return signingKeys{c, namespace} }
 
 type signingKeys struct {
 	client    *Client
 	namespace string
 }
 
-func (k signingKeys) Secret(ctx context.Context) (signer.Entries, error) {
+func (k signingKeys) Secret(ctx context.Context) (eventsigner.Entries, error) {
 	var found struct {
 		object
 		Data map[string][]byte `json:"data"`
 	}
-	err := k.read(ctx, "secrets", signing.SecretName, &found)
-	return signer.Entries{Version: found.Metadata.ResourceVersion, Data: found.Data}, err
+	err := k.read(ctx, "secrets", dsse.SecretName, &found)
+	return eventsigner.Entries{Version: found.Metadata.ResourceVersion, Data: found.Data}, err
 }
 
-func (k signingKeys) ConfigMap(ctx context.Context) (signer.Entries, error) {
+func (k signingKeys) ConfigMap(ctx context.Context) (eventsigner.Entries, error) {
 	var found struct {
 		object
 		Data map[string]string `json:"data"`
 	}
-	err := k.read(ctx, "configmaps", signing.ConfigMapName, &found)
-	entries := signer.Entries{Version: found.Metadata.ResourceVersion, Data: map[string][]byte{}}
+	err := k.read(ctx, "configmaps", dsse.ConfigMapName, &found)
+	entries := eventsigner.Entries{Version: found.Metadata.ResourceVersion, Data: map[string][]byte{}}
 	for name, text := range found.Data {
 		entries.Data[name] = []byte(text)
 	}
@@ -43,7 +43,7 @@ func (k signingKeys) ConfigMap(ctx context.Context) (signer.Entries, error) {
 }
 
 func (k signingKeys) UpdateSecret(ctx context.Context, version string, data map[string][]byte) (bool, error) {
-	return k.write(ctx, "secrets", signing.SecretName, version, data)
+	return k.write(ctx, "secrets", dsse.SecretName, version, data)
 }
 
 func (k signingKeys) UpdateConfigMap(ctx context.Context, version string, data map[string][]byte) (bool, error) {
@@ -54,7 +54,7 @@ func (k signingKeys) UpdateConfigMap(ctx context.Context, version string, data m
 			texts[name] = &text
 		}
 	}
-	return k.write(ctx, "configmaps", signing.ConfigMapName, version, texts)
+	return k.write(ctx, "configmaps", dsse.ConfigMapName, version, texts)
 }
 
 // object has the metadata of every object.

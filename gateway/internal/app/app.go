@@ -23,6 +23,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/cache"
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/gateway/internal/domainevents"
+	"github.com/vitistack/stack/gateway/internal/eventsigner"
 	"github.com/vitistack/stack/gateway/internal/filewatch"
 	"github.com/vitistack/stack/gateway/internal/health"
 	"github.com/vitistack/stack/gateway/internal/heartbeat"
@@ -32,7 +33,6 @@ import (
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/metrics"
 	"github.com/vitistack/stack/gateway/internal/replicas"
-	"github.com/vitistack/stack/gateway/internal/signer"
 	"github.com/vitistack/stack/gateway/internal/stream"
 	"github.com/vitistack/stack/gateway/internal/watch"
 	"github.com/vitistack/stack/gateway/internal/webhook"
@@ -55,7 +55,7 @@ type app struct {
 	history    *history.Store
 	health     *health.Health
 	broker     *events.Sender
-	signer     *signer.Signer
+	signer     *eventsigner.Signer
 
 	auth         *auth.Authenticator
 	certificates *httpserver.Certificates
@@ -108,7 +108,7 @@ func (a *app) createKubernetes(kubernetes *rest.Config) error {
 	a.heartbeats = &heartbeat.Watcher{
 		Store: a.store, Namespace: platformNamespace(), Heartbeats: a.config.HeartbeatSchedule, Rounds: a.config.ResyncSchedule, Renew: a.kubernetes.RenewLease,
 	}
-	a.signer = &signer.Signer{Store: a.kubernetes.SigningKeys(platformNamespace()), Now: time.Now}
+	a.signer = &eventsigner.Signer{Store: a.kubernetes.SigningKeys(platformNamespace()), Now: time.Now}
 	return nil
 }
 

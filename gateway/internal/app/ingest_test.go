@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/events/signing"
+	"github.com/vitistack/stack/events/dsse"
 	"github.com/vitistack/stack/events/standardwebhooks"
 	"github.com/vitistack/stack/gateway/internal/apiserver"
 )
@@ -45,7 +45,7 @@ func (s *env) signingKeys() (keys []ed25519.PublicKey) {
 		s.t.Fatal(err)
 	}
 	for _, text := range kept.Data {
-		key, err := signing.ParsePublic(text)
+		key, err := dsse.ParsePublic(text)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestIngest(t *testing.T) {
 	}
 	keys := s.signingKeys()
 	for _, e := range b.events {
-		if err := signing.Verify(e, keys); err != nil {
+		if err := dsse.Verify(e, keys); err != nil {
 			t.Errorf("event %s: functions would not believe it: %v", e.ID(), err)
 		}
 	}

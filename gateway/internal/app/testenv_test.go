@@ -20,7 +20,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/events/signing"
+	"github.com/vitistack/stack/events/dsse"
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/tests/fakeapi"
 )
@@ -56,10 +56,10 @@ func startCold(t *testing.T, prepare func(*fakeapi.Server), settings ...string) 
 	s := &env{t: t, api: fakeapi.Start(t), log: &buffer.Buffer{}}
 	s.api.Serve(plurals...)
 	s.api.Put(t, "secrets", &corev1.Secret{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: platformNamespace(), Name: signing.SecretName},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: platformNamespace(), Name: dsse.SecretName},
 	})
 	s.api.Put(t, "configmaps", &corev1.ConfigMap{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: platformNamespace(), Name: signing.ConfigMapName},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: platformNamespace(), Name: dsse.ConfigMapName},
 	})
 	prepare(s.api)
 	settings = append([]string{"--rateLimit.enabled=false", "--heartbeat.schedule=", "--resync.schedule=", "--state.dir=" + t.TempDir()}, settings...)

@@ -17,11 +17,11 @@ import (
 	"github.com/vitistack/stack/gateway/internal/auth"
 	"github.com/vitistack/stack/gateway/internal/cache"
 	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/gateway/internal/eventsigner"
 	"github.com/vitistack/stack/gateway/internal/filewatch"
 	"github.com/vitistack/stack/gateway/internal/metrics"
 	"github.com/vitistack/stack/gateway/internal/problem"
 	"github.com/vitistack/stack/gateway/internal/response"
-	"github.com/vitistack/stack/gateway/internal/signer"
 )
 
 // acceptedJSON counts the events of a request.
@@ -35,7 +35,7 @@ type acceptedJSON struct {
 type Options struct {
 	Settings config.Ingest
 	Auth     *auth.Authenticator
-	Signer   *signer.Signer
+	Signer   *eventsigner.Signer
 	Broker   *events.Sender
 	Recorder *Recorder
 	// Cache remembers for CacheTTL which events were accepted.

@@ -11,7 +11,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/vitistack/stack/events/signing"
+	"github.com/vitistack/stack/events/dsse"
 )
 
 // platform is the stack's namespace.
@@ -31,17 +31,17 @@ func (s *Server) Sign(t testing.TB, e *event.Event) {
 	if s.signer.err != nil {
 		t.Fatal(s.signer.err)
 	}
-	if err := signing.Sign(e, s.signer.key); err != nil {
+	if err := dsse.Sign(e, s.signer.key); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (s *Server) newKey() (ed25519.PrivateKey, error) {
-	key, err := signing.NewKey()
+	key, err := dsse.NewKey()
 	if err != nil {
 		return nil, err
 	}
-	text, err := signing.FormatPublic(key.Public().(ed25519.PublicKey))
+	text, err := dsse.FormatPublic(key.Public().(ed25519.PublicKey))
 	if err != nil {
 		return nil, err
 	}
@@ -55,13 +55,13 @@ func (s *Server) newKey() (ed25519.PrivateKey, error) {
 		return nil, fmt.Errorf("make namespace %s: %w", platform, err)
 	}
 	keys, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": signing.ConfigMapName}, "data": map[string]string{"test": string(text)},
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": dsse.ConfigMapName}, "data": map[string]string{"test": string(text)},
 	})
 	if err != nil {
 		return nil, err
 	}
 	if err := client.Post().Namespace(platform).Resource("configmaps").Body(keys).Do(context.Background()).Error(); err != nil {
-		return nil, fmt.Errorf("make ConfigMap %s: %w", signing.ConfigMapName, err)
+		return nil, fmt.Errorf("make ConfigMap %s: %w", dsse.ConfigMapName, err)
 	}
 	return key, nil
 }

@@ -1,7 +1,8 @@
-// Package signer signs the events that the gateway has authenticated. The private key is in a Secret, which the gateway fills if it is
-// empty; the public keys that functions accept are in a ConfigMap. Emptying the Secret rotates the key. The old key is accepted for
-// an hour, because Brokers redeliver.
-package signer
+// Package eventsigner signs the events of external systems that the gateway has authenticated, before they go to the Broker. Functions
+// verify the signature (functions/internal/gatewaysignature). The private key is in a Secret, which the gateway fills if it is empty;
+// the public keys that functions accept are in a ConfigMap. Emptying the Secret rotates the key. The old key is accepted for an hour,
+// because Brokers redeliver.
+package eventsigner
 
 import (
 	"context"
@@ -16,7 +17,7 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
-	"github.com/vitistack/stack/events/signing"
+	"github.com/vitistack/stack/events/dsse"
 )
 
 const (
@@ -57,7 +58,7 @@ func (s *Signer) Sign(ctx context.Context, e *event.Event) error {
 	if err != nil {
 		return fmt.Errorf("sign event %s: %w", e.ID(), err)
 	}
-	return signing.Sign(e, key)
+	return dsse.Sign(e, key)
 }
 
 // Derive returns a secret of size bytes for a purpose, which is the same for all gateways with this key. While the keys cannot be
@@ -107,31 +108,31 @@ func (s *Signer) find(ctx context.Context) (string, ed25519.PrivateKey, error) {
 			return "", nil, err
 		}
 		if name := newest(kept.Data); name != "" {
-			key, err := signing.ParsePrivate(kept.Data[name])
+			key, err := dsse.ParsePrivate(kept.Data[name])
 			if err != nil {
-				return "", nil, fmt.Errorf("read entry %s of Secret %s: %w: remove the entry, and the gateway generates a new key", name, signing.SecretName, err)
+				return "", nil, fmt.Errorf("read entry %s of Secret %s: %w: remove the entry, and the gateway generates a new key", name, dsse.SecretName, err)
 			}
 			return name, key, nil
 		}
-		key, err := signing.NewKey()
+		key, err := dsse.NewKey()
 		if err != nil {
 			return "", nil, err
 		}
-		text, err := signing.FormatPrivate(key)
+		text, err := dsse.FormatPrivate(key)
 		if err != nil {
 			return "", nil, err
 		}
-		name := s.Now().UTC().Format(signing.KeyTime) + signing.KeySuffix
+		name := s.Now().UTC().Format(dsse.KeyTime) + dsse.KeySuffix
 		if done, err := s.Store.UpdateSecret(ctx, kept.Version, map[string][]byte{name: text}); err != nil || done {
 			return name, key, err
 		}
 	}
-	return "", nil, conflictError(signing.SecretName)
+	return "", nil, conflictError(dsse.SecretName)
 }
 
 // publish adds a key to the keys that functions accept, and removes expired ones.
 func (s *Signer) publish(ctx context.Context, name string, key ed25519.PrivateKey) error {
-	text, err := signing.FormatPublic(key.Public().(ed25519.PublicKey))
+	text, err := dsse.FormatPublic(key.Public().(ed25519.PublicKey))
 	if err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func (s *Signer) publish(ctx context.Context, name string, key ed25519.PrivateKe
 			return err
 		}
 	}
-	return conflictError(signing.ConfigMapName)
+	return conflictError(dsse.ConfigMapName)
 }
 
 func conflictError(name string) error {
@@ -159,7 +160,7 @@ func conflictError(name string) error {
 func newest(data map[string][]byte) string {
 	last := ""
 	for name := range data {
-		if strings.HasSuffix(name, signing.KeySuffix) {
+		if strings.HasSuffix(name, dsse.KeySuffix) {
 			last = max(last, name)
 		}
 	}
@@ -181,7 +182,7 @@ func changes(kept map[string][]byte, name string, text []byte, now time.Time) ma
 	names = append(names, name)
 	slices.Sort(names)
 	for i, other := range names[:len(names)-1] {
-		made, err := time.Parse(signing.KeyTime+signing.KeySuffix, names[i+1])
+		made, err := time.Parse(dsse.KeyTime+dsse.KeySuffix, names[i+1])
 		if other != name && (err != nil || now.Sub(made) >= retired) {
 			change[other] = nil
 		}

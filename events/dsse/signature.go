@@ -1,8 +1,12 @@
-// Package signing signs CloudEvents and verifies them as the CloudEvents extension "Verifiable CloudEvents with DSSE"
+// Package dsse signs CloudEvents and verifies them as the CloudEvents extension "Verifiable CloudEvents with DSSE"
 // says, version 0.1: https://github.com/cloudevents/spec/blob/main/cloudevents/extensions/verifiability.md. Keys are
 // Ed25519. The signature covers id, source, type, subject, time in seconds, datacontenttype, dataschema and data, and
 // no extension.
-package signing
+//
+// The gateway signs the decisions of external systems with it (gateway/internal/eventsigner), and functions accept only
+// signed decisions (functions/internal/gatewaysignature). Webhooks have signatures of another format: see
+// events/standardwebhooks.
+package dsse
 
 import (
 	"bytes"

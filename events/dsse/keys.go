@@ -1,4 +1,4 @@
-package signing
+package dsse
 
 import (
 	"crypto/ed25519"

@@ -1,4 +1,4 @@
-package signer
+package eventsigner
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
-	"github.com/vitistack/stack/events/signing"
+	"github.com/vitistack/stack/events/dsse"
 )
 
 // memory stores entries as the API server does: a write with an old resource version is a conflict.
@@ -68,13 +68,13 @@ func (m *memory) accepted(t *testing.T, e event.Event) bool {
 	t.Helper()
 	var keys []ed25519.PublicKey
 	for _, text := range m.configMap.Data {
-		key, err := signing.ParsePublic(text)
+		key, err := dsse.ParsePublic(text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		keys = append(keys, key)
 	}
-	return signing.Verify(e, keys) == nil
+	return dsse.Verify(e, keys) == nil
 }
 
 func signed(t *testing.T, s *Signer) event.Event {
@@ -130,7 +130,7 @@ func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	s := &Signer{Store: &memory{err: errors.New("the API server is away")}, Now: time.Now}
 	e := event.New()
-	if err := s.Sign(t.Context(), &e); err == nil || e.Extensions()[signing.Extension] != nil {
+	if err := s.Sign(t.Context(), &e); err == nil || e.Extensions()[dsse.Extension] != nil {
 		t.Errorf("an event is signed without a key: %v", err)
 	}
 }
@@ -138,7 +138,7 @@ func TestUnreadable(t *testing.T) {
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	at := func(age time.Duration) string { return now.Add(-age).Format(signing.KeyTime) + signing.KeySuffix }
+	at := func(age time.Duration) string { return now.Add(-age).Format(dsse.KeyTime) + dsse.KeySuffix }
 	current := at(2 * time.Hour)
 	for _, tc := range []struct {
 		name, reason string
