@@ -21,11 +21,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/events/oidc"
+	"github.com/vitistack/stack/events/triggerauth"
 )
 
 // newIssuer returns a verifier with an API server, a token that it accepts, and a function that stops the API server.
-func newIssuer(t *testing.T) (v *oidc.Verifier, token string, out *atomic.Bool) {
+func newIssuer(t *testing.T) (v *triggerauth.Verifier, token string, out *atomic.Bool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -46,7 +46,7 @@ func newIssuer(t *testing.T) (v *oidc.Verifier, token string, out *atomic.Bool) 
 	}))
 	t.Cleanup(server.Close)
 	const sender = "system:serviceaccount:vitistack-system:test-function-oidc-eventing.knative.dev-trigger"
-	v, err = oidc.New(oidc.Settings{Enabled: true, Audience: "test-function", Subjects: []string{sender}}, func() (*rest.Config, error) {
+	v, err = triggerauth.New(triggerauth.Settings{Enabled: true, Audience: "test-function", Subjects: []string{sender}}, func() (*rest.Config, error) {
 		return &rest.Config{Host: server.URL}, nil
 	})
 	if err != nil {

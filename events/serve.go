@@ -21,7 +21,7 @@ import (
 	"knative.dev/pkg/network/handlers"
 	"knative.dev/pkg/signals"
 
-	"github.com/vitistack/stack/events/oidc"
+	"github.com/vitistack/stack/events/triggerauth"
 )
 
 // Handler handles one event. It is called concurrently, and more than once with the same
@@ -54,7 +54,7 @@ type Option func(*receiver)
 func WithTimeout(d time.Duration) Option { return func(r *receiver) { r.timeout = d } }
 
 // WithVerifier refuses deliveries that v does not verify. A nil v accepts all.
-func WithVerifier(v *oidc.Verifier) Option { return func(r *receiver) { r.verifier = v } }
+func WithVerifier(v *triggerauth.Verifier) Option { return func(r *receiver) { r.verifier = v } }
 
 // WithConcurrent has deliveries about objects of some kinds handled concurrently, because the handler
 // serializes them itself.
@@ -86,12 +86,12 @@ func run(ctx context.Context, name string, build func() (Handler, error), log *s
 	return Serve(ctx, listener, name, handle, log, options...)
 }
 
-func newVerifier(name string) (*oidc.Verifier, error) {
-	settings, err := oidc.FromEnvironment(os.Getenv)
+func newVerifier(name string) (*triggerauth.Verifier, error) {
+	settings, err := triggerauth.FromEnvironment(os.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	return oidc.New(settings, func() (*rest.Config, error) { return oidc.Config(name) })
+	return triggerauth.New(settings, func() (*rest.Config, error) { return triggerauth.Config(name) })
 }
 
 // Serve serves handle on the listener until ctx ends, and then waits for the deliveries in
@@ -139,7 +139,7 @@ type receiver struct {
 	timeout time.Duration
 	push    pusher
 	// verifier verifies deliveries. It is nil if they need no token.
-	verifier *oidc.Verifier
+	verifier *triggerauth.Verifier
 	// serialized is call, one delivery at a time for each object, except for concurrent kinds.
 	serialized Handler
 	concurrent []string
@@ -203,7 +203,7 @@ func (r *receiver) authenticate(w http.ResponseWriter, req *http.Request) bool {
 		return true
 	}
 	name, status := "unauthenticated", http.StatusUnauthorized
-	if errors.Is(err, oidc.ErrUnavailable) {
+	if errors.Is(err, triggerauth.ErrUnavailable) {
 		name, status = outcome(err)
 	} else {
 		w.Header().Set("WWW-Authenticate", "Bearer")

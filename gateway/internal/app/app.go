@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/events/oidc"
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/events/triggerauth"
 	"github.com/vitistack/stack/gateway/internal/apiserver"
 	"github.com/vitistack/stack/gateway/internal/auth"
 	"github.com/vitistack/stack/gateway/internal/cache"
@@ -160,7 +160,7 @@ func (a *app) createServer(*rest.Config) error {
 // createEvents creates what receives, records, sends and shows events.
 func (a *app) createEvents(kubernetes *rest.Config) error {
 	c, log := a.config, a.component("events")
-	verifier, err := oidc.New(c.OIDC, func() (*rest.Config, error) { return kubernetes, nil })
+	verifier, err := triggerauth.New(c.OIDC, func() (*rest.Config, error) { return kubernetes, nil })
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/events/oidc"
+	"github.com/vitistack/stack/events/triggerauth"
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
@@ -182,7 +182,7 @@ func TestDeliveriesAreAuthenticated(t *testing.T) {
 	s := start(t, "--oidc.enabled=true", "--oidc.audience="+audience, "--oidc.subjects=system:serviceaccount:"+namespace+":*")
 	settings := s.app.config.OIDC
 	var err error
-	if s.app.deliveries.Verifier, err = oidc.New(settings, func() (*rest.Config, error) { return server.Config(), nil }); err != nil {
+	if s.app.deliveries.Verifier, err = triggerauth.New(settings, func() (*rest.Config, error) { return server.Config(), nil }); err != nil {
 		t.Fatal(err)
 	}
 	good, other := token(trigger, audience), token(trigger, "vitistack-system/create-vm")

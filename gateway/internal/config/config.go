@@ -7,7 +7,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
-	"github.com/vitistack/stack/events/oidc"
+	"github.com/vitistack/stack/events/triggerauth"
 )
 
 // Config is the whole configuration. It does not change after Load.
@@ -39,7 +39,7 @@ type Config struct {
 	TLS       TLS
 	Ingest    Ingest
 	Preview   Preview
-	OIDC      oidc.Settings
+	OIDC      triggerauth.Settings
 }
 
 // Auth configures authentication.

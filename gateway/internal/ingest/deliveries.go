@@ -12,7 +12,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/events/oidc"
+	"github.com/vitistack/stack/events/triggerauth"
 	"github.com/vitistack/stack/gateway/internal/domainevents"
 	"github.com/vitistack/stack/gateway/internal/heartbeat"
 	"github.com/vitistack/stack/gateway/internal/inventory"
@@ -35,7 +35,7 @@ const (
 // Deliveries receives what the Broker delivers to the gateway.
 type Deliveries struct {
 	// Verifier verifies the tokens of deliveries. It is nil if deliveries need no token.
-	Verifier *oidc.Verifier
+	Verifier *triggerauth.Verifier
 	Producer *domainevents.Producer
 	Recorder *Recorder
 	// Heartbeats records heartbeats.
@@ -61,7 +61,7 @@ func (d *Deliveries) Authenticate(c *fiber.Ctx) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, oidc.ErrUnavailable):
+	case errors.Is(err, triggerauth.ErrUnavailable):
 		return problem.New(http.StatusServiceUnavailable, "the delivery is not authenticated: %s", err)
 	}
 	d.Metrics.Event(metrics.Other, unauthenticated, 1)

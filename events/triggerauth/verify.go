@@ -1,6 +1,8 @@
-// Package oidc verifies that a request comes from a Trigger of Knative Eventing. Where Knative has authentication-oidc
-// enabled, it sends with each delivery a token of a ServiceAccount that it made for the Trigger.
-package oidc
+// Package triggerauth verifies that a request comes from a Trigger of Knative Eventing. Where Knative has authentication-oidc
+// enabled, it sends with each delivery a token of a ServiceAccount that it made for the Trigger. Functions and
+// the gateway verify the token before they read the event. Its signature is that of the API server, as OpenID Connect Discovery
+// describes it. Callers of the gateway's REST API are authenticated elsewhere: see gateway/internal/auth.
+package triggerauth
 
 import (
 	"context"

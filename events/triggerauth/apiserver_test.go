@@ -1,4 +1,4 @@
-package oidc_test
+package triggerauth_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/vitistack/stack/events/oidc"
+	"github.com/vitistack/stack/events/triggerauth"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
@@ -26,8 +26,8 @@ func TestTokensOfTheAPIServer(t *testing.T) {
 	const trigger = "create-vm-oidc-eventing.knative.dev-trigger"
 	function := rest.AnonymousClientConfig(server.Config())
 	function.BearerToken = token("create-vm")
-	settings := oidc.Settings{Enabled: true, Audience: "vitistack-system/create-vm", Subjects: []string{"system:serviceaccount:" + namespace + ":" + trigger}}
-	v, err := oidc.New(settings, func() (*rest.Config, error) { return function, nil })
+	settings := triggerauth.Settings{Enabled: true, Audience: "vitistack-system/create-vm", Subjects: []string{"system:serviceaccount:" + namespace + ":" + trigger}}
+	v, err := triggerauth.New(settings, func() (*rest.Config, error) { return function, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,11 +42,11 @@ func TestTokensOfTheAPIServer(t *testing.T) {
 			t.Errorf("%s: %v, want %q: %s", name, err, tc.want, tc.reason)
 		}
 	}
-	anonymous, err := oidc.New(settings, func() (*rest.Config, error) { return rest.AnonymousClientConfig(server.Config()), nil })
+	anonymous, err := triggerauth.New(settings, func() (*rest.Config, error) { return rest.AnonymousClientConfig(server.Config()), nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := anonymous.Verify(t.Context(), []string{"Bearer " + token(trigger, settings.Audience)}); !errors.Is(err, oidc.ErrUnavailable) {
-		t.Errorf("a verifier without a ServiceAccount: %v, want %v", err, oidc.ErrUnavailable)
+	if err := anonymous.Verify(t.Context(), []string{"Bearer " + token(trigger, settings.Audience)}); !errors.Is(err, triggerauth.ErrUnavailable) {
+		t.Errorf("a verifier without a ServiceAccount: %v, want %v", err, triggerauth.ErrUnavailable)
 	}
 }
