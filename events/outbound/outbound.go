@@ -23,9 +23,9 @@ import (
 // Variable is the environment variable with the list that Parse reads.
 const Variable = "ALLOWED_ENDPOINTS"
 
-// metadata has the addresses at which clouds serve credentials without authentication, and
-// other addresses of the host itself. No backend of the stack uses them.
-var metadata = prefixes(
+// neverByName has the addresses that only an address or a CIDR of the list allows: those at which clouds serve
+// credentials without authentication, and those of this host or of no single server. No backend of the stack uses them.
+var neverByName = prefixes(
 	"169.254.0.0/16", "fe80::/10", // link-local: AWS, Azure, Google, OpenStack
 	"fd00:ec2::/32", "fd20:ce::254/128", // AWS and Google by IPv6
 	"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", // Alibaba, Azure, Oracle
@@ -42,8 +42,7 @@ func prefixes(all ...string) []netip.Prefix {
 	return parsed
 }
 
-// Rules say which servers may be connected to. The zero Rules allow all except link-local
-// addresses and other addresses of metadata services.
+// Rules say which servers may be connected to. The zero Rules allow all except the addresses of neverByName.
 type Rules struct {
 	hosts    []string
 	prefixes []netip.Prefix
@@ -145,7 +144,7 @@ func (r Rules) allows(a netip.Addr, named bool) bool {
 		return false
 	case slices.ContainsFunc(r.prefixes, within):
 		return true
-	case slices.ContainsFunc(metadata, within):
+	case slices.ContainsFunc(neverByName, within):
 		return false
 	default:
 		return named || len(r.hosts)+len(r.prefixes) == 0

@@ -55,7 +55,7 @@ func setConditions(c *cluster, err error) {
 
 // setCredentialsCondition writes whether the keys are created. The condition stays if the
 // delivery has not reached the keys.
-func setCredentialsCondition(c *cluster, problem reconcile.UserError, set func(condition string, ok bool, reason, message string)) {
+func setCredentialsCondition(c *cluster, problem reconcile.UserError, set func(conditionType string, isTrue bool, reason, message string)) {
 	_, begun := conditionSince(c.KubernetesCluster, conditionCredentials, reasonGenerating)
 	switch {
 	case c.report.keysCreated:
@@ -68,7 +68,7 @@ func setCredentialsCondition(c *cluster, problem reconcile.UserError, set func(c
 }
 
 // setMemberConditions writes the conditions that count machines and nodes.
-func setMemberConditions(c *cluster, set func(condition string, ok bool, reason, message string)) {
+func setMemberConditions(c *cluster, set func(conditionType string, isTrue bool, reason, message string)) {
 	var up, configured, ready int
 	for _, m := range c.plan.Members {
 		machine := c.observed.machines[m.Name]

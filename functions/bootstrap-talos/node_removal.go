@@ -94,8 +94,8 @@ func readMembership(ctx context.Context, c *cluster, m *v1alpha1.Machine, d *pla
 
 // doStep does one step of a removal.
 func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, step plan.RemovalStep, view plan.EtcdView, member plan.EtcdMember, why string) error {
-	removing := func(message string, silent bool) error {
-		return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: %s", m.Name, message), Requeue: silent}
+	removing := func(message string, requeue bool) error {
+		return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: %s", m.Name, message), Requeue: requeue}
 	}
 	var err error
 	switch step {

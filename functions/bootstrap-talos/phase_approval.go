@@ -151,7 +151,7 @@ func (ap *approvals) limitToApproved(ctx context.Context, c *cluster) error {
 }
 
 // setApprovalCondition writes the condition Approved.
-func setApprovalCondition(a *v1alpha1.ApprovalStatus, set func(condition string, ok bool, reason, message string)) {
+func setApprovalCondition(a *v1alpha1.ApprovalStatus, set func(conditionType string, isTrue bool, reason, message string)) {
 	switch a.State {
 	case v1alpha1.ApprovalApproved:
 		by := "it was there before approval was requested"

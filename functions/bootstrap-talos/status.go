@@ -30,14 +30,14 @@ func setUnanswered(c *cluster, err error) {
 
 // setUnknown sets a condition to Unknown and keeps its last message. A condition that does not
 // exist is not added.
-func setUnknown(c *cluster, kind string) {
-	last := meta.FindStatusCondition(c.Status.Conditions, kind)
+func setUnknown(c *cluster, conditionType string) {
+	last := meta.FindStatusCondition(c.Status.Conditions, conditionType)
 	if last == nil {
 		return
 	}
 	const seen = "last seen: "
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
-		Type: kind, Status: metav1.ConditionUnknown, ObservedGeneration: c.Generation,
+		Type: conditionType, Status: metav1.ConditionUnknown, ObservedGeneration: c.Generation,
 		Reason: "StatusUnknown", Message: seen + strings.TrimPrefix(last.Message, seen),
 	})
 }

@@ -217,8 +217,8 @@ func missingAddresses(given []string, vm *hypervisor.State) string {
 }
 
 // setCondition writes a condition of a Machine.
-func setCondition(m *v1alpha1.Machine, condition string, ok bool, reason, message string) {
-	kube.SetCondition(&m.Status.Conditions, m.Generation, condition, ok, reason, message)
+func setCondition(m *v1alpha1.Machine, conditionType string, isTrue bool, reason, message string) {
+	kube.SetCondition(&m.Status.Conditions, m.Generation, conditionType, isTrue, reason, message)
 }
 
 // setReady writes the condition Ready of a Machine.

@@ -20,9 +20,9 @@ const (
 
 // Text makes the text of a backend or of a user safe for a terminal, a log and the API
 // server: one line, without control characters and characters that change the direction of
-// text, and cut to a number of bytes.
-func Text(said string, most int) string {
-	said = strings.Map(func(c rune) rune {
+// text, and cut to maxBytes.
+func Text(text string, maxBytes int) string {
+	text = strings.Map(func(c rune) rune {
 		switch {
 		case unicode.IsControl(c), c == '\u2028', c == '\u2029':
 			return ' '
@@ -30,19 +30,19 @@ func Text(said string, most int) string {
 			return -1
 		}
 		return c
-	}, strings.ToValidUTF8(said, "?"))
-	if len(said) <= most {
-		return said
+	}, strings.ToValidUTF8(text, "?"))
+	if len(text) <= maxBytes {
+		return text
 	}
 	const more = " ..."
-	return strings.ToValidUTF8(said[:most-len(more)], "") + more
+	return strings.ToValidUTF8(text[:maxBytes-len(more)], "") + more
 }
 
-// SetReady writes the condition Ready. ok is whether the object is in its desired state.
+// SetReady writes the condition Ready. isReady is whether the object is in its desired state.
 // reason and message say what it waits for, or what to change. SetReady reports whether the
 // status or the reason has changed, which is worth an Event.
-func SetReady(conditions *[]metav1.Condition, generation int64, ok bool, reason, message string) bool {
-	return SetCondition(conditions, generation, "Ready", ok, reason, message)
+func SetReady(conditions *[]metav1.Condition, generation int64, isReady bool, reason, message string) bool {
+	return SetCondition(conditions, generation, v1alpha1.ConditionReady, isReady, reason, message)
 }
 
 // conditioned is an object with the condition Ready.
@@ -73,16 +73,17 @@ func IsStalled(o Object) bool {
 	return ok && meta.IsStatusConditionTrue(*c.StatusConditions(), v1alpha1.ConditionStalled)
 }
 
-// SetCondition is SetReady for any condition.
-func SetCondition(conditions *[]metav1.Condition, generation int64, kind string, ok bool, reason, message string) bool {
+// SetCondition writes a condition of a type with status True or False, as SetReady writes Ready. It reports whether the status or
+// the reason has changed.
+func SetCondition(conditions *[]metav1.Condition, generation int64, conditionType string, isTrue bool, reason, message string) bool {
 	status := metav1.ConditionFalse
-	if ok {
+	if isTrue {
 		status = metav1.ConditionTrue
 	}
-	old := meta.FindStatusCondition(*conditions, kind)
+	old := meta.FindStatusCondition(*conditions, conditionType)
 	same := old != nil && old.Status == status && old.Reason == reason
 	meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: kind, Status: status, ObservedGeneration: generation, Reason: reason, Message: Text(message, maxMessage),
+		Type: conditionType, Status: status, ObservedGeneration: generation, Reason: reason, Message: Text(message, maxMessage),
 	})
 	return !same
 }

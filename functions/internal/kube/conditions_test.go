@@ -34,12 +34,12 @@ func FuzzText(f *testing.F) {
 	f.Add("a\x1b[2Jb", 10)
 	f.Add("\xff\u202e", 4)
 	f.Add(strings.Repeat("é", 100), 33)
-	f.Fuzz(func(t *testing.T, said string, most int) {
-		if most < 4 || most > 1<<16 {
+	f.Fuzz(func(t *testing.T, text string, maxBytes int) {
+		if maxBytes < 4 || maxBytes > 1<<16 {
 			return
 		}
-		if got := Text(said, most); len(got) > most || !utf8.ValidString(got) || strings.ContainsAny(got, "\r\n\x1b\x00\u2028\u202e") || Text(got, most) != got {
-			t.Errorf("%q became %q", said, got)
+		if got := Text(text, maxBytes); len(got) > maxBytes || !utf8.ValidString(got) || strings.ContainsAny(got, "\r\n\x1b\x00\u2028\u202e") || Text(got, maxBytes) != got {
+			t.Errorf("%q became %q", text, got)
 		}
 	})
 }

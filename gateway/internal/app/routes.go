@@ -175,7 +175,7 @@ func (a *app) limited(listener, brokerListener net.Listener) (forCallers, forBro
 		forCallers = tls.NewListener(forCallers, a.certificates.Config())
 	}
 	if brokerListener != nil {
-		forBroker = a.server.LimitAll(brokerListener)
+		forBroker = a.server.LimitTotal(brokerListener)
 	}
 	return forCallers, forBroker
 }

@@ -13,7 +13,7 @@ import (
 
 // Limits bound the connections of a Listener. 0 means no limit.
 type Limits struct {
-	All, PerAddress int
+	Total, PerAddress int
 	// Exempt reports whether an address has no limit of its own. Nil exempts no address.
 	Exempt func(netip.Addr) bool
 }
@@ -96,7 +96,7 @@ func (l *Listener) room(of netip.Prefix) (victim *conn, ok bool) {
 	switch {
 	case l.limits.PerAddress > 0 && from != nil && from.count >= l.limits.PerAddress:
 		waiting = from.waiting
-	case l.limits.All == 0 || l.all < l.limits.All:
+	case l.limits.Total == 0 || l.all < l.limits.Total:
 		return nil, true
 	}
 	front := waiting.Front()

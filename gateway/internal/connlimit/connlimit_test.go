@@ -55,16 +55,16 @@ func TestBounds(t *testing.T) {
 		displaced int
 	}{
 		"Unbounded":  {reason: "0 bounds nothing", from: []string{"10.0.0.1", "10.0.0.1"}, want: []bool{true, true}},
-		"Fits":       {reason: "every connection has a place", limits: Limits{All: 2, PerAddress: 2}, from: []string{"10.0.0.1", "10.0.0.1"}, want: []bool{true, true}},
-		"All":        {reason: "the connection that waits longest is displaced", limits: Limits{All: 2}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, want: []bool{false, true, true}, displaced: 1},
-		"Address":    {reason: "an address displaces its own connection", limits: Limits{All: 9, PerAddress: 1}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.2"}, want: []bool{true, false, true}, displaced: 1},
-		"AddressAll": {reason: "an address at its limit displaces no other address", limits: Limits{All: 2, PerAddress: 1}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.2"}, want: []bool{true, false, true}, displaced: 1},
-		"Served":     {reason: "a connection with a running request stays", limits: Limits{All: 2}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, serving: map[int]bool{0: true}, want: []bool{true, false, true}, displaced: 1},
-		"AllServed":  {reason: "a new connection is closed if all others have running requests", limits: Limits{All: 1}, from: []string{"10.0.0.1", "10.0.0.2"}, serving: map[int]bool{0: true}, want: []bool{true}, displaced: 1},
-		"Site":       {reason: "a customer has an IPv6 /64", limits: Limits{All: 9, PerAddress: 1}, from: []string{"2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"}, want: []bool{false, true, true}, displaced: 1},
-		"Mapped":     {reason: "an IPv4-mapped address is the same address", limits: Limits{All: 9, PerAddress: 1}, from: []string{"10.0.0.1", "::ffff:10.0.0.1", "::ffff:10.0.0.2"}, want: []bool{false, true, true}, displaced: 1},
-		"Exempt":     {reason: "a proxy forwards many clients", limits: Limits{All: 9, PerAddress: 1, Exempt: exempt}, from: []string{"10.0.0.9", "10.0.0.9"}, want: []bool{true, true}},
-		"ExemptAll":  {reason: "the total limit includes proxies", limits: Limits{All: 1, PerAddress: 1, Exempt: exempt}, from: []string{"10.0.0.9", "10.0.0.9"}, want: []bool{false, true}, displaced: 1},
+		"Fits":       {reason: "every connection has a place", limits: Limits{Total: 2, PerAddress: 2}, from: []string{"10.0.0.1", "10.0.0.1"}, want: []bool{true, true}},
+		"All":        {reason: "the connection that waits longest is displaced", limits: Limits{Total: 2}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, want: []bool{false, true, true}, displaced: 1},
+		"Address":    {reason: "an address displaces its own connection", limits: Limits{Total: 9, PerAddress: 1}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.2"}, want: []bool{true, false, true}, displaced: 1},
+		"AddressAll": {reason: "an address at its limit displaces no other address", limits: Limits{Total: 2, PerAddress: 1}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.2"}, want: []bool{true, false, true}, displaced: 1},
+		"Served":     {reason: "a connection with a running request stays", limits: Limits{Total: 2}, from: []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, serving: map[int]bool{0: true}, want: []bool{true, false, true}, displaced: 1},
+		"AllServed":  {reason: "a new connection is closed if all others have running requests", limits: Limits{Total: 1}, from: []string{"10.0.0.1", "10.0.0.2"}, serving: map[int]bool{0: true}, want: []bool{true}, displaced: 1},
+		"Site":       {reason: "a customer has an IPv6 /64", limits: Limits{Total: 9, PerAddress: 1}, from: []string{"2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"}, want: []bool{false, true, true}, displaced: 1},
+		"Mapped":     {reason: "an IPv4-mapped address is the same address", limits: Limits{Total: 9, PerAddress: 1}, from: []string{"10.0.0.1", "::ffff:10.0.0.1", "::ffff:10.0.0.2"}, want: []bool{false, true, true}, displaced: 1},
+		"Exempt":     {reason: "a proxy forwards many clients", limits: Limits{Total: 9, PerAddress: 1, Exempt: exempt}, from: []string{"10.0.0.9", "10.0.0.9"}, want: []bool{true, true}},
+		"ExemptAll":  {reason: "the total limit includes proxies", limits: Limits{Total: 1, PerAddress: 1, Exempt: exempt}, from: []string{"10.0.0.9", "10.0.0.9"}, want: []bool{false, true}, displaced: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestBounds(t *testing.T) {
 // TestMarks has connections change their state, also below TLS.
 func TestMarks(t *testing.T) {
 	t.Parallel()
-	l := New(&script{from: []string{"10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1"}}, Limits{All: 2, PerAddress: 2}, func() {})
+	l := New(&script{from: []string{"10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1"}}, Limits{Total: 2, PerAddress: 2}, func() {})
 	accept := func() net.Conn {
 		c, err := l.Accept()
 		if err != nil {

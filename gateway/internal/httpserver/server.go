@@ -60,12 +60,13 @@ func (s *Server) Displaced() uint64 { return s.displaced.Load() }
 
 // Limit bounds the connections of a listener, in all and from one address.
 func (s *Server) Limit(l net.Listener) net.Listener {
-	return s.limit(l, connlimit.Limits{All: s.Settings.MaxConnections, PerAddress: s.Settings.MaxConnectionsPerAddress, Exempt: s.proxies.contain})
+	return s.limit(l, connlimit.Limits{Total: s.Settings.MaxConnections, PerAddress: s.Settings.MaxConnectionsPerAddress, Exempt: s.proxies.contain})
 }
 
-// LimitAll bounds the connections of a listener that few addresses connect to, such as the Broker's. Only their sum is bounded.
-func (s *Server) LimitAll(l net.Listener) net.Listener {
-	return s.limit(l, connlimit.Limits{All: s.Settings.MaxConnections})
+// LimitTotal bounds the connections of a listener in all, and not from one address, because few addresses connect to it, such as
+// the Broker's.
+func (s *Server) LimitTotal(l net.Listener) net.Listener {
+	return s.limit(l, connlimit.Limits{Total: s.Settings.MaxConnections})
 }
 
 func (s *Server) limit(l net.Listener, limits connlimit.Limits) net.Listener {

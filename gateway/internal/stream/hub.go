@@ -5,7 +5,6 @@ package stream
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,32 +12,6 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/gateway/internal/inventory"
-)
-
-// ErrFull is returned if the hub has the maximum of clients, ErrFullForAddress if the address has.
-var (
-	ErrFull           = errors.New("the stream has as many clients as it may have")
-	ErrFullForAddress = errors.New("the stream has as many clients from this address as it may have")
-	ErrClosed         = errors.New("the stream is shutting down")
-)
-
-// Limits bound the clients of a hub.
-type Limits struct {
-	Clients           int
-	ClientsPerAddress int
-	// Heartbeat is the interval of heartbeats to an idle client.
-	Heartbeat time.Duration
-}
-
-// Limits without a setting.
-const (
-	// backlog is the number of queued frames beyond which a client gets a new snapshot.
-	backlog = 64
-	// maxMissed is the number of missed frames beyond which a client cannot resume.
-	maxMissed = 1024
-	// keptFrames and keptBytes bound the frames that are kept for clients that resume.
-	keptFrames = 4096
-	keptBytes  = 16 << 20
 )
 
 // frame is one event of the stream, encoded once for all clients.
