@@ -14,6 +14,10 @@ import (
 // the handler for all waiting deliveries that require the same. A delivery ends with the result of a
 // call that began after the delivery arrived, so that call has read the change. It is not a lock: it
 // saves work and conflicts within a process, while other processes may handle the same object.
+//
+// It is for deliveries, and the runtime has one for each function: it queues also deliveries that require different things of the same
+// object, and knows whether a call stands for several events. For any other call that several callers make at
+// the same time, such as a read, use functions/internal/coalesce.
 type serializer struct {
 	mu      sync.Mutex
 	objects map[string]*objectQueue

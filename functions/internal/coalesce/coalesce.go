@@ -1,4 +1,7 @@
-// Package coalesce makes identical concurrent calls once.
+// Package coalesce makes identical concurrent calls once: reads of the API server, counts, and reconciles that a later event
+// supersedes. events.Serialize does the same for deliveries, and also queues those about one object that require different things. A
+// function needs coalesce for deliveries only if it has to end a call early: it then excludes the kind by
+// events.WithConcurrent, as bootstrap-talos does for KubernetesClusters.
 package coalesce
 
 import (
