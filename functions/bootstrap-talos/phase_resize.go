@@ -181,7 +181,7 @@ func cordonAndEvict(ctx context.Context, c *cluster, m *v1alpha1.Machine, node p
 			return false, err.Error()
 		}
 	}
-	return evictPods(ctx, c.connections.workload, node.Name)
+	return c.connections.workload.EvictPods(ctx, node.Name)
 }
 
 // messageOf returns what an error says, without the reason of a WaitError, and an empty string without

@@ -205,7 +205,7 @@ func drainNode(ctx context.Context, w *workload.Client, kind v1alpha1.UpgradeKin
 			return plan.UpgradeDrain, err.Error()
 		}
 	}
-	isDrained, message := evictPods(ctx, w, u.Name)
+	isDrained, message := w.EvictPods(ctx, u.Name)
 	return plan.Pick(isDrained, plan.UpgradeRequest, plan.UpgradeDrain), message
 }
 

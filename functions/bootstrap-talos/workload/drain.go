@@ -68,6 +68,16 @@ func (w *Client) Drain(ctx context.Context, node string) (DrainProgress, error) 
 	return d, nil
 }
 
+// EvictPods is Drain for a caller that waits in any case. It returns whether no pod is left to evict, and otherwise what
+// the drain waits for, or the error of a request.
+func (w *Client) EvictPods(ctx context.Context, node string) (isDrained bool, message string) {
+	d, err := w.Drain(ctx, node)
+	if err != nil {
+		return false, err.Error()
+	}
+	return d.IsDone(), d.WaitsFor()
+}
+
 // staysOnNode reports whether a drain leaves a pod on its node:
 //
 //	mirror of a static pod    the kubelet would start it again
