@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -26,7 +22,11 @@ func (n *nodeConfigurator) reconfigureResetNodes(ctx context.Context, c *cluster
 		return nil
 	}
 	var problems []error
-	found := findNodesInMaintenance(ctx, c)
+	addresses := map[string]string{}
+	for _, m := range c.possiblyResetNodes() {
+		addresses[m.Name] = plan.Address(m)
+	}
+	found := talos.FindInMaintenance(ctx, addresses, c.connections.credentials, nodePollTime)
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if err := n.reconfigureNode(ctx, c, c.observed.machines[name], found[name]); err != nil {
 			problems = append(problems, err)
@@ -47,30 +47,6 @@ func (c *cluster) possiblyResetNodes() []*v1alpha1.Machine {
 			found = append(found, machine)
 		}
 	}
-	return found
-}
-
-// findNodesInMaintenance probes the nodes that may be reset, and returns the certificates of those
-// in maintenance mode, by name. Nodes that are not probed in time are left to the next delivery.
-func findNodesInMaintenance(ctx context.Context, c *cluster) map[string]talos.Fingerprint {
-	var mu sync.Mutex
-	var group errgroup.Group
-	group.SetLimit(plan.MaxConcurrentNodes)
-	found, end := map[string]talos.Fingerprint{}, time.Now().Add(nodePollTime)
-	for _, m := range c.possiblyResetNodes() {
-		if time.Now().After(end) {
-			break
-		}
-		group.Go(func() error {
-			if state, shown := talos.Probe(ctx, plan.Address(m), c.connections.credentials); state == talos.Maintenance {
-				mu.Lock()
-				defer mu.Unlock()
-				found[m.Name] = shown
-			}
-			return nil
-		})
-	}
-	_ = group.Wait()
 	return found
 }
 

@@ -9,8 +9,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/events/outbound"
 )
 
@@ -55,6 +59,30 @@ func Probe(ctx context.Context, address string, a *Credentials) (State, Fingerpr
 	}
 	peer := conn.ConnectionState().PeerCertificates[0]
 	return classify(peer, asked, a, time.Now()), sha256.Sum256(peer.Raw)
+}
+
+// FindInMaintenance probes nodes, given by name and address, and returns the certificates of those in maintenance mode, by name.
+// It begins no probe after the time limit, and leaves the other nodes to the next call.
+func FindInMaintenance(ctx context.Context, nodes map[string]string, a *Credentials, limit time.Duration) map[string]Fingerprint {
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(plan.MaxConcurrentNodes)
+	found, end := map[string]Fingerprint{}, time.Now().Add(limit)
+	for name, address := range nodes {
+		if time.Now().After(end) {
+			break
+		}
+		group.Go(func() error {
+			if state, shown := Probe(ctx, address, a); state == Maintenance {
+				mu.Lock()
+				defer mu.Unlock()
+				found[name] = shown
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return found
 }
 
 // classify decides the state of a node by its certificate, and by whether it requests one of the
