@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
@@ -118,7 +115,7 @@ func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, 
 			return removing("has left etcd", true)
 		}
 	case plan.RemovalRemoveMember:
-		if err = removeEtcdMember(ctx, c, view, member); err == nil {
+		if err = talos.RemoveEtcdMember(ctx, c.observed.controlPlanes(), c.connections.credentials, view, member); err == nil {
 			return removing("is removed from etcd", true)
 		}
 	case plan.RemovalWaitsForMembers:
@@ -138,25 +135,4 @@ func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, 
 		return removing("waits for its machine to be deleted"+plan.NotReadySuffix(m), false)
 	}
 	return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: a request has failed and is retried", m.Name), Requeue: true}
-}
-
-// removeEtcdMember has another member of etcd remove a member, first the leader.
-func removeEtcdMember(ctx context.Context, c *cluster, view plan.EtcdView, member plan.EtcdMember) error {
-	addresses := c.observed.controlPlanes()
-	peers := slices.Sorted(maps.Keys(view.MemberIDs))
-	slices.SortStableFunc(peers, func(a, b string) int {
-		return plan.Pick(view.Leaders[a], -1, plan.Pick(view.Leaders[b], 1, 0))
-	})
-	var problems []error
-	for _, name := range peers {
-		if name == member.Name {
-			continue
-		}
-		err := talos.RemoveEtcdMember(ctx, addresses[name], c.connections.credentials, member.ID)
-		if err == nil {
-			return nil
-		}
-		problems = append(problems, err)
-	}
-	return errors.Join(append(problems, errors.New("no other member of etcd answers"))...)
 }

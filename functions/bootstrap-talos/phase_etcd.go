@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -28,36 +25,15 @@ func checkQuorumLost(ctx context.Context, c *cluster, waiting error) error {
 
 // readQuorum asks every configured control plane about etcd.
 func readQuorum(ctx context.Context, c *cluster) plan.QuorumState {
-	e := plan.QuorumState{Wanted: c.plan.CountRole(v1alpha1.RoleControlPlane)}
-	var mu sync.Mutex
-	var group errgroup.Group
-	group.SetLimit(plan.MaxConcurrentNodes)
+	addresses := map[string]string{}
 	for name, m := range c.observed.machines {
-		if plan.PoolOf(m) != v1alpha1.ControlPlanePool || !plan.IsInstalled(m) {
-			continue
+		if plan.PoolOf(m) == v1alpha1.ControlPlanePool && plan.IsInstalled(m) {
+			addresses[name] = plan.Pick(m.Status.Phase == v1alpha1.MachineRunning, plan.Address(m), "")
 		}
-		group.Go(func() error {
-			empty, leader, err := false, false, talos.ErrEtcdNotRunning
-			if m.Status.Phase == v1alpha1.MachineRunning && plan.Address(m) != "" {
-				empty, leader, err = talos.ReadEtcdLeader(ctx, plan.Address(m), c.connections.credentials)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err != nil:
-				e.Silent = append(e.Silent, name)
-			case empty:
-				e.Empty = append(e.Empty, name)
-			case leader:
-				e.HasLeader = true
-			default:
-				e.Leaderless = append(e.Leaderless, name)
-			}
-			return nil
-		})
 	}
-	_ = group.Wait()
-	return e
+	state := talos.ReadQuorum(ctx, addresses, c.connections.credentials)
+	state.Wanted = c.plan.CountRole(v1alpha1.RoleControlPlane)
+	return state
 }
 
 // etcdChecker checks the members of etcd, and removes members without a Machine.
@@ -108,7 +84,7 @@ func (e *etcdChecker) removeOrphanedMember(ctx context.Context, c *cluster, view
 		if why := plan.RemovalObjection(view, m); why != "" {
 			return reconcile.UserError{Reason: plan.ReasonQuorumAtRisk, Message: fmt.Sprintf("member %s of etcd, whose Machine does not exist, cannot be removed: %s", m.Name, why)}
 		}
-		if removeEtcdMember(ctx, c, view, m) != nil {
+		if talos.RemoveEtcdMember(ctx, c.observed.controlPlanes(), c.connections.credentials, view, m) != nil {
 			message = fmt.Sprintf("waits for a member of etcd to remove %s, whose Machine does not exist", m.Name)
 		}
 	}

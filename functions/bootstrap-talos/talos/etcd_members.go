@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -126,8 +128,29 @@ func LeaveEtcd(ctx context.Context, address string, a *Credentials, leads bool) 
 	return nil
 }
 
-// RemoveEtcdMember has one control plane remove another member of etcd.
-func RemoveEtcdMember(ctx context.Context, address string, a *Credentials, id uint64) error {
+// RemoveEtcdMember has another control plane remove a member of etcd, first the leader. nodes are the addresses of the control
+// planes by name, and view is what they have reported of etcd.
+func RemoveEtcdMember(ctx context.Context, nodes map[string]string, a *Credentials, view plan.EtcdView, member plan.EtcdMember) error {
+	peers := slices.Sorted(maps.Keys(view.MemberIDs))
+	slices.SortStableFunc(peers, func(a, b string) int {
+		return plan.Pick(view.Leaders[a], -1, plan.Pick(view.Leaders[b], 1, 0))
+	})
+	var problems []error
+	for _, name := range peers {
+		if name == member.Name {
+			continue
+		}
+		err := removeMemberThrough(ctx, nodes[name], a, member.ID)
+		if err == nil {
+			return nil
+		}
+		problems = append(problems, err)
+	}
+	return errors.Join(append(problems, errors.New("no other member of etcd answers"))...)
+}
+
+// removeMemberThrough has one control plane remove another member of etcd.
+func removeMemberThrough(ctx context.Context, address string, a *Credentials, id uint64) error {
 	ctx, c, end, err := Connect(ctx, address, a, ShortTimeout)
 	if err != nil {
 		return err
@@ -138,33 +161,3 @@ func RemoveEtcdMember(ctx context.Context, address string, a *Credentials, id ui
 	}
 	return nil
 }
-
-// ReadEtcdLeader asks one control plane whether it has no data of etcd, and otherwise whether
-// its member knows a leader.
-func ReadEtcdLeader(ctx context.Context, address string, a *Credentials) (empty, leader bool, err error) {
-	ctx, c, end, err := Connect(ctx, address, a, DialTimeout)
-	if err != nil {
-		return false, false, err
-	}
-	defer end()
-	service, err := etcdServiceOf(ctx, c, address)
-	switch {
-	case err != nil:
-		return false, false, err
-	case service.State == plan.EtcdPreparing && service.Empty:
-		return true, false, nil
-	case service.State != plan.EtcdRunning:
-		return false, false, ErrEtcdNotRunning
-	}
-	status, err := c.EtcdStatus(ctx)
-	if err != nil {
-		return false, false, fmt.Errorf("read the status of etcd on %s: %w", address, err)
-	}
-	if len(status.GetMessages()) == 0 {
-		return false, false, ErrEtcdNotRunning
-	}
-	return false, status.Messages[0].GetMemberStatus().GetLeader() != 0, nil
-}
-
-// ErrEtcdNotRunning is the error of a control plane whose member of etcd does not run.
-var ErrEtcdNotRunning = errors.New("its etcd does not run")
