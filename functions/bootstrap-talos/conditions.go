@@ -95,8 +95,8 @@ func setMemberConditions(c *cluster, set func(conditionType string, isTrue bool,
 		defer set(v1alpha1.ConditionMachinesHealthy, c.report.health.current, c.report.health.reason, c.report.health.message)
 	}
 	if c.report.bootstrapped {
-		current := c.machinesReport()
-		defer set(v1alpha1.ConditionMachinesCurrent, current.current, current.reason, current.message)
+		machines := plan.ReportMachines(c.KubernetesCluster, c.outdated(), c.observed.machines)
+		defer set(v1alpha1.ConditionMachinesCurrent, machines.IsCurrent, machines.Reason, machines.Message)
 	}
 	if c.report.config.reason != "" {
 		defer set(v1alpha1.ConditionConfigCurrent, c.report.config.current, c.report.config.reason, c.report.config.message)

@@ -53,7 +53,7 @@ func (rs *resizes) resizeOutdated(ctx context.Context, c *cluster) error {
 		if c.report.resizeBlocker != "" {
 			message += ", and waits: " + c.report.resizeBlocker
 		}
-		return reconcile.WaitError{Reason: reasonResizing, Message: message, Requeue: true}
+		return reconcile.WaitError{Reason: plan.ReasonResizing, Message: message, Requeue: true}
 	}
 	if err := rs.status.reportWaiting(ctx, c, waiting); !errors.As(err, new(reconcile.WaitError)) {
 		return err
@@ -240,7 +240,7 @@ func (rs *resizes) beginResizes(ctx context.Context, c *cluster) {
 			Name: name, UID: m.UID, Step: v1alpha1.ResizeDraining, Generation: c.Generation,
 			From: m.Spec.Template, To: c.plan.ResizeTarget(m, outdated), Since: metav1.NewTime(rs.now()),
 		})
-		rs.kube.RecordEvent(ctx, c.KubernetesCluster, false, reasonResizing, fmt.Sprintf("resizes Machine %s of pool %s in place: it has %s", name, plan.PoolOf(m), outdated.InPlace[name]))
+		rs.kube.RecordEvent(ctx, c.KubernetesCluster, false, plan.ReasonResizing, fmt.Sprintf("resizes Machine %s of pool %s in place: it has %s", name, plan.PoolOf(m), outdated.InPlace[name]))
 	}
 }
 
@@ -262,11 +262,11 @@ func (rs *resizes) resizeBlocker(ctx context.Context, c *cluster) string {
 // resizeReport returns what the machines wait for that are being resized, a UserError if one has failed, and nil
 // if there are none.
 func (c *cluster) resizeReport() error {
-	if failure, hasFailed := c.resizeFailure(); hasFailed {
+	if failure, hasFailed := plan.ResizeFailure(c.Status.Resizes); hasFailed {
 		return failure
 	}
 	if len(c.Status.Resizes) == 0 {
 		return nil
 	}
-	return reconcile.WaitError{Reason: reasonResizing, Message: "resizes machines in place: " + plan.DescribeResizes(c.Status.Resizes), Requeue: true}
+	return reconcile.WaitError{Reason: plan.ReasonResizing, Message: "resizes machines in place: " + plan.DescribeResizes(c.Status.Resizes), Requeue: true}
 }
