@@ -108,9 +108,9 @@ func (s *Snapshot) addTalos(all []*Operator) {
 }
 
 // isAnswering reports whether the hypervisor of a MachineProvider answers, as far as is known.
-func (s *Store) isAnswering(provider *Object) bool {
+func (s *objectSet) isAnswering(provider *Object) bool {
 	f := provider.Facts.(*Provider)
-	for _, o := range s.objects[KindBackends] {
+	for _, o := range s.byKind[KindBackends] {
 		if r, ok := o.Facts.(*Servers).Reports[backend.ReportKey(f.Type, provider.Name)]; ok {
 			return r.Health != backend.Unreachable
 		}

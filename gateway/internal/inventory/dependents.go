@@ -1,78 +1,81 @@
 package inventory
 
 // markDependents marks the objects whose items depend on an object that has changed.
-func (s *Store) markDependents() {
-	for key, old := range s.before[KindMachine] {
-		s.markOwnersOfMachine(old)
-		s.markOwnersOfMachine(s.objects[KindMachine][key])
+func (c *changeSet) markDependents() {
+	for key, old := range c.before[KindMachine] {
+		c.markOwnersOfMachine(old)
+		c.markOwnersOfMachine(c.objects.byKind[KindMachine][key])
 	}
-	for key, old := range s.before[KindVMI] {
-		s.dependents[KindVM][key] = struct{}{}
-		s.markNodeOfInstance(old)
-		s.markNodeOfInstance(s.objects[KindVMI][key])
+	for key, old := range c.before[KindVMI] {
+		c.dependents[KindVM][key] = struct{}{}
+		c.markNodeOfInstance(old)
+		c.markNodeOfInstance(c.objects.byKind[KindVMI][key])
 	}
-	for key, old := range s.before[KindNetwork] {
-		if now := s.objects[KindNetwork][key]; allocationType(old) != allocationType(now) {
-			for cluster := range s.clustersIn[key.Namespace] {
-				s.dependents[KindCluster][cluster] = struct{}{}
+	for key, old := range c.before[KindNetwork] {
+		if now := c.objects.byKind[KindNetwork][key]; allocationType(old) != allocationType(now) {
+			for cluster := range c.objects.clustersIn[key.Namespace] {
+				c.dependents[KindCluster][cluster] = struct{}{}
 			}
 		}
 	}
-	for key, old := range s.before[KindProvider] {
-		if traitsOf(old) != traitsOf(s.objects[KindProvider][key]) {
-			s.markAll(KindMachine)
-			s.markAll(KindCluster)
+	for key, old := range c.before[KindProvider] {
+		if traitsOf(old) != traitsOf(c.objects.byKind[KindProvider][key]) {
+			c.markAll(KindMachine)
+			c.markAll(KindCluster)
 			break
 		}
 	}
-	for key, old := range s.before[KindProvider] {
-		if traitsOf(old).local || traitsOf(s.objects[KindProvider][key]).local {
-			s.markAll(KindNode)
+	for key, old := range c.before[KindProvider] {
+		if traitsOf(old).local || traitsOf(c.objects.byKind[KindProvider][key]).local {
+			c.markAll(KindNode)
 			break
 		}
 	}
-	s.markFollowers()
-	if len(s.before[KindBackends]) > 0 {
-		s.markAll(KindProvider)
-		s.markAll(KindNode)
+	c.markFollowers()
+	if len(c.before[KindBackends]) > 0 {
+		c.markAll(KindProvider)
+		c.markAll(KindNode)
 	}
-	for key, old := range s.before[KindNode] {
-		if isHost(old) != isHost(s.objects[KindNode][key]) {
-			s.markAll(KindProvider)
+	for key, old := range c.before[KindNode] {
+		if isHost(old) != isHost(c.objects.byKind[KindNode][key]) {
+			c.markAll(KindProvider)
 			break
 		}
 	}
-	for kind, keys := range s.dependents {
+	for kind, keys := range c.dependents {
 		for key := range keys {
-			if s.objects[kind][key] == nil {
+			if c.objects.byKind[kind][key] == nil {
 				delete(keys, key)
 			}
 		}
 	}
 }
 
-func (s *Store) markOwnersOfMachine(o *Object) {
+// markOwnersOfMachine marks the cluster and the MachineProvider of a Machine, which may be nil.
+func (c *changeSet) markOwnersOfMachine(o *Object) {
 	if o == nil {
 		return
 	}
 	m := o.Facts.(*Machine)
 	if m.Cluster != "" {
-		s.dependents[KindCluster][Key{o.Namespace, m.Cluster}] = struct{}{}
+		c.dependents[KindCluster][Key{o.Namespace, m.Cluster}] = struct{}{}
 	}
 	if m.Host != "" {
-		s.dependents[KindProvider][Key{Name: m.Provider}] = struct{}{}
+		c.dependents[KindProvider][Key{Name: m.Provider}] = struct{}{}
 	}
 }
 
-func (s *Store) markNodeOfInstance(o *Object) {
+// markNodeOfInstance marks the node of a VirtualMachineInstance, which may be nil.
+func (c *changeSet) markNodeOfInstance(o *Object) {
 	if o != nil {
-		s.dependents[KindNode][Key{Name: o.Facts.(*Instance).Host}] = struct{}{}
+		c.dependents[KindNode][Key{Name: o.Facts.(*Instance).Host}] = struct{}{}
 	}
 }
 
-func (s *Store) markAll(kind Kind) {
-	for key := range s.objects[kind] {
-		s.dependents[kind][key] = struct{}{}
+// markAll marks all objects of a kind.
+func (c *changeSet) markAll(kind Kind) {
+	for key := range c.objects.byKind[kind] {
+		c.dependents[kind][key] = struct{}{}
 	}
 }
 

@@ -37,11 +37,11 @@ func (s *Store) Due(now time.Time, grace time.Duration) *Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	machines := map[string]int{}
-	for _, m := range s.objects[KindMachine] {
+	for _, m := range s.objects.byKind[KindMachine] {
 		machines[m.Reconcile.Provider]++
 	}
 	for _, name := range due.Kinds {
-		for _, o := range s.objects[Kind(name)] {
+		for _, o := range s.objects.byKind[Kind(name)] {
 			if now.Sub(o.Updated) < grace {
 				continue
 			}

@@ -15,11 +15,8 @@ type Store struct {
 	current atomic.Pointer[Snapshot]
 
 	mu      sync.Mutex
-	objects map[Kind]map[Key]*Object
-	// before maps each object that has changed since the last commit to its state then, or to nil if it did not exist.
-	before map[Kind]map[Key]*Object
-	// dependents are objects that have not changed, but whose items may have.
-	dependents map[Kind]map[Key]struct{}
+	objects *objectSet
+	changes *changeSet
 	// changed receives a value after a change since the last commit.
 	changed chan struct{}
 	probes  map[string]Probe
@@ -27,25 +24,15 @@ type Store struct {
 	reachability map[string]NodeReachability
 	// dependencies are by what observes them.
 	dependencies map[string][]Dependency
-
-	machinesOfCluster index
-	machinesOnHost    index
-	instancesOnHost   index
-	networksIn        index
-	clustersIn        index
 }
 
 // NewStore returns an empty store. epoch identifies its snapshots among those of other processes.
 func NewStore(epoch string) *Store {
+	objects := newObjectSet()
 	s := &Store{
 		epoch:   epoch,
-		objects: map[Kind]map[Key]*Object{}, before: map[Kind]map[Key]*Object{}, dependents: map[Kind]map[Key]struct{}{},
-		changed: make(chan struct{}, 1),
-		probes:  map[string]Probe{}, dependencies: map[string][]Dependency{},
-		machinesOfCluster: index{}, machinesOnHost: index{}, instancesOnHost: index{}, networksIn: index{}, clustersIn: index{},
-	}
-	for _, k := range Kinds {
-		s.objects[k], s.before[k], s.dependents[k] = map[Key]*Object{}, map[Key]*Object{}, map[Key]struct{}{}
+		objects: objects, changes: newChangeSet(objects), changed: make(chan struct{}, 1),
+		probes: map[string]Probe{}, dependencies: map[string][]Dependency{},
 	}
 	first := &Snapshot{Epoch: epoch, collections: map[Topic]*Collection{}}
 	for _, t := range Topics {
@@ -63,7 +50,7 @@ func (s *Store) Current() *Snapshot { return s.current.Load() }
 func (s *Store) Objects(kind Kind) []*Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.objects[kind]))
+	return s.objects.list(kind)
 }
 
 // Changed returns a channel that receives a value after a change since the last commit.
@@ -97,7 +84,7 @@ func (s *Store) Replace(kind Kind, objects []*Object) {
 		kept[o.Key] = struct{}{}
 		changed = s.put(o) || changed
 	}
-	for key := range s.objects[kind] {
+	for key := range s.objects.byKind[kind] {
 		if _, ok := kept[key]; !ok {
 			changed = s.remove(kind, key) || changed
 		}
@@ -148,72 +135,39 @@ func (s *Store) signal() {
 	}
 }
 
+// put stores an object, and reports whether it has changed.
 func (s *Store) put(o *Object) bool {
-	old := s.objects[o.Kind][o.Key]
+	old := s.objects.byKind[o.Kind][o.Key]
 	if old != nil && old.UID == o.UID && old.ResourceVersion == o.ResourceVersion {
 		return false
 	}
-	s.remember(o.Kind, o.Key, old)
-	if old != nil {
-		s.unindex(old)
-	}
-	s.objects[o.Kind][o.Key] = o
-	s.index(o)
+	s.changes.remember(o.Kind, o.Key, old)
+	s.objects.put(o)
 	return true
 }
 
+// remove removes an object, and reports whether it existed.
 func (s *Store) remove(kind Kind, key Key) bool {
-	old := s.objects[kind][key]
+	old := s.objects.byKind[kind][key]
 	if old == nil {
 		return false
 	}
-	s.remember(kind, key, old)
-	s.unindex(old)
-	delete(s.objects[kind], key)
+	s.changes.remember(kind, key, old)
+	s.objects.remove(kind, key)
 	return true
-}
-
-// remember keeps the state of an object at the last commit.
-func (s *Store) remember(kind Kind, key Key, old *Object) {
-	if _, ok := s.before[kind][key]; !ok {
-		s.before[kind][key] = old
-	}
-}
-
-// indexes calls visit for each index of an object, with the object's key in it.
-func (s *Store) indexes(o *Object, visit func(x index, at string)) {
-	switch o.Kind {
-	case KindMachine:
-		visit(s.machinesOfCluster, clusterOf(o))
-		visit(s.machinesOnHost, hostOf(o))
-	case KindVMI:
-		visit(s.instancesOnHost, o.Facts.(*Instance).Host)
-	case KindNetwork:
-		visit(s.networksIn, o.Namespace)
-	case KindCluster:
-		visit(s.clustersIn, o.Namespace)
-	}
-}
-
-func (s *Store) index(o *Object) {
-	s.indexes(o, func(x index, at string) { x.put(at, o) })
-}
-
-func (s *Store) unindex(o *Object) {
-	s.indexes(o, func(x index, at string) { x.remove(at, o) })
 }
 
 // Commit returns a snapshot of the current objects, and the changes since the last one. Without changes it returns the last snapshot.
 func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
 	s.mu.Lock()
-	items := s.rebuild()
+	items := s.changes.takeItems()
 	probes, reachability := maps.Clone(s.probes), s.reachability // SetNodeReachability replaces the map
-	functions := slices.Collect(maps.Values(s.objects[KindFunction]))
-	providers := slices.Collect(maps.Values(s.objects[KindProvider]))
-	orphans, orphanCounts := orphanGroups(providers, slices.Collect(maps.Values(s.objects[KindReport])))
-	servers := serversOf(slices.Collect(maps.Values(s.objects[KindBackends])), providers)
+	functions := s.objects.list(KindFunction)
+	providers := s.objects.list(KindProvider)
+	orphans, orphanCounts := orphanGroups(providers, s.objects.list(KindReport))
+	servers := serversOf(s.objects.list(KindBackends), providers)
 	dependencies := s.allDependencies()
-	backups := backupStates(slices.Collect(maps.Values(s.objects[KindBackup])))
+	backups := backupStates(s.objects.list(KindBackup))
 	s.mu.Unlock()
 
 	last := s.Current()

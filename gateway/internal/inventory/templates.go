@@ -198,12 +198,12 @@ type FollowerJSON struct {
 }
 
 // following returns where a cluster is in the rollout of the ClusterTemplate that it names, or nil if it names none.
-func (s *Store) following(f *Cluster) *FollowerJSON {
+func (s *objectSet) following(f *Cluster) *FollowerJSON {
 	if f.Template == "" {
 		return nil
 	}
 	out := &FollowerJSON{Name: f.Template}
-	o := s.objects[KindTemplate][Key{Name: f.Template}]
+	o := s.byKind[KindTemplate][Key{Name: f.Template}]
 	if o == nil {
 		return out
 	}
@@ -243,13 +243,13 @@ func (f *FollowerJSON) attribute(name string) string {
 }
 
 // markFollowers marks the clusters that name a ClusterTemplate which has changed.
-func (s *Store) markFollowers() {
-	if len(s.before[KindTemplate]) == 0 {
+func (c *changeSet) markFollowers() {
+	if len(c.before[KindTemplate]) == 0 {
 		return
 	}
-	for key, o := range s.objects[KindCluster] {
-		if _, ok := s.before[KindTemplate][Key{Name: o.Facts.(*Cluster).Template}]; ok {
-			s.dependents[KindCluster][key] = struct{}{}
+	for key, o := range c.objects.byKind[KindCluster] {
+		if _, ok := c.before[KindTemplate][Key{Name: o.Facts.(*Cluster).Template}]; ok {
+			c.dependents[KindCluster][key] = struct{}{}
 		}
 	}
 }
