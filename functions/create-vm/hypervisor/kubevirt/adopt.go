@@ -53,33 +53,33 @@ func needsAdoption(vm *kubevirtv1.VirtualMachine, m *v1alpha1.Machine) bool {
 // Secret. The first write decides between two machines, because it fails with a conflict if the
 // virtual machine has changed since it was read. The virtual machine keeps running. A second call
 // continues, and writes nothing once everything is adopted.
-func (k *Hypervisor) adopt(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine) error {
+func (g guestObjects) adopt(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine) error {
 	if !needsAdoption(vm, m) {
 		return nil
 	}
 	before := vm.DeepCopy()
-	k.mark(vm, m)
+	g.mark(vm, m)
 	metav1.SetMetaDataAnnotation(&vm.ObjectMeta, annotationAdopting, "true")
-	if _, err := k.guests.Patch(ctx, before, vm); err != nil {
+	if _, err := g.client.Patch(ctx, before, vm); err != nil {
 		return err
 	}
-	if err := k.adoptClaims(ctx, m, vm); err != nil {
+	if err := g.adoptClaims(ctx, m, vm); err != nil {
 		return err
 	}
-	if err := k.adoptSecret(ctx, m); err != nil {
+	if err := g.adoptSecret(ctx, m); err != nil {
 		return err
 	}
 	before = vm.DeepCopy()
 	delete(vm.Annotations, annotationAdopting)
-	_, err := k.guests.Patch(ctx, before, vm)
+	_, err := g.client.Patch(ctx, before, vm)
 	return err
 }
 
 // adoptClaims marks the disks of an adopted virtual machine. The kubevirt-operator leaves them without a mark, so
 // the volumes of the virtual machine identify those.
-func (k *Hypervisor) adoptClaims(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine) error {
+func (g guestObjects) adoptClaims(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine) error {
 	list := &corev1.PersistentVolumeClaimList{}
-	if err := k.guests.List(ctx, m.Namespace, v1alpha1.LabelMachine+"="+m.Name, list); err != nil {
+	if err := g.client.List(ctx, m.Namespace, v1alpha1.LabelMachine+"="+m.Name, list); err != nil {
 		return err
 	}
 	for i := range list.Items {
@@ -89,8 +89,8 @@ func (k *Hypervisor) adoptClaims(ctx context.Context, m *v1alpha1.Machine, vm *k
 			continue
 		}
 		before := claim.DeepCopy()
-		k.mark(claim, m)
-		if _, err := k.guests.Patch(ctx, before, claim); err != nil && !kube.NotFound(err) {
+		g.mark(claim, m)
+		if _, err := g.client.Patch(ctx, before, claim); err != nil && !kube.NotFound(err) {
 			return err
 		}
 	}
@@ -105,9 +105,9 @@ func usesClaim(vm *kubevirtv1.VirtualMachine, claim string) bool {
 }
 
 // adoptSecret marks the Secret with the first configuration of an adopted virtual machine.
-func (k *Hypervisor) adoptSecret(ctx context.Context, m *v1alpha1.Machine) error {
+func (g guestObjects) adoptSecret(ctx context.Context, m *v1alpha1.Machine) error {
 	secret := &corev1.Secret{}
-	err := k.guests.Get(ctx, m.Namespace, kube.Name(m.Name, "cloudinit"), secret)
+	err := g.client.Get(ctx, m.Namespace, kube.Name(m.Name, "cloudinit"), secret)
 	if kube.NotFound(err) || err == nil && !isAdoptable(secret, m) {
 		return nil
 	}
@@ -115,14 +115,14 @@ func (k *Hypervisor) adoptSecret(ctx context.Context, m *v1alpha1.Machine) error
 		return err
 	}
 	before := secret.DeepCopy()
-	k.mark(secret, m)
-	_, err = k.guests.Patch(ctx, before, secret)
+	g.mark(secret, m)
+	_, err = g.client.Patch(ctx, before, secret)
 	return err
 }
 
 // mark writes a machine's UID on an object, and makes the machine its owner in the machine's own cluster. An
 // owner of another cluster is removed, because the garbage collector would delete the object.
-func (k *Hypervisor) mark(obj kube.Object, m *v1alpha1.Machine) {
+func (g guestObjects) mark(obj kube.Object, m *v1alpha1.Machine) {
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -134,7 +134,7 @@ func (k *Hypervisor) mark(obj kube.Object, m *v1alpha1.Machine) {
 		obj.SetLabels(labels)
 	}
 	owners := slices.DeleteFunc(slices.Clone(obj.GetOwnerReferences()), func(r metav1.OwnerReference) bool { return r.Kind == "Machine" })
-	if k.local && metav1.GetControllerOf(&metav1.ObjectMeta{OwnerReferences: owners}) == nil {
+	if g.local && metav1.GetControllerOf(&metav1.ObjectMeta{OwnerReferences: owners}) == nil {
 		owners = append(owners, kube.Owned(m, v1alpha1.GroupVersion.String(), "Machine")...)
 	}
 	obj.SetOwnerReferences(owners)

@@ -38,77 +38,88 @@ func (d *NetworkAttachmentDefinition) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// ensureAttachments creates the missing NetworkAttachmentDefinitions of interfaces. They belong to the
+// attachments connects interfaces to networks, by NetworkAttachmentDefinitions in the cluster of the virtual machines.
+type attachments struct {
+	home, guests *kube.Client
+	local        bool
+	defaults     v1alpha1.ProviderDefaults
+}
+
+func (k *Hypervisor) attachments() attachments {
+	return attachments{home: k.home, guests: k.guests, local: k.local, defaults: k.defaults}
+}
+
+// ensure creates the missing NetworkAttachmentDefinitions of interfaces. They belong to the
 // network, not to the machine.
-func (k *Hypervisor) ensureAttachments(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) error {
+func (a attachments) ensure(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) error {
 	for _, n := range want.NICs {
-		if err := k.ensureAttachment(ctx, m, n); err != nil {
+		if err := a.ensureOne(ctx, m, n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ensureAttachment creates the NetworkAttachmentDefinition of an interface if it is missing. It returns
+// ensureOne creates the NetworkAttachmentDefinition of an interface if it is missing. It returns
 // a UserError if the name belongs to another segment.
-func (k *Hypervisor) ensureAttachment(ctx context.Context, m *v1alpha1.Machine, n hypervisor.NIC) error {
-	name := attachmentName(n, k.defaults)
-	config, err := attachmentConfig(n, name, k.defaults)
+func (a attachments) ensureOne(ctx context.Context, m *v1alpha1.Machine, n hypervisor.NIC) error {
+	name := attachmentName(n, a.defaults)
+	config, err := attachmentConfig(n, name, a.defaults)
 	if err != nil {
 		return err
 	}
 	there := &NetworkAttachmentDefinition{}
-	err = k.guests.Get(ctx, m.Namespace, name, there)
+	err = a.guests.Get(ctx, m.Namespace, name, there)
 	if kube.NotFound(err) {
-		return k.createAttachment(ctx, m, n, name, config)
+		return a.create(ctx, m, n, name, config)
 	}
 	if err != nil {
 		return err
 	}
 	if !sameSegment(there.Spec.Config, config) {
 		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf(
-			"NetworkAttachmentDefinition %s is not of bridge %s and VLAN %d: delete it if no machine uses it, or rename the network or the bridge", name, bridgeName(n, k.defaults), n.VLAN)}
+			"NetworkAttachmentDefinition %s is not of bridge %s and VLAN %d: delete it if no machine uses it, or rename the network or the bridge", name, bridgeName(n, a.defaults), n.VLAN)}
 	}
-	return k.enableSpoofCheck(ctx, there)
+	return a.enableSpoofCheck(ctx, there)
 }
 
 // enableSpoofCheck enables the check of MAC addresses in an attachment that the stack has
 // created. It does not change those of others.
-func (k *Hypervisor) enableSpoofCheck(ctx context.Context, there *NetworkAttachmentDefinition) error {
+func (a attachments) enableSpoofCheck(ctx context.Context, there *NetworkAttachmentDefinition) error {
 	if there.Labels[v1alpha1.LabelManagedBy] != managedBy {
 		return nil
 	}
 	before := *there
 	there.Spec.Config = withSpoofCheck(there.Spec.Config)
-	_, err := k.guests.Patch(ctx, &before, there)
+	_, err := a.guests.Patch(ctx, &before, there)
 	return err
 }
 
-// createAttachment creates a NetworkAttachmentDefinition.
-func (k *Hypervisor) createAttachment(ctx context.Context, m *v1alpha1.Machine, n hypervisor.NIC, name, config string) error {
+// create creates a NetworkAttachmentDefinition.
+func (a attachments) create(ctx context.Context, m *v1alpha1.Machine, n hypervisor.NIC, name, config string) error {
 	definition := &NetworkAttachmentDefinition{
 		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: managedBy}},
 		Spec:       NetworkAttachmentDefinitionSpec{Config: config},
 	}
-	if k.local {
-		owner, err := k.networkOwner(ctx, m.Namespace, n.Network)
+	if a.local {
+		owner, err := a.networkOwner(ctx, m.Namespace, n.Network)
 		if err != nil {
 			return err
 		}
 		definition.OwnerReferences = owner
 	}
-	err := k.guests.Create(ctx, definition)
+	err := a.guests.Create(ctx, definition)
 	if kube.AlreadyExists(err) {
-		return k.ensureAttachment(ctx, m, n) // another machine has created it
+		return a.ensureOne(ctx, m, n) // another machine has created it
 	}
 	return err
 }
 
 // networkOwner returns the owner reference to a NetworkNamespace, so its attachments are deleted with
 // it. It returns none if the NetworkNamespace does not exist.
-func (k *Hypervisor) networkOwner(ctx context.Context, namespace, name string) ([]metav1.OwnerReference, error) {
+func (a attachments) networkOwner(ctx context.Context, namespace, name string) ([]metav1.OwnerReference, error) {
 	nn := &v1alpha2.NetworkNamespace{}
-	err := k.home.Get(ctx, namespace, name, nn)
+	err := a.home.Get(ctx, namespace, name, nn)
 	if kube.NotFound(err) {
 		return nil, nil
 	}

@@ -40,25 +40,25 @@ func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, wan
 	if err != nil {
 		return made, err
 	}
-	if err := k.ensureNamespace(ctx, m.Namespace); err != nil {
+	if err := k.objects().ensureNamespace(ctx, m.Namespace); err != nil {
 		return made, err
 	}
 	for _, d := range want.Disks {
 		claim := renderClaim(m, d, class[d.StorageClass], k.local)
 		if diskImage(m, want.Disks, d) == "" {
-			if _, err := k.createObject(ctx, m, claim); err != nil {
+			if _, err := k.objects().create(ctx, m, claim); err != nil {
 				return made, err
 			}
 		}
 		made.claims = append(made.claims, *claim)
 	}
-	if err := k.ensureAttachments(ctx, m, want); err != nil {
+	if err := k.attachments().ensure(ctx, m, want); err != nil {
 		return made, err
 	}
 	secret := ""
 	if needsSecret(want) {
 		secret = kube.Name(m.Name, "cloudinit")
-		if made.isConfigured, err = k.createObject(ctx, m, cloudInitSecret(m, secret, want, k.local)); err != nil {
+		if made.isConfigured, err = k.objects().create(ctx, m, cloudInitSecret(m, secret, want, k.local)); err != nil {
 			return made, err
 		}
 	}

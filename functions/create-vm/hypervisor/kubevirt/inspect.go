@@ -34,7 +34,7 @@ func (k *Hypervisor) Inspect(ctx context.Context) (hypervisor.Health, error) {
 	for _, i := range installed.Items {
 		h.Version = i.Status.ObservedKubeVirtVersion
 	}
-	used, err := k.readUsage(ctx)
+	used, err := readUsage(ctx, k.guests)
 	if err != nil {
 		return hypervisor.Health{}, err
 	}
@@ -44,7 +44,7 @@ func (k *Hypervisor) Inspect(ctx context.Context) (hypervisor.Health, error) {
 			CPUUsed: used[n.Name].cpu, MemoryUsed: used[n.Name].memory,
 		})
 	}
-	h.MemoryAvailable, err = k.availableMemory(ctx, h.Nodes)
+	h.MemoryAvailable, err = availableMemory(ctx, k.guests, h.Nodes)
 	return h, err
 }
 
@@ -58,7 +58,7 @@ var nodeMetrics = schema.GroupVersionResource{Group: "metrics.k8s.io", Version: 
 
 // readUsage returns how much of each host is in use, by name. It is empty if metrics-server is not
 // installed, or the user may not read it.
-func (k *Hypervisor) readUsage(ctx context.Context) (map[string]usage, error) {
+func readUsage(ctx context.Context, guests *kube.Client) (map[string]usage, error) {
 	used := map[string]usage{}
 	for page := (kube.Page{Limit: pageSize}); ; {
 		var list struct {
@@ -71,7 +71,7 @@ func (k *Hypervisor) readUsage(ctx context.Context) (map[string]usage, error) {
 				} `json:"usage"`
 			} `json:"items"`
 		}
-		err := k.guests.ListInto(ctx, nodeMetrics, page, &list)
+		err := guests.ListInto(ctx, nodeMetrics, page, &list)
 		if kube.NotFound(err) || apierrors.IsForbidden(err) || apierrors.IsServiceUnavailable(err) {
 			return nil, nil
 		}
@@ -94,7 +94,7 @@ var virtualMachines = kubevirtv1.GroupVersion.WithResource("virtualmachines")
 var instances = kubevirtv1.GroupVersion.WithResource("virtualmachineinstances")
 
 // availableMemory returns the memory of the hosts that take machines, less that of their guests.
-func (k *Hypervisor) availableMemory(ctx context.Context, nodes []v1alpha1.ProviderNode) (*resource.Quantity, error) {
+func availableMemory(ctx context.Context, guests *kube.Client, nodes []v1alpha1.ProviderNode) (*resource.Quantity, error) {
 	left := &resource.Quantity{Format: resource.BinarySI}
 	ready := map[string]bool{}
 	for _, n := range nodes {
@@ -117,7 +117,7 @@ func (k *Hypervisor) availableMemory(ctx context.Context, nodes []v1alpha1.Provi
 				} `json:"status"`
 			} `json:"items"`
 		}
-		if err := k.guests.ListInto(ctx, instances, page, &list); err != nil {
+		if err := guests.ListInto(ctx, instances, page, &list); err != nil {
 			return nil, err
 		}
 		for _, i := range list.Items {

@@ -42,7 +42,7 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	if err != nil {
 		return hypervisor.State{}, k.toUserError(err)
 	}
-	if err := k.adopt(ctx, m, vm); err != nil {
+	if err := k.objects().adopt(ctx, m, vm); err != nil {
 		return hypervisor.State{}, k.toUserError(err)
 	}
 	if !isMadeFor(vm, m) {
@@ -106,7 +106,7 @@ func (k *Hypervisor) readState(ctx context.Context, m *v1alpha1.Machine, vm *kub
 	}
 	if len(claims) == 0 {
 		var err error
-		if claims, err = k.listClaims(ctx, m); err != nil {
+		if claims, err = k.objects().listClaims(ctx, m); err != nil {
 			return hypervisor.State{}, err
 		}
 	}

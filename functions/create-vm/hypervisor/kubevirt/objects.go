@@ -15,10 +15,19 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// guestObjects creates, adopts and deletes the objects of machines in the cluster of the virtual machines.
+type guestObjects struct {
+	client *kube.Client
+	// local is whether that is the cluster of the Machines too, so that Machines can own the objects.
+	local bool
+}
+
+func (k *Hypervisor) objects() guestObjects { return guestObjects{k.guests, k.local} }
+
 // listClaims returns the PersistentVolumeClaims of a machine.
-func (k *Hypervisor) listClaims(ctx context.Context, m *v1alpha1.Machine) ([]corev1.PersistentVolumeClaim, error) {
+func (g guestObjects) listClaims(ctx context.Context, m *v1alpha1.Machine) ([]corev1.PersistentVolumeClaim, error) {
 	claims := &corev1.PersistentVolumeClaimList{}
-	if err := k.guests.List(ctx, m.Namespace, v1alpha1.LabelMachine+"="+m.Name, claims); err != nil {
+	if err := g.client.List(ctx, m.Namespace, v1alpha1.LabelMachine+"="+m.Name, claims); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !isMadeFor(&c, m) }), nil
@@ -43,11 +52,11 @@ func (k *Hypervisor) resolveClasses(ctx context.Context, disks []hypervisor.Disk
 
 // ensureNamespace creates the namespace of a machine if its virtual machines are in another
 // cluster.
-func (k *Hypervisor) ensureNamespace(ctx context.Context, namespace string) error {
-	if k.local {
+func (g guestObjects) ensureNamespace(ctx context.Context, namespace string) error {
+	if g.local {
 		return nil
 	}
-	err := k.guests.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	err := g.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: namespace, Labels: map[string]string{v1alpha1.LabelManagedBy: managedBy},
 	}})
 	if kube.AlreadyExists(err) {
@@ -56,13 +65,13 @@ func (k *Hypervisor) ensureNamespace(ctx context.Context, namespace string) erro
 	return err
 }
 
-// createObject creates an object of a machine, unless it exists, and reports whether it has created it.
-func (k *Hypervisor) createObject(ctx context.Context, m *v1alpha1.Machine, obj kube.Object) (created bool, err error) {
-	err = k.guests.Create(ctx, obj)
+// create creates an object of a machine, unless it exists, and reports whether it has created it.
+func (g guestObjects) create(ctx context.Context, m *v1alpha1.Machine, obj kube.Object) (created bool, err error) {
+	err = g.client.Create(ctx, obj)
 	if !kube.AlreadyExists(err) {
 		return err == nil, err
 	}
-	if err := k.guests.Get(ctx, m.Namespace, obj.GetName(), obj); err != nil {
+	if err := g.client.Get(ctx, m.Namespace, obj.GetName(), obj); err != nil {
 		return false, err
 	}
 	switch {
@@ -70,8 +79,8 @@ func (k *Hypervisor) createObject(ctx context.Context, m *v1alpha1.Machine, obj 
 		return false, fmt.Errorf("create %T %s/%s: an earlier one is still being deleted", obj, m.Namespace, obj.GetName())
 	case isAdoptable(obj, m): // its virtual machine is gone, or was never created
 		before := obj.DeepCopyObject().(kube.Object)
-		k.mark(obj, m)
-		_, err := k.guests.Patch(ctx, before, obj)
+		g.mark(obj, m)
+		_, err := g.client.Patch(ctx, before, obj)
 		return false, err
 	case !isMadeFor(obj, m):
 		return false, reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%s %s was not made for this machine: delete it, or give the machine another name", kube.KindOf(obj), obj.GetName())}
@@ -79,10 +88,10 @@ func (k *Hypervisor) createObject(ctx context.Context, m *v1alpha1.Machine, obj 
 	return false, nil
 }
 
-// deleteObject deletes one object that was created for the machine, and reports whether it is gone.
-func (k *Hypervisor) deleteObject(ctx context.Context, m *v1alpha1.Machine, name string, obj kube.Object) (bool, error) {
+// deleteOne deletes one object that was created for the machine, and reports whether it is gone.
+func (g guestObjects) deleteOne(ctx context.Context, m *v1alpha1.Machine, name string, obj kube.Object) (bool, error) {
 	for range 2 {
-		err := k.guests.Get(ctx, m.Namespace, name, obj)
+		err := g.client.Get(ctx, m.Namespace, name, obj)
 		if kube.NotFound(err) || (err == nil && !isMadeFor(obj, m)) {
 			return true, nil
 		}
@@ -92,7 +101,7 @@ func (k *Hypervisor) deleteObject(ctx context.Context, m *v1alpha1.Machine, name
 		if obj.GetDeletionTimestamp() != nil {
 			return false, nil
 		}
-		if err := k.guests.Delete(ctx, obj); err != nil {
+		if err := g.client.Delete(ctx, obj); err != nil {
 			return false, err
 		}
 	}

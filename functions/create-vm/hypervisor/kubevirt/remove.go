@@ -18,25 +18,25 @@ func (k *Hypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 			return "", err
 		}
 	}
-	gone, err := k.deleteObject(ctx, m, m.Name, vm)
+	gone, err := k.objects().deleteOne(ctx, m, m.Name, vm)
 	if err != nil || !gone {
 		return "VirtualMachine " + m.Name, err
 	}
 	// The instance of a virtual machine that another Machine has adopted still has the mark of this one.
 	if isAdopted := vm.UID != "" && !isMadeFor(vm, m); !isAdopted {
-		gone, err = k.deleteObject(ctx, m, m.Name, &kubevirtv1.VirtualMachineInstance{})
+		gone, err = k.objects().deleteOne(ctx, m, m.Name, &kubevirtv1.VirtualMachineInstance{})
 		if err != nil || !gone {
 			return "VirtualMachineInstance " + m.Name, err
 		}
 	}
-	claims, err := k.listClaims(ctx, m)
+	claims, err := k.objects().listClaims(ctx, m)
 	if err != nil {
 		return "", err
 	}
 	waitsFor := ""
 	for i := range claims {
 		c := &claims[i]
-		if gone, err := k.deleteObject(ctx, m, c.Name, c); err != nil {
+		if gone, err := k.objects().deleteOne(ctx, m, c.Name, c); err != nil {
 			return "", err
 		} else if !gone {
 			waitsFor = "PersistentVolumeClaim " + c.Name
@@ -45,7 +45,7 @@ func (k *Hypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 	if waitsFor != "" {
 		return waitsFor, nil
 	}
-	_, err = k.deleteObject(ctx, m, kube.Name(m.Name, "cloudinit"), &corev1.Secret{})
+	_, err = k.objects().deleteOne(ctx, m, kube.Name(m.Name, "cloudinit"), &corev1.Secret{})
 	return "", k.secretError(err)
 }
 
@@ -60,5 +60,5 @@ func (k *Hypervisor) adoptExisting(ctx context.Context, m *v1alpha1.Machine) err
 	if err != nil {
 		return err
 	}
-	return k.adopt(ctx, m, vm)
+	return k.objects().adopt(ctx, m, vm)
 }

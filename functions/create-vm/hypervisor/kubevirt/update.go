@@ -23,13 +23,13 @@ func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hyper
 	if vm.DeletionTimestamp != nil || vm.Spec.Template == nil {
 		return nil
 	}
-	claims, err := k.listClaims(ctx, m)
+	claims, err := k.objects().listClaims(ctx, m)
 	if err != nil {
 		return err
 	}
 	larger, shrunk := planGrowth(m, want.Disks, claims)
 	if isStarting(m, vm) {
-		if err := k.ensureAttachments(ctx, m, want); err != nil {
+		if err := k.attachments().ensure(ctx, m, want); err != nil {
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func (k *Hypervisor) addDisks(ctx context.Context, m *v1alpha1.Machine, want hyp
 		return err
 	}
 	for _, d := range missing {
-		if _, err := k.createObject(ctx, m, renderClaim(m, d, class[d.StorageClass], k.local)); err != nil {
+		if _, err := k.objects().create(ctx, m, renderClaim(m, d, class[d.StorageClass], k.local)); err != nil {
 			return err
 		}
 		// Every release that can plug in a disk can do so on a SCSI bus.
