@@ -138,7 +138,7 @@ func (s *serializer) leave(object string) {
 }
 
 // event returns the event of a delivery as the handler gets it. Events of several changes carry
-// several states of the object, each of which may need work. So the handler gets none of them, and has to read
+// several states of the object, and each state may need work. So the handler gets none of them, and has to read
 // the object.
 func (c *call) event(in event.Event) event.Event {
 	if c.differ {

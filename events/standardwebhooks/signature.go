@@ -1,6 +1,6 @@
 // Package standardwebhooks signs messages and verifies their signatures as Standard Webhooks specify
 // (https://www.standardwebhooks.com, version v1: HMAC-SHA256 over id, timestamp and body). The gateway signs the webhooks that
-// it sends (gateway/internal/webhook), and verifies those that it receives (gateway/internal/ingest). Decisions inside the
+// it sends (gateway/internal/webhook), and verifies the webhooks that it receives (gateway/internal/ingest). Decisions inside the
 // cluster have signatures of another format: see events/dsse.
 package standardwebhooks
 

@@ -18,7 +18,7 @@ import (
 
 // rollOutAfter continues the rollouts that a change of a cluster concerns: those of the ClusterTemplate that it names
 // and of the one that it has named. before is the cluster at the start of the delivery, nil if the
-// cluster is being deleted. A change of which a rollout sees nothing needs no request.
+// cluster is being deleted. A change that no rollout depends on needs no request.
 func (t *templates) rollOutAfter(ctx context.Context, c *cluster, before *v1alpha1.KubernetesCluster) error {
 	after := template.MemberOf(c.KubernetesCluster)
 	var concerned []string

@@ -71,7 +71,7 @@ func (u usage) beginCount(ctx context.Context, nn *v1alpha2.NetworkNamespace) (b
 	return wrote, err
 }
 
-// recounts has the networks that other deliveries of this process have left to those that wait to count again.
+// recounts has the networks that deliveries of this process have left to other deliveries, which wait to count again.
 // If none of them counts a network, resync does.
 type recounts struct {
 	mu      sync.Mutex

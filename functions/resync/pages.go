@@ -86,8 +86,8 @@ func forEach[T keyed](ctx context.Context, p *round, resource schema.GroupVersio
 	}
 }
 
-// post sends an event, and reports whether the Broker has answered. One that does not answer in time is no error:
-// it has the event, and a subscriber is slow. The round goes on, so that the other objects need not wait for that one.
+// post sends an event, and reports whether the Broker has answered. A Broker that does not answer in time
+// is no error: it has the event, and a subscriber is slow. The round goes on, so that the other objects need not wait.
 func (p *round) post(ctx context.Context, e event.Event) (answered bool, err error) {
 	err = p.sender.Send(ctx, e)
 	if errors.Is(err, events.ErrUnanswered) {

@@ -305,26 +305,26 @@ func (s *site) differenceOfVMs(want map[string]machine) string {
 		}
 		delete(want, v.uid)
 	}
-	return strings.Join(s.strayDisks(), ", ")
+	return strings.Join(s.orphanedDisks(), ", ")
 }
 
-// strayDisks returns disks without a virtual machine.
-func (s *site) strayDisks() (stray []string) {
+// orphanedDisks returns disks without a virtual machine.
+func (s *site) orphanedDisks() (orphaned []string) {
 	s.t.Helper()
 	if s.hypervisor == "kubevirt" {
 		for _, c := range s.List(engine.Claims, s.hypervisor, "") {
 			if s.Get(engine.VirtualMachines, s.hypervisor, c.GetLabels()["vitistack.io/machine"]) == nil {
-				stray = append(stray, "claim "+c.GetName())
+				orphaned = append(orphaned, "claim "+c.GetName())
 			}
 		}
 		for _, v := range s.List(engine.Volumes, "", "") {
 			namespace, _, _ := unstructured.NestedString(v.Object, "spec", "claimRef", "namespace")
 			name, _, _ := unstructured.NestedString(v.Object, "spec", "claimRef", "name")
 			if namespace == s.hypervisor && s.Get(engine.Claims, namespace, name) == nil {
-				stray = append(stray, "volume of claim "+name)
+				orphaned = append(orphaned, "volume of claim "+name)
 			}
 		}
-		return stray
+		return orphaned
 	}
 	var state struct {
 		Machines []struct{ ID int }
@@ -338,10 +338,10 @@ func (s *site) strayDisks() (stray []string) {
 	}
 	for _, v := range state.Volumes {
 		if v.Volume.VMID != 0 && !slices.ContainsFunc(state.Machines, func(m struct{ ID int }) bool { return m.ID == v.Volume.VMID }) {
-			stray = append(stray, "volume "+v.Key.Name)
+			orphaned = append(orphaned, "volume "+v.Key.Name)
 		}
 	}
-	return stray
+	return orphaned
 }
 
 // differenceOfNodes compares the Nodes with the Machines. Each is Ready and schedulable, and has the version of the cluster.
@@ -429,7 +429,7 @@ func (s *site) leftAtBackends() (left []string) {
 	if err != nil || len(members) > 0 {
 		left = append(left, fmt.Sprint("members of etcd: ", members, err))
 	}
-	return slices.Concat(left, s.strayDisks(), s.running())
+	return slices.Concat(left, s.orphanedDisks(), s.running())
 }
 
 // limits bound what the stack may do to a cluster by itself.

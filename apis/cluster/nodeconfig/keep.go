@@ -11,8 +11,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 )
 
-// Keep returns the wanted configuration with the parts that an installed node keeps until it is replaced: those that
-// Compare says only a new node gets, and the encryption of each volume that exists, with its keys. present is the
+// Keep returns the wanted configuration with the parts that an installed node keeps until it is replaced: the parts
+// that only a new node gets, by Compare, and the encryption of each volume that exists, with its keys. present is the
 // configuration of the node. Arguments of the kernel are no such part: nothing reads them before an upgrade.
 func Keep(present, wanted config.Provider) (config.Provider, error) {
 	changed := Read(present).Compare(Read(wanted)).NewNode

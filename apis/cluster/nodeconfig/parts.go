@@ -71,7 +71,7 @@ func (p Parts) String() string {
 
 // Change is what a running node needs for a changed configuration.
 type Change struct {
-	// NewNode are the parts that only a new node gets, and AtReboot those that are applied at the next boot.
+	// NewNode are the parts that only a new node gets, and AtReboot the parts that are applied at the next boot.
 	NewNode, AtReboot []string
 }
 

@@ -79,7 +79,7 @@ type UnhealthyMachine struct {
 //	a replacement or removal is in progress     none, because one follows the other
 //	more than maxUnhealthy machines             none: the network or a hypervisor may be at fault
 //	unhealthy for less than the timeout         none yet
-//	younger than the minimum age, or protected  not that one
+//	younger than the minimum age, or protected  not this machine
 //	otherwise                                   the one that has been unhealthy longest
 func SelectUnhealthy(h HealthCheck, unhealthy []UnhealthyMachine, inProgress int, now time.Time) (name, why string) {
 	switch {

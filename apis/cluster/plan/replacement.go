@@ -60,8 +60,8 @@ func providerName(ref *v1alpha1.ProviderReference) string {
 
 // Outdated has the Machines that differ from their pools, by name, and how they do.
 type Outdated struct {
-	// InPlace are the Machines that get the template of their pool in place, and Replaced those that
-	// are replaced.
+	// InPlace are the Machines that get the template of their pool in place, and Replaced the Machines
+	// that are replaced.
 	InPlace, Replaced map[string]string
 }
 

@@ -75,7 +75,7 @@ func Preview(kc *v1alpha1.KubernetesCluster, c Content) (*v1alpha1.KubernetesClu
 	return after, err
 }
 
-// owners returns the fields of the spec that FieldManager owns, and those that other managers own. A cluster without
+// owners returns the fields of the spec that FieldManager owns, and the fields of other managers. A cluster without
 // managedFields does not exist yet.
 func owners(kc *v1alpha1.KubernetesCluster) (own, others *fieldpath.Set, err error) {
 	own, others = fieldpath.NewSet(), fieldpath.NewSet()
@@ -131,7 +131,7 @@ func insert(into *fieldpath.Set, at fieldpath.Path, fields map[string]any) {
 	}
 }
 
-// split divides the fields of the content into those that a cluster gets and those that other managers own.
+// split divides the fields of the content into the fields that a cluster gets and the fields that other managers own.
 func split(kc *v1alpha1.KubernetesCluster, c Content) (given map[string]any, overrides []string, err error) {
 	_, others, err := owners(kc)
 	if err != nil {
@@ -236,7 +236,7 @@ func removeAddons(items []any, own, others *fieldpath.Set) []any {
 	})
 }
 
-// merge writes added into fields. Add-ons come after those that fields has.
+// merge writes added into fields. Add-ons come after the add-ons of fields.
 func merge(fields, added map[string]any) {
 	for name, field := range added {
 		inner, isMap := field.(map[string]any)

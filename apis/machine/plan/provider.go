@@ -13,7 +13,7 @@ import (
 )
 
 // ChooseProvider returns the MachineProvider of a machine for which nothing has been created: the one
-// that ref names, or the default of those that its namespace may use. providers are those that exist,
+// that ref names, or the default among the ones that its namespace may use. providers are all that exist,
 // and namespaceLabels is called only where labels decide. It returns a usererror.Error if there is none
 // to choose, and any error of namespaceLabels.
 func ChooseProvider(ref *v1alpha1.ProviderReference, namespace string, providers []v1alpha1.MachineProvider, namespaceLabels func() (map[string]string, error)) (*v1alpha1.MachineProvider, error) {

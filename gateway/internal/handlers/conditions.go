@@ -50,8 +50,8 @@ func (h *Inventory) ShowConditions(c *fiber.Ctx) error {
 	return response.Send(c, snapshot.ETag()+"-conditions-"+i.ID, fiber.MIMEApplicationJSON, httpbody.Body{Plain: body})
 }
 
-// advisedConditions returns the conditions of an object in the order of their last transitions, with advice for those that need
-// attention.
+// advisedConditions returns the conditions of an object in the order of their last transitions, with advice for the ones that
+// need attention.
 func advisedConditions(i *inventory.Item) []advisedConditionJSON {
 	all := []advisedConditionJSON{}
 	for _, condition := range conditionsOf(i.Object) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// conditions are the conditions of a statement, all of which must hold.
+// conditions are the conditions of a statement. All of them must hold.
 type conditions struct {
 	parts []string
 	args  []any

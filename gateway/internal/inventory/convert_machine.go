@@ -66,8 +66,8 @@ type Size struct {
 	Volumes      []Volume
 }
 
-// templateOf returns the size that spec.template names: a built-in one, or that of the MachineClass of which the status has a copy.
-// It is empty for another name, of which nothing is known before create-vm has found its MachineClass.
+// templateOf returns the size that spec.template names: a built-in one, or that of the MachineClass that the status has a copy
+// of. It is empty for any other name, because its size is unknown until create-vm has found its MachineClass.
 func templateOf(m *v1alpha1.Machine) v1alpha1.MachineClassSpec {
 	var classes []v1alpha1.MachineClass
 	name := m.Spec.Template

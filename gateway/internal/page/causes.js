@@ -16,7 +16,7 @@ const virtualAddressesOf = group("allocations", (a) => !a.holder && a.cluster &&
 const of = (topic, items = []) => items.filter(Boolean).map((item) => ({ item, topic }));
 const at = (item) => `${item.namespace ?? ""}/${item.name}`;
 
-// needed returns, by topic, the objects that an item depends on: those that it names, and those that were created for it.
+// needed returns, by topic, the objects that an item depends on: the ones that it names, and the ones that were created for it.
 const needed = {
   clusters: (c) => [...of("networks", [networkOf(c)]), ...of("machines", machinesOf().get(at(c))), ...of("allocations", virtualAddressesOf().get(at(c)))],
   machines: (m) => [
@@ -50,7 +50,7 @@ function names(message = "", name) {
   return new RegExp(`(^|[^a-zA-Z0-9.-])${escaped}($|[^a-zA-Z0-9-])`).test(message);
 }
 
-// waitedFor returns the objects that an item may wait for: those of the kinds that its reason names, and those that its message
+// waitedFor returns the objects that an item may wait for: all objects of the kinds that its reason names, and the objects that its message
 // names.
 function waitedFor(item, topic) {
   if (backed[topic]) return backed[topic](item);

@@ -75,7 +75,7 @@ func (c *Connection) Load(ctx context.Context, namespace string, kinds ...Kind) 
 	return found, failed
 }
 
-// list returns all objects of a kind, of Leases those that have a holder, and of Secrets the metadata.
+// list returns all objects of a kind, of Leases only the ones with a holder, and of Secrets only the metadata.
 func (c *Connection) list(ctx context.Context, k Kind, namespace string) ([]unstructured.Unstructured, error) {
 	switch k.Name {
 	case "Secret":
