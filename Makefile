@@ -19,6 +19,8 @@ $(error The stack needs Go)
 endif
 export PATH
 endif
+# With the flags of tools/build the standard library is compiled once for all programs.
+RUN := go run -trimpath -gcflags=all=-dwarf=false
 TOOL := go tool -modfile=tools/lint/go.mod
 # Packages whose tests start programs of their own gain nothing from the race detector, unless those have it: see RACE.
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
@@ -31,7 +33,7 @@ help: ## Show this help
 build: ## Build the functions, the gateway, kubectl viti, the simulators and the local engine
 	@mkdir -p $(BIN)
 	@sh knative/local/build.sh $(LOCAL)
-	@go run -trimpath ./tools/build -title "the functions, the gateway, kubectl viti and the simulators" -o $(BIN)/ ./functions/... ./gateway ./tests/sim ./tools/kubectl-viti
+	@$(RUN) ./tools/build -title "the functions, the gateway, kubectl viti and the simulators" -o $(BIN)/ ./functions/... ./gateway ./tests/sim ./tools/kubectl-viti
 
 PLUGINS ?= $(HOME)/.local/bin
 plugin: ## Install kubectl viti into ~/.local/bin (PLUGINS=folder of PATH)
@@ -50,7 +52,7 @@ ifeq ($(origin KUBECONFIG)/$(filter run,$(MAKECMDGOALS)),command line/run)
 $(error make run starts a cluster of its own. To install into the one of KUBECONFIG: make deploy IMG=registry/repository:tag KUBECONFIG=$(KUBECONFIG))
 endif
 run: build ## Run the whole stack on this machine, with a tour (TOUR=0 starts empty, TOUR=busy fills a data centre)
-	@mkdir -p $(STATE) && go run ./tests/busy > $(STATE)/busy.yaml
+	@mkdir -p $(STATE) $(if $(filter busy,$(TOUR)),&& $(RUN) ./tests/busy > $(STATE)/busy.yaml)
 	@$(LOCAL) up --root . --state $(STATE) --bin $(BIN) --gateway-port $(GATEWAY_PORT) \
 	  --crds tests/sim/kubevirt/crds --process sim='$(BIN)/sim --state $(STATE)/sim' --await sim \
 	  --config AUTH_TOKENREVIEW=true --config RESULTS_PATH=$(CURDIR)/hack/results --config BACKUP_PATH=$(abspath $(STATE))/backups --apply apis/examples/machineprovider-kubevirt.yaml --apply apis/examples/networkpool-tour.yaml \

@@ -8,6 +8,6 @@ version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
 minor=${version#v1.}
 package=k8s.io/component-base/version
 cd ../..
-RACE= exec go run -trimpath ./tools/build -title "kube-apiserver, etcd and the local engine" -C knative/local -o "$output" -ldflags "\
+RACE= exec go run -trimpath -gcflags=all=-dwarf=false ./tools/build -title "kube-apiserver, etcd and the local engine" -C knative/local -o "$output" -ldflags "\
   -X $package.gitVersion=$version -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*} \
   -X $package.gitTreeState=clean" .

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,5 +35,28 @@ func TestRun(t *testing.T) {
 	b.packages = []string{"./missing"}
 	if err := b.run(t.Context(), t.TempDir()+"/"); err == nil || !strings.Contains(out.String(), "missing") {
 		t.Errorf("a package that is missing: %v: %s", err, out.String())
+	}
+}
+
+// TestSettings checks that the compiler writes nothing that the linker strips, and that a GOGC of the environment takes precedence over ours.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	flags, environment := settings([]string{"GOGC=50", "CGO_ENABLED=1"}, "-X main.version=1", false)
+	for _, want := range []string{"-gcflags=all=-dwarf=false", "-s -w -X main.version=1"} {
+		if !slices.Contains(flags, want) {
+			t.Errorf("the flags %q lack %q", flags, want)
+		}
+	}
+	cmd := exec.Cmd{Env: environment}
+	for _, want := range []string{"GOGC=50", "CGO_ENABLED=0"} {
+		if got := cmd.Environ(); !slices.Contains(got, want) {
+			t.Errorf("the environment %q lacks %q", got, want)
+		}
+	}
+	if flags, environment = settings(nil, "", true); !slices.Contains(flags, "-race") || !slices.Contains(environment, "CGO_ENABLED=1") {
+		t.Errorf("with the race detector: %q, %q", flags, environment)
+	}
+	if !slices.Contains(environment, "GOGC=400") {
+		t.Errorf("the environment %q has no lazy garbage collector", environment)
 	}
 }

@@ -7,4 +7,4 @@ cd "$(dirname "$0")/../../.."
 package=${2:-.}
 title="KubeVirt's webhooks"
 [ "$package" = . ] || title="KubeVirt's virt-controller"
-RACE= exec go run -trimpath ./tools/build -title "$title" -C tests/judges/kubevirt -o "$program" "$package"
+RACE= exec go run -trimpath -gcflags=all=-dwarf=false ./tools/build -title "$title" -C tests/judges/kubevirt -o "$program" "$package"
