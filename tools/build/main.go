@@ -68,6 +68,8 @@ type build struct {
 type progress struct {
 	// downloaded counts modules, and compiled packages. total is the number of packages to compile, or zero while it is not known.
 	downloaded, compiled, total int
+	// compiling is when the first package was compiled.
+	compiling time.Time
 }
 
 // run builds, and prints lines about the progress of a build that takes long.
@@ -110,7 +112,9 @@ func (b *build) read(line string) {
 	case strings.HasPrefix(line, "go: downloading "):
 		b.downloaded++
 	case line != "" && !strings.ContainsAny(line, " :#\t"):
-		b.compiled++
+		if b.compiled++; b.compiled == 1 {
+			b.compiling = time.Now()
+		}
 	default:
 		_, _ = fmt.Fprintln(b.out, line)
 	}
@@ -130,7 +134,7 @@ func (b *build) report(ctx context.Context, done <-chan struct{}) {
 		if now.compiled > 0 && now.total == 0 {
 			now.total = b.count(ctx)
 		}
-		_, _ = fmt.Fprintf(b.out, "Building %s: %s\n", b.title, now.describe(time.Since(b.began)))
+		_, _ = fmt.Fprintf(b.out, "Building %s: %s\n", b.title, now.describe(time.Now()))
 	}
 }
 
@@ -149,8 +153,9 @@ func (b *build) count(ctx context.Context) int {
 	return b.total
 }
 
-// describe returns the progress after a time, for people. The time left assumes packages that cost alike.
-func (p progress) describe(after time.Duration) string {
+// describe returns the progress at a time, for people. The time left assumes packages that cost alike. Downloads come before the first package, so their
+// duration says nothing about it.
+func (p progress) describe(now time.Time) string {
 	switch {
 	case p.compiled == 0 && p.downloaded == 0:
 		return "checking what is built already"
@@ -161,6 +166,6 @@ func (p progress) describe(after time.Duration) string {
 	case p.compiled >= p.total:
 		return fmt.Sprintf("%d of %d packages, linking", p.total, p.total)
 	}
-	left := time.Duration(float64(after) / float64(p.compiled) * float64(p.total-p.compiled))
+	left := time.Duration(float64(now.Sub(p.compiling)) / float64(p.compiled) * float64(p.total-p.compiled))
 	return fmt.Sprintf("%d of %d packages (%d %%), about %s left", p.compiled, p.total, 100*p.compiled/p.total, left.Round(time.Second))
 }

@@ -11,16 +11,30 @@ import (
 
 func TestDescribe(t *testing.T) {
 	t.Parallel()
+	now := time.Now()
 	for want, p := range map[string]progress{
 		"checking what is built already":               {},
 		"12 modules downloaded":                        {downloaded: 12},
 		"7 packages":                                   {downloaded: 12, compiled: 7},
-		"300 of 1200 packages (25 %), about 3m0s left": {compiled: 300, total: 1200},
+		"300 of 1200 packages (25 %), about 3m0s left": {downloaded: 12, compiled: 300, total: 1200, compiling: now.Add(-time.Minute)},
 		"1200 of 1200 packages, linking":               {compiled: 1200, total: 1200},
 	} {
-		if got := p.describe(time.Minute); got != want {
+		if got := p.describe(now); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// TestReadAfterDownloads checks that the time left does not grow with the duration of downloads.
+func TestReadAfterDownloads(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	b := &build{began: began.Add(-time.Hour)}
+	for _, line := range []string{"go: downloading k8s.io/api v0.35.7", "fmt", "os"} {
+		b.read(line)
+	}
+	if b.downloaded != 1 || b.compiled != 2 || b.compiling.Before(began) {
+		t.Errorf("got %+v, want one module, two packages, and a start after %s", b.progress, began)
 	}
 }
 
