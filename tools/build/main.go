@@ -43,7 +43,7 @@ func main() {
 }
 
 // settings returns the flags and the environment of go build. The compiler writes no debugging information, because the linker would strip it: this
-// and a lazy garbage collector save a quarter of the compiler's time. A GOGC in the environment takes precedence.
+// and a lazy garbage collector save a sixth of the compiler's time, and half of it for large packages. A GOGC in the environment takes precedence.
 func settings(environment []string, linker string, race bool) (flags, variables []string) {
 	flags = []string{"-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", strings.TrimSpace("-s -w " + linker)}
 	variables = append([]string{"GOGC=400"}, environment...)
