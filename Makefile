@@ -19,8 +19,12 @@ $(error The stack needs Go)
 endif
 export PATH
 endif
-# With the flags of tools/build the standard library is compiled once for all programs.
-RUN := go run -trimpath -gcflags=all=-dwarf=false
+# Nothing here is debugged with DWARF: without it the compiler takes a quarter less CPU. Programs, tests and go vet have the same flags, so
+# that each package is compiled once.
+export GOFLAGS := $(strip $(filter-out -gcflags=all=-dwarf=false,$(GOFLAGS)) -gcflags=all=-dwarf=false)
+RUN := go run -trimpath
+# The programs of tools/build have these flags. The local engine has 2,500 packages, most of them Kubernetes.
+ENGINE := cd knative/local && CGO_ENABLED=0
 TOOL := go tool -modfile=tools/lint/go.mod
 # Packages whose tests start programs of their own gain nothing from the race detector, unless those have it: see RACE.
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
@@ -77,7 +81,7 @@ judge: ## Build KubeVirt's webhooks, which judge what tests create
 
 test: prepare ## Run all tests, on real servers
 	@echo "Testing the local engine ..."
-	@cd knative/local && $(TEST) --format pkgname -- -timeout 20m ./...
+	@$(ENGINE) $(TEST) --format pkgname -- -trimpath -timeout 20m ./...
 	@echo "Testing the whole stack ..."
 	@$(TEST) --format pkgname -- -timeout 30m -p 1 $(WHOLE)
 	@echo "Testing every part ..."
@@ -86,7 +90,8 @@ test: TEST = go tool -modfile=$(CURDIR)/tools/lint/go.mod gotestsum
 
 check: ## Check format, lint rules, workflows, and that generated files are up to date and committed
 	@test -z "$$(gofmt -l apis events functions gateway knative tests tools)" || (gofmt -l apis events functions gateway knative tests tools; echo "Run gofmt -w on these."; exit 1)
-	@go vet ./... && cd knative/local && go vet ./...
+	@go vet ./...
+	@$(ENGINE) go vet -trimpath ./...
 	@$(TOOL) golangci-lint run --timeout 30m ./...
 	@go tool -modfile=tools/workflows/go.mod actionlint
 	@$(MAKE) --no-print-directory generate
