@@ -71,44 +71,6 @@ func (m *Mover) Move(ctx context.Context) error {
 	return m.remove(ctx, all)
 }
 
-// pauseAll pauses the objects, waits for deliveries that began before, and returns the objects as they left them.
-func (m *Mover) pauseAll(ctx context.Context, all []object) ([]object, error) {
-	m.Report("Pausing %d objects", len(all))
-	for _, o := range all {
-		if err := m.pause(ctx, m.From, o, true); err != nil {
-			return nil, err
-		}
-	}
-	all, err := m.read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(all, isReconciling)
-	if i < 0 {
-		return all, nil
-	}
-	m.Report("Waiting %s, because a function may still be reconciling %s", deliveryTimeout, all[i].key())
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(deliveryTimeout):
-	}
-	return m.read(ctx)
-}
-
-// deliveryTimeout is longer than any delivery of the functions, whose limit is 25 seconds (events/limits.go).
-const deliveryTimeout = 30 * time.Second
-
-// isReconciling reports whether a function may have begun to change what is outside of an object before it was paused.
-func isReconciling(o object) bool {
-	if !o.isLayer() {
-		return false
-	}
-	status, _, _ := ready(o.Unstructured)
-	observed, found, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
-	return status != string(metav1.ConditionTrue) || found && observed != o.GetGeneration() || isTrue(o.Unstructured, v1alpha1.ConditionReconciling)
-}
-
 // read returns the objects that move, each after its owners.
 func (m *Mover) read(ctx context.Context) ([]object, error) {
 	var all []object
@@ -155,21 +117,6 @@ func (m *Mover) list(ctx context.Context, kind cluster.Kind) ([]object, error) {
 	return all, nil
 }
 
-// pausedByMove is the value of the annotation of an object that a move has paused.
-const pausedByMove = "moving"
-
-// pause has the functions of a cluster leave an object as it is, or reconcile it at once.
-func (m *Mover) pause(ctx context.Context, c *cluster.Connection, o object, paused bool) error {
-	if !o.isLayer() || v1alpha1.IsPaused(o) == paused {
-		return nil
-	}
-	annotations := map[string]any{v1alpha1.AnnotationPaused: pausedByMove}
-	if !paused {
-		annotations = map[string]any{v1alpha1.AnnotationPaused: nil, v1alpha1.AnnotationReconcile: time.Now().UTC().Format(time.RFC3339Nano)}
-	}
-	return patch(ctx, c, o, map[string]any{"metadata": map[string]any{"annotations": annotations}})
-}
-
 // patch changes an object, which becomes the one that the API server has stored.
 func patch(ctx context.Context, c *cluster.Connection, o object, change map[string]any) error {
 	body, err := json.Marshal(change)
@@ -203,6 +150,9 @@ func (m *Mover) create(ctx context.Context, all []object) error {
 		if err := m.writeStatus(ctx, o, copies[i], uids); err != nil {
 			return err
 		}
+	}
+	if err := m.checkInactive(ctx); err != nil {
+		return err
 	}
 	for _, c := range copies {
 		if err := m.pause(ctx, m.To, c, false); err != nil {
@@ -331,7 +281,7 @@ func condition(u *unstructured.Unstructured, name string) map[string]any {
 	return nil
 }
 
-// remove removes the objects here, which are paused, so that no function cleans up. Their dependents are orphaned:
+// remove removes the objects here, which it pauses again, so that no function cleans up. Their dependents are orphaned:
 // virtual machines of this cluster stay, too.
 func (m *Mover) remove(ctx context.Context, all []object) error {
 	if err := m.removeVMIDLeases(ctx, all); err != nil {
@@ -340,7 +290,11 @@ func (m *Mover) remove(ctx context.Context, all []object) error {
 	orphan := metav1.DeletePropagationOrphan
 	for _, o := range slices.Backward(all) {
 		uid := o.GetUID() // before patch, which may meet another object of this name
-		change := map[string]any{"metadata": map[string]any{"finalizers": nil}}
+		metadata := map[string]any{"finalizers": nil}
+		if o.isLayer() {
+			metadata["annotations"] = map[string]any{v1alpha1.AnnotationPaused: pausedByMove}
+		}
+		change := map[string]any{"metadata": metadata}
 		if protected, _, _ := unstructured.NestedBool(o.Object, "spec", "protected"); protected {
 			change["spec"] = map[string]any{"protected": false}
 		}

@@ -1,0 +1,84 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
+)
+
+// pausedByMove is the value of the annotation of an object that a move has paused.
+const pausedByMove = "moving"
+
+// pause has the functions of a cluster leave an object as it is, or reconcile it at once.
+func (m *Mover) pause(ctx context.Context, c *cluster.Connection, o object, paused bool) error {
+	if !o.isLayer() || v1alpha1.IsPaused(o) == paused {
+		return nil
+	}
+	annotations := map[string]any{v1alpha1.AnnotationPaused: pausedByMove}
+	if !paused {
+		annotations = map[string]any{v1alpha1.AnnotationPaused: nil, v1alpha1.AnnotationReconcile: time.Now().UTC().Format(time.RFC3339Nano)}
+	}
+	return patch(ctx, c, o, map[string]any{"metadata": map[string]any{"annotations": annotations}})
+}
+
+// pauseAll pauses the objects, waits for deliveries that began before, and returns the objects as they left them.
+func (m *Mover) pauseAll(ctx context.Context, all []object) ([]object, error) {
+	m.Report("Pausing %d objects", len(all))
+	for _, o := range all {
+		if err := m.pause(ctx, m.From, o, true); err != nil {
+			return nil, err
+		}
+	}
+	all, err := m.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, isReconciling)
+	if i < 0 {
+		return all, nil
+	}
+	m.Report("Waiting %s, because a function may still be reconciling %s", deliveryTimeout, all[i].key())
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(deliveryTimeout):
+	}
+	return m.read(ctx)
+}
+
+// deliveryTimeout is longer than any delivery of the functions, whose limit is 25 seconds (events/limits.go).
+const deliveryTimeout = 30 * time.Second
+
+// isReconciling reports whether a function may have begun to change what is outside of an object before it was paused.
+func isReconciling(o object) bool {
+	if !o.isLayer() {
+		return false
+	}
+	status, _, _ := ready(o.Unstructured)
+	observed, found, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
+	return status != string(metav1.ConditionTrue) || found && observed != o.GetGeneration() || isTrue(o.Unstructured, v1alpha1.ConditionReconciling)
+}
+
+// checkInactive returns an error if an object here is not paused any more. Call it before the copies are unpaused: the
+// functions of both sides would reconcile the same virtual machines.
+func (m *Mover) checkInactive(ctx context.Context) error {
+	for _, kind := range layers {
+		found, err := m.list(ctx, kind)
+		if err != nil {
+			return err
+		}
+		for _, o := range found {
+			if o.isLayer() && !v1alpha1.IsPaused(o) {
+				return fmt.Errorf("%s is not paused any more, so its copy at %s stays paused: stop what applies it here, such as GitOps, and run the command again", o.key(), m.To.Config.Host)
+			}
+		}
+	}
+	return nil
+}
