@@ -139,15 +139,8 @@ func (h *Hub) send(f *frame, encode func(id string) []byte) {
 func (h *Hub) Subscribe(address, lastID string, filter Filter) (*Client, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.closed:
-		return nil, ErrClosed
-	case len(h.clients) >= h.limits.Clients:
-		h.stats.Refused++
-		return nil, ErrFull
-	case h.addresses[address] >= h.limits.ClientsPerAddress:
-		h.stats.Refused++
-		return nil, ErrFullForAddress
+	if err := h.admit(address); err != nil {
+		return nil, err
 	}
 	c := &Client{hub: h, address: address, filter: filter, limit: backlog, wake: make(chan struct{}, 1)}
 	if missed, seq, ok := h.since(lastID); ok {

@@ -20,6 +20,22 @@ type Limits struct {
 	Heartbeat time.Duration
 }
 
+// admit returns an error if the hub takes no other client, or none of this address. The caller holds h.mu.
+func (h *Hub) admit(address string) error {
+	switch {
+	case h.closed:
+		return ErrClosed
+	case len(h.clients) >= h.limits.Clients:
+		h.stats.Refused++
+		return ErrFull
+	case h.addresses[address] >= h.limits.ClientsPerAddress:
+		h.stats.Refused++
+		return ErrFullForAddress
+	default:
+		return nil
+	}
+}
+
 // Limits that no setting changes.
 const (
 	// backlog is the number of queued frames beyond which a client gets a new snapshot.

@@ -39,12 +39,12 @@ func (x *Hypervisor) awaitTask(ctx context.Context, m *v1alpha1.Machine) (busy b
 		return t.running, err
 	}
 	m.Status.Task = nil
-	return false, taskError(recorded.Action, t.failure)
+	return false, failedTaskError(recorded.Action, t.failure)
 }
 
-// taskError returns the error of a failed task. It returns nil for a failure that leaves the
-// desired state.
-func taskError(action, failure string) error {
+// failedTaskError returns the error of a failed task, which is retried unless no host has room for the machine. It
+// returns nil for a failure that leaves the desired state.
+func failedTaskError(action, failure string) error {
 	harmless := map[string]string{
 		actionDownload: "refusing to override existing file", actionStart: "already running",
 		actionDelete: "does not exist", actionDeleteCD: "no such file",
