@@ -95,9 +95,16 @@ func checkRemoteStatus(t *testing.T, remote *rest.Config) {
 	if len(vm.OwnerReferences)+len(claim.OwnerReferences) > 0 {
 		t.Errorf("an owner reference across clusters makes garbage collection delete %v, %v", vm.OwnerReferences, claim.OwnerReferences)
 	}
-	halted, before := kubevirtv1.RunStrategyHalted, vm.DeepCopy()
-	vm.Spec.RunStrategy = &halted
-	if _, err := guests.Patch(t.Context(), before, vm); err != nil {
+	err = kube.OnConflict(func() error { // KubeVirt may still write it
+		if err := guests.Get(t.Context(), r.Namespace, "m1", vm); err != nil {
+			return err
+		}
+		halted, before := kubevirtv1.RunStrategyHalted, vm.DeepCopy()
+		vm.Spec.RunStrategy = &halted
+		_, err := guests.Patch(t.Context(), before, vm)
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	r.Drive("m1", &hypervisortest.Wire{}, "is started again by resync", func(*v1alpha1.Machine) bool {
