@@ -75,12 +75,20 @@ func readyNetwork(b *testing.B, e *engine.Engine, namespace string, n int) {
 	b.Helper()
 	e.Apply(namespace, network(n))
 	e.UntilPhase(engine.NetworkNamespaces, namespace, "network", "Ready")
-	const calm = 2 * time.Second
+	awaitQuiet(b, e, 2*time.Second)
+}
+
+// awaitQuiet waits until no event is on its way, and none has been delivered for a time.
+func awaitQuiet(b *testing.B, e *engine.Engine, calm time.Duration) {
+	b.Helper()
+	var delivered int64
 	for quiet := time.Now(); time.Since(quiet) < calm; time.Sleep(calm / 20) {
+		var now, busy int64
 		for _, t := range e.Report().Triggers {
-			if t.InFlight+t.Queued > 0 {
-				quiet = time.Now()
-			}
+			now, busy = now+t.Delivered, busy+t.InFlight+t.Queued
+		}
+		if busy > 0 || now != delivered {
+			quiet, delivered = time.Now(), now
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (s *stockSite) createFirst() {
 	s.e.UntilPhase(engine.NetworkNamespaces, namespace, "network", "Ready")
 	s.e.Apply(namespace, stockCluster)
 	s.e.UntilPhase(engine.KubernetesClusters, namespace, "stock", "Running")
-	s.settle()
+	awaitQuiet(s.b, s.e, 3*time.Second)
 	for _, kv := range openStore(s.e).list(s.b, "/registry") {
 		if key := string(kv.Key); strings.Contains(key, "/"+namespace+"/") && !strings.HasPrefix(key, "/registry/events/") {
 			s.first = append(s.first, kv)
@@ -163,7 +163,7 @@ func (s *stockSite) measure(what string, act func()) {
 	began, before, delivered := time.Now(), usages(s.b, s.e), s.delivered()
 	act()
 	acted := time.Since(began)
-	s.settle()
+	awaitQuiet(s.b, s.e, 3*time.Second)
 	requests := tally{}
 	requests.add(s.e, began)
 	s.b.ReportMetric(acted.Seconds(), "s-"+what)
@@ -182,26 +182,6 @@ func (s *stockSite) delivered() (n int64) {
 		n += t.Delivered
 	}
 	return n
-}
-
-// settle waits until nothing has been delivered for three seconds.
-func (s *stockSite) settle() {
-	s.b.Helper()
-	const calm = 3 * time.Second
-	for quiet, last := time.Now(), int64(-1); time.Since(quiet) < calm; time.Sleep(calm / 30) {
-		now := s.delivered()
-		for _, t := range s.e.Report().Triggers {
-			if t.InFlight+t.Queued > 0 {
-				now = -1
-			}
-		}
-		if now != last {
-			quiet, last = time.Now(), now
-		}
-		if now < 0 {
-			quiet = time.Now()
-		}
-	}
 }
 
 // requestRound requests a full round of resync, as the PingSource does.
@@ -236,7 +216,7 @@ func (s *stockSite) deleteCluster() {
 	})
 }
 
-// changeMachines changes each Machine of the copies once, as fast as etcd writes, and waits until every event is delivered.
+// changeMachines changes each Machine of the copies once, as fast as etcd writes.
 func (s *stockSite) changeMachines() {
 	s.b.Helper()
 	etcd := openStore(s.e)

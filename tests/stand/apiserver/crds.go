@@ -97,7 +97,7 @@ var definitions = sync.OnceValues(func() (all []*unstructured.Unstructured, err 
 	return all, err
 })
 
-// create creates definitions. It leaves those that exist as they are.
+// create creates definitions. Definitions that exist stay as they are.
 func create(ctx context.Context, client dynamic.Interface, definitions []*unstructured.Unstructured) error {
 	for _, crd := range definitions {
 		if _, err := client.Resource(crdResource).Create(ctx, crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
