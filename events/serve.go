@@ -21,6 +21,7 @@ import (
 	"knative.dev/pkg/network/handlers"
 	"knative.dev/pkg/signals"
 
+	"github.com/vitistack/stack/events/restconfig"
 	"github.com/vitistack/stack/events/triggerauth"
 )
 
@@ -91,7 +92,7 @@ func newVerifier(name string) (*triggerauth.Verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return triggerauth.New(settings, func() (*rest.Config, error) { return triggerauth.Config(name) })
+	return triggerauth.New(settings, func() (*rest.Config, error) { return restconfig.Load(name) })
 }
 
 // Serve serves handle on the listener until ctx ends, and then waits for the deliveries in

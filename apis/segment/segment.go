@@ -185,17 +185,6 @@ func (s Segment) CheckRequest(r v1alpha2.SegmentRequest) error {
 	return nil
 }
 
-// Same reports whether two segments have the same prefixes and VLAN.
-func (s Segment) Same(o Segment) bool {
-	return s.VLAN == o.VLAN && s.IPv4 == o.IPv4 && s.IPv6 == o.IPv6
-}
-
-// Overlaps reports whether two segments share addresses in the same VLAN.
-func (s Segment) Overlaps(o Segment) bool {
-	return s.VLAN == o.VLAN && (s.IPv4.IsValid() && o.IPv4.IsValid() && s.IPv4.Overlaps(o.IPv4) ||
-		s.IPv6.IsValid() && o.IPv6.IsValid() && s.IPv6.Overlaps(o.IPv6))
-}
-
 // Contains reports whether an address is inside one of the segment's prefixes.
 func (s Segment) Contains(a netip.Addr) bool { return s.IPv4.Contains(a) || s.IPv6.Contains(a) }
 

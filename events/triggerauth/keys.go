@@ -13,13 +13,11 @@ import (
 	"io"
 	"math/big"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 const (
@@ -89,20 +87,6 @@ func (s *keySource) known(issuer, id string) (crypto.PublicKey, error) {
 		return key, nil
 	}
 	return nil, fmt.Errorf("the API server has no key %.60q: send a token of this cluster", id)
-}
-
-// Config is the API server that the file in KUBECONFIG names, or else the one of the pod's ServiceAccount.
-func Config(userAgent string) (*rest.Config, error) {
-	load := rest.InClusterConfig
-	if path := os.Getenv("KUBECONFIG"); path != "" {
-		load = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", path) }
-	}
-	config, err := load()
-	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w (set KUBECONFIG outside a cluster)", err)
-	}
-	config.UserAgent = userAgent
-	return config, nil
 }
 
 // fetchFrom returns a function that reads issuer and keys from the API server. Every ServiceAccount may read them, by

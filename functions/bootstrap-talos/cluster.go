@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -80,6 +81,27 @@ func conditionSince(kc *v1alpha1.KubernetesCluster, condition, reason string) (t
 		return time.Time{}, false
 	}
 	return c.LastTransitionTime.Time, true
+}
+
+// controlPlaneNames returns the names of the control planes that run with their configuration, first the one that has
+// bootstrapped etcd, and then in alphabetical order.
+func (c *cluster) controlPlaneNames() []string {
+	names := slices.Sorted(maps.Keys(c.observed.controlPlanes()))
+	slices.SortStableFunc(names, func(a, b string) int {
+		return plan.Pick(a == c.Status.BootstrapMachine, -1, plan.Pick(b == c.Status.BootstrapMachine, 1, 0))
+	})
+	return names
+}
+
+// askControlPlanes asks one control plane after another until one answers, and reports whether one did.
+func askControlPlanes[T any](c *cluster, ask func(address string) (T, error)) (answer T, ok bool) {
+	addresses := c.observed.controlPlanes()
+	for _, name := range c.controlPlaneNames() {
+		if answer, err := ask(addresses[name]); err == nil {
+			return answer, true
+		}
+	}
+	return answer, false
 }
 
 // isControlPlaneWorking reports whether every control plane is a working node.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
@@ -29,21 +28,17 @@ func (s *secretStore) ensureClientConfigs(ctx context.Context, c *cluster) error
 	return err
 }
 
-// fetchKubeconfig asks the control planes for a kubeconfig, first the one that has bootstrapped
-// etcd.
+// fetchKubeconfig asks the control planes for a kubeconfig.
 func fetchKubeconfig(ctx context.Context, c *cluster) ([]byte, error) {
-	addresses := c.observed.controlPlanes()
-	names := slices.Sorted(maps.Keys(addresses))
+	names := c.controlPlaneNames()
 	if len(names) == 0 {
 		return nil, waitForMachines(c)
 	}
-	slices.SortStableFunc(names, func(a, b string) int {
-		return plan.Pick(a == c.Status.BootstrapMachine, -1, plan.Pick(b == c.Status.BootstrapMachine, 1, 0))
+	data, ok := askControlPlanes(c, func(address string) ([]byte, error) {
+		return talos.FetchKubeconfig(ctx, address, c.connections.credentials)
 	})
-	for _, name := range names {
-		if data, err := talos.FetchKubeconfig(ctx, addresses[name], c.connections.credentials); err == nil {
-			return talos.RenderKubeconfig(data, c.Status.Endpoint, c.observed.keys.TrustedKubernetes())
-		}
+	if !ok {
+		return nil, reconcile.WaitError{Reason: "WaitingForKubeconfig", Message: fmt.Sprintf("waits for node %s to return a kubeconfig", names[0]), Requeue: true}
 	}
-	return nil, reconcile.WaitError{Reason: "WaitingForKubeconfig", Message: fmt.Sprintf("waits for node %s to return a kubeconfig", names[0]), Requeue: true}
+	return talos.RenderKubeconfig(data, c.Status.Endpoint, c.observed.keys.TrustedKubernetes())
 }

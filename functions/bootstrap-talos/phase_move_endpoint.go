@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
@@ -69,7 +67,7 @@ func findUnmatchedLinks(ctx context.Context, c *cluster) string {
 		return ""
 	}
 	addresses := c.observed.controlPlanes()
-	for _, name := range slices.Sorted(maps.Keys(addresses)) {
+	for _, name := range c.controlPlaneNames() {
 		if found, err := talos.HasLinkAlias(ctx, addresses[name], c.connections.credentials, talos.LinkAlias(0)); err == nil && !found {
 			return fmt.Sprintf("node %s has no network interface whose permanent MAC address is %s, so that none gets the alias %s and the virtual address: set this MAC address at the hypervisor",
 				name, strings.Join(c.observed.macs[name], ", "), talos.LinkAlias(0))

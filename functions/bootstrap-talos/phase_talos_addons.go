@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 
@@ -44,11 +43,11 @@ func refreshAddon(ctx context.Context, c *cluster, a plan.Addon, waiting string)
 
 // readAddons asks one control plane which addons it would install.
 func readAddons(ctx context.Context, c *cluster) ([]plan.Addon, error) {
-	addresses := c.observed.controlPlanes()
-	for _, name := range slices.Sorted(maps.Keys(addresses)) {
-		if addons, err := talos.ReadAddons(ctx, addresses[name], c.connections.credentials); err == nil {
-			return addons, nil
-		}
+	addons, ok := askControlPlanes(c, func(address string) ([]plan.Addon, error) {
+		return talos.ReadAddons(ctx, address, c.connections.credentials)
+	})
+	if !ok {
+		return nil, reconcile.WaitError{Reason: "Upgrading", Message: "waits for a control plane to report its images of kube-proxy and CoreDNS", Requeue: true}
 	}
-	return nil, reconcile.WaitError{Reason: "Upgrading", Message: "waits for a control plane to report its images of kube-proxy and CoreDNS", Requeue: true}
+	return addons, nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/vitistack/stack/apis/cluster/addons"
 	"github.com/vitistack/stack/apis/cluster/plan"
@@ -23,12 +21,12 @@ func applyTalosManifests(ctx context.Context, c *cluster) error {
 	if c.observed.controlPlaneChanged {
 		return reconcile.WaitError{Reason: "ChangingNodes", Message: "waits for Talos to render the manifests of the new configuration", Requeue: true}
 	}
-	present, images, err := readTalosManifests(ctx, c)
+	rendered, err := readTalosManifests(ctx, c)
 	if err != nil {
 		return err
 	}
 	before, failed := c.Status.TalosManifests, map[string]bool{}
-	for _, m := range addons.ChangedTalosManifests(before, present) {
+	for _, m := range addons.ChangedTalosManifests(before, rendered.manifests) {
 		err := applyTalosManifest(ctx, c, m)
 		if err != nil && !c.report.noteUserError(v1alpha1.ConditionConfigCurrent, err) {
 			return err
@@ -36,7 +34,7 @@ func applyTalosManifests(ctx context.Context, c *cluster) error {
 		failed[m.Name] = err != nil
 	}
 	applied := map[string]string{}
-	for _, a := range images {
+	for _, a := range rendered.addons {
 		if image, known := before[a.Name]; known && image != a.Image {
 			if err := refreshAddon(ctx, c, a, "ChangingNodes"); err != nil {
 				return err
@@ -44,23 +42,29 @@ func applyTalosManifests(ctx context.Context, c *cluster) error {
 		}
 		applied[a.Name] = a.Image
 	}
-	c.Status.TalosManifests = addons.RecordTalosManifests(before, present, failed, applied)
+	c.Status.TalosManifests = addons.RecordTalosManifests(before, rendered.manifests, failed, applied)
 	return nil
 }
 
+// renderedManifests are what Talos renders from the configuration of the control planes.
+type renderedManifests struct {
+	manifests []addons.TalosManifest
+	addons    []plan.Addon
+}
+
 // readTalosManifests asks one control plane, which has the configuration that all of them have.
-func readTalosManifests(ctx context.Context, c *cluster) ([]addons.TalosManifest, []plan.Addon, error) {
-	addresses := c.observed.controlPlanes()
-	for _, name := range slices.Sorted(maps.Keys(addresses)) {
-		found, err := talos.ReadManifests(ctx, addresses[name], c.connections.credentials)
-		if err != nil {
-			continue
+func readTalosManifests(ctx context.Context, c *cluster) (renderedManifests, error) {
+	rendered, ok := askControlPlanes(c, func(address string) (r renderedManifests, err error) {
+		if r.manifests, err = talos.ReadManifests(ctx, address, c.connections.credentials); err != nil {
+			return r, err
 		}
-		if images, err := talos.ReadAddons(ctx, addresses[name], c.connections.credentials); err == nil {
-			return found, images, nil
-		}
+		r.addons, err = talos.ReadAddons(ctx, address, c.connections.credentials)
+		return r, err
+	})
+	if !ok {
+		return rendered, reconcile.WaitError{Reason: "WaitingForNode", Message: "waits for a control plane, to compare the manifests of its configuration", Requeue: true}
 	}
-	return nil, nil, reconcile.WaitError{Reason: "WaitingForNode", Message: "waits for a control plane, to compare the manifests of its configuration", Requeue: true}
+	return rendered, nil
 }
 
 // applyTalosManifest applies the objects of a manifest.

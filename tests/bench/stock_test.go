@@ -11,12 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/tests/stand/engine"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -65,7 +63,7 @@ func BenchmarkStock(b *testing.B) {
 		s.createFirst()
 		s.copyFirst(max(2, *stock/nodesOfStock))
 		s.restart()
-		s.measure("round", s.requestRound)
+		s.measure("round", s.e.RequestRound)
 		s.measure("machine", func() { s.addMachine("vm-1") })
 		s.measure("cluster", s.addCluster)
 		s.measure("deletion", s.deleteCluster)
@@ -182,15 +180,6 @@ func (s *stockSite) delivered() (n int64) {
 		n += t.Delivered
 	}
 	return n
-}
-
-// requestRound requests a full round of resync, as the PingSource does.
-func (s *stockSite) requestRound() {
-	ping := event.New()
-	ping.SetID(uuid.NewString())
-	ping.SetType(events.TypePing)
-	ping.SetSource("/apis/v1/namespaces/vitistack-system/pingsources/resync")
-	s.e.Send(ping)
 }
 
 // addMachine creates a Machine, and waits until it is Running.

@@ -5,12 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloudevents/sdk-go/v2/event"
-	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/tests/stand/engine"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -95,11 +92,7 @@ func TestBeforeSinkBindings(t *testing.T) {
 func periods(t *testing.T, e *engine.Engine, n int) {
 	t.Helper()
 	for range n {
-		ping := event.New()
-		ping.SetID(uuid.NewString())
-		ping.SetType(events.TypePing)
-		ping.SetSource("/apis/v1/namespaces/vitistack-system/pingsources/resync")
-		e.Send(ping)
+		e.RequestRound()
 		quiet := 0
 		feed.Until(t, "everything is delivered", func() (bool, string) {
 			var busy []string

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"reflect"
 	"time"
 
@@ -21,10 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/json"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events/restconfig"
 	"github.com/vitistack/stack/functions/internal/coalesce"
 )
 
@@ -50,23 +49,13 @@ type Client struct {
 	views  coalesce.Calls[view]
 }
 
-// Connect returns a client for the API server in the file KUBECONFIG, or else for the one of
-// the pod's ServiceAccount. The client-side rate limit is off, because the API server has API
-// Priority and Fairness. Otherwise it is like New.
+// Connect returns a client for the API server that restconfig.Load finds. Otherwise it is like New.
 func Connect(userAgent string, add ...func(*runtime.Scheme) error) (*Client, error) {
-	config, err := load()
+	config, err := restconfig.Load(userAgent)
 	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w (set KUBECONFIG outside a cluster)", err)
+		return nil, err
 	}
-	config.QPS = -1
 	return New(config, userAgent, add...)
-}
-
-func load() (*rest.Config, error) {
-	if path := os.Getenv("KUBECONFIG"); path != "" {
-		return clientcmd.BuildConfigFromFlags("", path)
-	}
-	return rest.InClusterConfig()
 }
 
 // New returns a client for the kinds that add registers. userAgent names the function in the

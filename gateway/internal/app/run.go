@@ -11,11 +11,11 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/vitistack/stack/events/restconfig"
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/gateway/internal/health"
 	"github.com/vitistack/stack/gateway/internal/nodeprobe"
 	"github.com/vitistack/stack/gateway/internal/resyncrequest"
-	"github.com/vitistack/stack/gateway/internal/watch"
 )
 
 // Run listens on the configured ports and serves until ctx ends.
@@ -31,7 +31,7 @@ func Run(ctx context.Context, version string, c *config.Config, log *slog.Logger
 			return err
 		}
 	}
-	kubernetes, err := watch.Config()
+	kubernetes, err := restconfig.Load("vitistack-gateway")
 	if err != nil {
 		return err
 	}

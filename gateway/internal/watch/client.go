@@ -4,7 +4,6 @@ package watch
 import (
 	"cmp"
 	"fmt"
-	"os"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,32 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/stack/apis/backend"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
-
-// Config reads how to reach the API server: the file that KUBECONFIG names, or
-// otherwise the ServiceAccount of the pod.
-func Config() (*rest.Config, error) {
-	config, err := load()
-	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w (set KUBECONFIG outside a cluster)", err)
-	}
-	config.QPS = -1
-	config.UserAgent = "vitistack-gateway"
-	return config, nil
-}
-
-func load() (*rest.Config, error) {
-	if path := os.Getenv("KUBECONFIG"); path != "" {
-		return clientcmd.BuildConfigFromFlags("", path)
-	}
-	return rest.InClusterConfig()
-}
 
 // source is where the objects of a kind are listed and watched.
 type source struct {

@@ -23,9 +23,11 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+	"github.com/google/uuid"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/tests/sim/kubevirt/judge"
 	"github.com/vitistack/stack/tests/sim/loopback"
 	"github.com/vitistack/stack/tests/stand/process"
@@ -256,6 +258,16 @@ func (e *Engine) Send(in event.Event) {
 	if res.StatusCode != http.StatusAccepted {
 		e.t.Fatalf("send event %s: %s", in.ID(), res.Status)
 	}
+}
+
+// RequestRound requests a full round of resync, as the PingSource does.
+func (e *Engine) RequestRound() {
+	e.t.Helper()
+	ping := event.New()
+	ping.SetID(uuid.NewString())
+	ping.SetType(events.TypePing)
+	ping.SetSource("/apis/v1/namespaces/vitistack-system/pingsources/resync")
+	e.Send(ping)
 }
 
 // Kubeconfig returns the path of the administrator's kubeconfig.
