@@ -37,12 +37,14 @@ func groups(load string) []group {
 	}
 	return []group{
 		{"cold-start", "^BenchmarkColdStart$", "15x", nil},
+		{"plugin", "^BenchmarkPlugin$", "15x", nil},
 		{"cluster", "^BenchmarkSimpleCluster$", "5x", nil},
 		{"idle", "^BenchmarkIdle$", "1x", nil},
 		{"addresses", "^BenchmarkAddresses$", "2x", nil},
 		{"address-requests", "^BenchmarkAddressRequests$", "1x", nil},
 		{"machines", "^BenchmarkMachines$", "3x", nil},
 		{"machine-requests", "^BenchmarkMachineRequests$", "1x", nil},
+		{"faulty-hypervisor", "^BenchmarkHundredMachines$", "1x", nil},
 		{"processes", "^BenchmarkProcesses$", "1x", nil},
 		{"slow-hypervisor", "^BenchmarkSlowHypervisor$", "1x", nil},
 		{"clusters", "^BenchmarkManyClusters$", "1x", nil},

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -36,6 +40,27 @@ func TestReport(t *testing.T) {
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s: %q is not in\n%s", reason, want, text)
+		}
+	}
+}
+
+// TestEveryBenchmarkIsMeasured fails if make bench leaves out a benchmark, so that the page has a dash for its figures.
+func TestEveryBenchmarkIsMeasured(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no benchmarks found: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`(?m)^func (Benchmark\w+)\(`).FindAllSubmatch(text, -1) {
+			name := string(found[1])
+			if !slices.ContainsFunc(groups("1"), func(g group) bool { return regexp.MustCompile(g.pattern).MatchString(name) }) {
+				t.Errorf("%s of %s is in no group of make bench: add it to groups", name, file)
+			}
 		}
 	}
 }
