@@ -25,7 +25,7 @@ type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }
 
-// Status codes of the three outcomes. Knative redelivers on 404, 408, 409, 429 and 5xx, so
+// Status codes of the outcomes: done, with or without an event in reply, retry, and failed. Knative redelivers on 404, 408, 409, 429 and 5xx, so
 // the code of a permanent error must be none of them.
 const (
 	statusDone      = http.StatusAccepted

@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// MaxWait is how long an object may wait before the wait counts as a problem.
-const MaxWait = 3 * time.Minute
-
 // Problem is what needs attention: objects with the same cause, and what waits for them.
 type Problem struct {
 	// Link is the first of the objects.
@@ -46,7 +43,7 @@ func (s *Set) Attention(now time.Time) []Problem {
 	for _, o := range s.reporting() {
 		if !o.IsReady() {
 			chain := s.Explain(o.Ref, now)
-			if last := chain[len(chain)-1]; isProblem(last, now) || isProblem(chain[0], now) {
+			if last := chain[len(chain)-1]; IsStuck(last, now) || IsStuck(chain[0], now) {
 				group := add(Problem{Link: last, Condition: "Ready", key: s.groupKey(last.Ref, last.Reason)})
 				if last.Ref != o.Ref {
 					group.Blocks = append(group.Blocks, o.Ref)
@@ -71,17 +68,6 @@ func (s *Set) reporting() []*Object {
 	}
 	slices.SortFunc(all, compareObjects)
 	return all
-}
-
-// isProblem reports whether a Link needs attention at a time.
-func isProblem(l Link, now time.Time) bool {
-	return l.Owner != NoAction || isOverdue(l, now)
-}
-
-// isOverdue reports whether an object has waited for longer than MaxWait. A rollout of a ClusterTemplate may last for
-// days.
-func isOverdue(l Link, now time.Time) bool {
-	return l.Kind != kindTemplate && now.Sub(l.Since) > MaxWait
 }
 
 // groupKey returns a key that is equal for objects with the same cause: Machines of one cluster,

@@ -148,7 +148,7 @@ type Warning struct {
 }
 
 // badWhenTrue are the conditions that are True when something needs attention.
-var badWhenTrue = []string{"RestartRequired", "OrphansFound", "Forced"}
+var badWhenTrue = []string{v1alpha1.ConditionRestartRequired, v1alpha1.ConditionOrphansFound, v1alpha1.ConditionForced}
 
 // Warnings returns the conditions other than Ready that need attention, in the order of the object.
 func (o *Object) Warnings() []Warning { return Warnings(o.Kind, o.Conditions) }

@@ -13,8 +13,8 @@ const (
 	ConditionStalled     = "Stalled"
 )
 
-// Conditions of a KubernetesCluster in addition to Ready, in the order in which they
-// become True.
+// Conditions of a KubernetesCluster in addition to Ready, Reconciling and Stalled, the first ones in the order in which
+// they become True.
 const (
 	ConditionTopologyValid    = "TopologyValid"
 	ConditionNetworkAvailable = "NetworkAvailable"
@@ -41,6 +41,9 @@ const (
 	// ConditionAddonsApplied is set only if the spec has add-ons. It is True if all of their manifests
 	// are applied.
 	ConditionAddonsApplied = "AddonsApplied"
+	// ConditionForced is True while a forced deletion does not wait for Machines, which it lists, and
+	// otherwise absent.
+	ConditionForced = "Forced"
 )
 
 // Conditions of a Machine in addition to Ready, Reconciling and Stalled.

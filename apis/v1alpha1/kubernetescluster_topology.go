@@ -186,10 +186,10 @@ type MachineProperties struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	Patches []ObjectName `json:"patches,omitempty"`
-	// Time limit for draining a node. After it, a machine that is being removed is
-	// deleted with its remaining pods, and an upgrade stops. Default: no limit;
-	// PodDisruptionBudgets are always respected, and after one hour a condition names
-	// the pods that block the drain. Example: 30m.
+	// Time limit for draining a node, which respects PodDisruptionBudgets. After it, an
+	// upgrade or a resize stops, and a machine that is being removed is deleted with its
+	// remaining pods. Default: an upgrade or a resize stops after 1h, and a removal goes on
+	// for as long as pods block it; a condition names them after 1h. Example: 30m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16

@@ -53,7 +53,7 @@ func TestDeadClusterIsForced(t *testing.T) {
 		f := s.get("shop").Finalizers
 		return !slices.Contains(f, v1alpha1.FinalizerCluster), strings.Join(f, " ")
 	})
-	c := meta.FindStatusCondition(s.get("shop").Status.Conditions, conditionForced)
+	c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionForced)
 	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != "MachinesSkipped" || !strings.Contains(c.Message, "shop-pool-0") {
 		t.Errorf("condition Forced: %v, want one that names shop-pool-0", c)
 	}

@@ -53,33 +53,20 @@ func hasNewDecision(kc *v1alpha1.KubernetesCluster) bool {
 	return pending && kc.Status.Approval != nil && kc.Status.Approval.State != v1alpha1.ApprovalRequested
 }
 
-// policy returns the stricter of the policies of the cluster and of its namespace. A
-// cluster that is older than the policy is approved as it is.
+// policy returns the policy that applies to the cluster, and records what a cluster had before it applied.
 func (ap *approvals) policy(ctx context.Context, c *cluster) (v1alpha1.ApprovalPolicy, error) {
-	policy := v1alpha1.ApprovalPolicy("")
-	if c.Spec.Approval != nil {
-		policy = c.Spec.Approval.Policy
-	}
-	if a := c.Status.Approval; a == nil && c.Status.ObservedGeneration == c.Generation && isTrue(c.KubernetesCluster, v1alpha1.ConditionMachinesCreated) {
+	if plan.IsOlderThanPolicy(c.KubernetesCluster) {
 		return "", nil
 	}
 	ns := &corev1.Namespace{}
 	if err := ap.kube.Get(ctx, "", c.Namespace, ns); err != nil {
 		return "", err
 	}
-	of := v1alpha1.ApprovalPolicy(ns.Annotations[v1alpha1.AnnotationApproval])
-	switch of {
-	case "", v1alpha1.ApprovalCreation, v1alpha1.ApprovalGrowth:
-	default:
-		return "", reconcile.UserError{Reason: "ApprovalPolicyUnknown", Message: fmt.Sprintf("the annotation %s of namespace %s is %q: write %s or %s", v1alpha1.AnnotationApproval, c.Namespace, of, v1alpha1.ApprovalCreation, v1alpha1.ApprovalGrowth)}
-	}
-	if of == v1alpha1.ApprovalGrowth || policy == "" {
-		policy = of
-	}
+	policy, err := plan.ApprovalPolicyOf(c.Spec, ns)
 	if policy != "" && c.Status.Approval == nil && c.Status.Version != "" {
-		c.Status.Approval = &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalApproved, Generation: c.Status.ObservedGeneration, Approved: plan.PresentPools(c.Status)}
+		c.Status.Approval = plan.ApprovalOfPresent(c.Status)
 	}
-	return policy, nil
+	return policy, err
 }
 
 // approvalRequest returns the event that requests an approval. A second request for the same

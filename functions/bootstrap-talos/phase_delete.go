@@ -19,9 +19,6 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// conditionForced is the condition that lists what a forced deletion does not wait for.
-const conditionForced = "Forced"
-
 // deletion deletes what belongs to clusters that are being deleted.
 type deletion struct {
 	kube      *kube.Client
@@ -49,7 +46,7 @@ func (d *deletion) deleteCluster(ctx context.Context, c *cluster) error {
 			plan.Quantity(len(left), "machine"), left[0], plan.NotReadySuffix(c.observed.machines[left[0]]), v1alpha1.AnnotationForce), false))
 	}
 	if len(left) > 0 {
-		kube.SetCondition(&c.Status.Conditions, c.Generation, conditionForced, true, "MachinesSkipped", "does not wait for these machines, which their provider has to delete: "+strings.Join(left, ", "))
+		kube.SetCondition(&c.Status.Conditions, c.Generation, v1alpha1.ConditionForced, true, "MachinesSkipped", "does not wait for these machines, which their provider has to delete: "+strings.Join(left, ", "))
 		if err := d.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("gives up on %s, first of all %s", plan.Quantity(len(left), "machine"), left[0]), false)); err != nil {
 			return err
 		}

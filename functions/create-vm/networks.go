@@ -136,7 +136,7 @@ func (r networkReconciler) find(ctx context.Context, m *v1alpha1.Machine, n v1al
 	err := r.kube.Get(ctx, m.Namespace, n.NetworkName, nc)
 	switch {
 	case err == nil:
-		return nc, checkUsable(m, nc)
+		return nc, checkConfigurationUsable(m, nc)
 	case !kube.NotFound(err):
 		return nil, err
 	case len(m.Spec.Networks) > 0:
@@ -174,7 +174,7 @@ func (r networkReconciler) ensureOwn(ctx context.Context, m *v1alpha1.Machine) (
 		if err := r.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil {
 			return nil, err
 		}
-		return nc, checkUsable(m, nc)
+		return nc, checkConfigurationUsable(m, nc)
 	}
 	return nc, err
 }
@@ -192,10 +192,10 @@ func isOwn(nc *v1alpha1.NetworkConfiguration) bool {
 	return owner != nil && owner.Kind == "Machine" && owner.Name == nc.Name
 }
 
-// checkUsable returns a UserError for another machine's own NetworkConfiguration, and a
+// checkConfigurationUsable returns a UserError for another machine's own NetworkConfiguration, and a
 // WaitError for one of an earlier machine of the same name or one that is being deleted,
 // unless its deletion waits for this machine.
-func checkUsable(m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
+func checkConfigurationUsable(m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
 	owner := metav1.GetControllerOf(nc)
 	ofMachine := owner != nil && owner.Kind == "Machine"
 	switch going := nc.DeletionTimestamp != nil && !slices.Contains(network.Users(nc), m.Name); {

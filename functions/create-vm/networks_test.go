@@ -36,7 +36,7 @@ func TestIsNew(t *testing.T) {
 	}
 }
 
-func TestCheckUsable(t *testing.T) {
+func TestCheckConfigurationUsable(t *testing.T) {
 	t.Parallel()
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m1", UID: "1"}}
 	of := func(name string, uid types.UID) *v1alpha1.NetworkConfiguration {
@@ -65,7 +65,7 @@ func TestCheckUsable(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := checkUsable(m, tc.nc)
+			err := checkConfigurationUsable(m, tc.nc)
 			if (err == nil) != (tc.want == "") || reconcile.Retried(err) != tc.retried || (err != nil && !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("%s: got %v", tc.reason, err)
 			}

@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -39,20 +38,6 @@ func setProviderStatus(p *v1alpha1.MachineProvider, h hypervisor.Health, machine
 	setPrivileges(p, h)
 	setSpoofProtection(p, h.SpoofProtection)
 	return setProviderReady(p, "Healthy", "the hypervisor answers")
-}
-
-// setPrivileges writes which privileges the user of a provider lacks.
-func setPrivileges(p *v1alpha1.MachineProvider, h hypervisor.Health) {
-	const condition = v1alpha1.ConditionPrivilegesGranted
-	switch {
-	case h.MissingPrivileges == nil:
-		meta.RemoveStatusCondition(&p.Status.Conditions, condition)
-	case len(h.MissingPrivileges) == 0:
-		kube.SetCondition(&p.Status.Conditions, p.Generation, condition, true, "PrivilegesGranted", "the user has every privilege that machines need")
-	default:
-		kube.SetCondition(&p.Status.Conditions, p.Generation, condition, false, "PrivilegesMissing",
-			"grant to the user, and to its token if privileges are separated: "+strings.Join(h.MissingPrivileges, ", "))
-	}
 }
 
 // setProviderReady writes the condition Ready of a MachineProvider, as its phase says.

@@ -164,7 +164,14 @@ func (f *function) checkNetwork(ctx context.Context, nn *v1alpha2.NetworkNamespa
 }
 
 // requestSegment gets the segment of a network from its provider, claims it, and writes the
-// result into the status.
+// result into the status. The answer of an external IPAM is checked in this order:
+//
+//	external.ReadAnswer   its form, and whether machines can be in the segment
+//	handleAnswer          the provider that it comes from was asked
+//	isAnswerFor           the spec still names that provider
+//	plan.CheckUsable      the segment is what the spec requests, or checkHeldSegment: it is the one that the network has
+//	checkPools            a NetworkPool allows it
+//	claims.claim          it overlaps no other network
 func (f *function) requestSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, answer *external.Answer) error {
 	pools, err := network.Pools(ctx, f.kube, nn.Namespace, f.optionalPools)
 	if err != nil {

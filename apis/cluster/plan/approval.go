@@ -2,12 +2,47 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/usererror"
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
+
+// IsOlderThanPolicy reports whether a cluster had its machines before a policy applied to it, so that it is approved as it
+// is until its spec changes.
+func IsOlderThanPolicy(kc *v1alpha1.KubernetesCluster) bool {
+	return kc.Status.Approval == nil && kc.Status.ObservedGeneration == kc.Generation &&
+		meta.IsStatusConditionTrue(kc.Status.Conditions, v1alpha1.ConditionMachinesCreated)
+}
+
+// ApprovalPolicyOf decides which approvals a cluster needs: the stricter of spec.approval.policy and of the annotation
+// of its namespace. Without either it is empty, and the cluster needs none. The error is a usererror.Error.
+func ApprovalPolicyOf(spec v1alpha1.KubernetesClusterSpec, ns *corev1.Namespace) (v1alpha1.ApprovalPolicy, error) {
+	own := v1alpha1.ApprovalPolicy("")
+	if spec.Approval != nil {
+		own = spec.Approval.Policy
+	}
+	switch of := v1alpha1.ApprovalPolicy(ns.Annotations[v1alpha1.AnnotationApproval]); of {
+	case "", v1alpha1.ApprovalCreation, v1alpha1.ApprovalGrowth:
+		if of == v1alpha1.ApprovalGrowth || own == "" {
+			return of, nil
+		}
+		return own, nil
+	default:
+		return "", usererror.Error{Reason: "ApprovalPolicyUnknown", Message: fmt.Sprintf("the annotation %s of namespace %s is %q: write %s or %s",
+			v1alpha1.AnnotationApproval, ns.Name, of, v1alpha1.ApprovalCreation, v1alpha1.ApprovalGrowth)}
+	}
+}
+
+// ApprovalOfPresent returns the approval of the machines that a cluster had before a policy applied to it.
+func ApprovalOfPresent(s v1alpha1.KubernetesClusterStatus) *v1alpha1.ApprovalStatus {
+	return &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalApproved, Generation: s.ObservedGeneration, Approved: presentPools(s)}
+}
 
 // NextApproval decides the approval of a spec, from the approval before:
 //
@@ -44,9 +79,9 @@ func WantedPools(t v1alpha1.ClusterTopology) []v1alpha1.ApprovedPool {
 	return pools
 }
 
-// PresentPools returns the machines that a cluster has, by pool. Their template is empty, so
+// presentPools returns the machines that a cluster has, by pool. Their template is empty, so
 // that every template fits.
-func PresentPools(s v1alpha1.KubernetesClusterStatus) []v1alpha1.ApprovedPool {
+func presentPools(s v1alpha1.KubernetesClusterStatus) []v1alpha1.ApprovedPool {
 	var planes int32
 	for _, n := range s.Nodes {
 		if n.Role == v1alpha1.RoleControlPlane {

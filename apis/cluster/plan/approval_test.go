@@ -2,10 +2,12 @@ package plan
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -56,6 +58,34 @@ func TestNextApproval(t *testing.T) {
 				t.Errorf("%s: the approved topology is lost", tc.reason)
 			}
 		})
+	}
+}
+
+func TestApprovalPolicyOf(t *testing.T) {
+	t.Parallel()
+	const creation, growth = v1alpha1.ApprovalCreation, v1alpha1.ApprovalGrowth
+	for name, tc := range map[string]struct {
+		reason           string
+		own, ofNamespace v1alpha1.ApprovalPolicy
+		want             v1alpha1.ApprovalPolicy
+		problem          string
+	}{
+		"None":          {"without a policy, no cluster needs an approval", "", "", "", ""},
+		"Own":           {"a cluster may ask for approvals itself", creation, "", creation, ""},
+		"Namespace":     {"a namespace binds all of its clusters", "", creation, creation, ""},
+		"Stricter":      {"the namespace is stricter", creation, growth, growth, ""},
+		"OwnIsStricter": {"the cluster is stricter", growth, creation, growth, ""},
+		"Unknown":       {"a typing error must not switch approvals off", growth, "all", "", "write creation or growth"},
+	} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationApproval: string(tc.ofNamespace)}}}
+		spec := v1alpha1.KubernetesClusterSpec{}
+		if tc.own != "" {
+			spec.Approval = &v1alpha1.ApprovalOptions{Policy: tc.own}
+		}
+		got, err := ApprovalPolicyOf(spec, ns)
+		if got != tc.want || (err == nil) != (tc.problem == "") || err != nil && !strings.Contains(err.Error(), tc.problem) {
+			t.Errorf("%s: %s: got %q and %v, want %q and %q", name, tc.reason, got, err, tc.want, tc.problem)
+		}
 	}
 }
 

@@ -7,10 +7,16 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// DefaultDrainTimeout is the drain timeout of a pool without spec.drainTimeout.
+// DefaultDrainTimeout is the drain timeout of a pool without drainTimeout.
 const DefaultDrainTimeout = time.Hour
 
-// DrainTimeout returns the maximum time to drain a machine of a pool.
+// DrainTimeout returns the maximum time to drain a machine of a pool. What follows a drain that has not ended then depends on
+// what it is for:
+//
+//	removal, drainTimeout is set      the Machine is deleted with its remaining pods: NodeRemoval.Next
+//	removal, drainTimeout is not set  the drain continues, and the condition names the pods (DrainBlocked)
+//	upgrade                           it stops, and names the pods: UpgradeFail
+//	resize                            it stops, and names the pods: the step ResizeFailed
 func DrainTimeout(p v1alpha1.MachineProperties) time.Duration {
 	if p.DrainTimeout != nil {
 		return p.DrainTimeout.Duration

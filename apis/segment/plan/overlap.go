@@ -134,7 +134,7 @@ func CheckOverlap(nn *v1alpha2.NetworkNamespace, seg segment.Segment, others []v
 	for i := range others {
 		other := &others[i]
 		state, theirs := claimOf(other)
-		if other.UID == nn.UID || state == noClaim || separate.AreSeparate(nn, other) || !seg.Overlaps(theirs) && !sharesVLAN(seg, theirs, nn, other) {
+		if other.UID == nn.UID || state == noClaim || separate.AreSeparate(nn, other) || !seg.Overlaps(theirs) && !conflictsInVLAN(seg, theirs, nn, other) {
 			continue
 		}
 		switch decidePrecedence(own, state, isOlder(nn, other)) {
@@ -147,9 +147,9 @@ func CheckOverlap(nn *v1alpha2.NetworkNamespace, seg segment.Segment, others []v
 	return waits, nil
 }
 
-// sharesVLAN reports whether a segment with an exclusive VLAN is in the VLAN of another
-// namespace.
-func sharesVLAN(seg, theirs segment.Segment, nn, other *v1alpha2.NetworkNamespace) bool {
+// conflictsInVLAN reports whether a segment with an exclusive VLAN is in the VLAN of another
+// namespace. Whether the VLAN of the other network is exclusive does not matter.
+func conflictsInVLAN(seg, theirs segment.Segment, nn, other *v1alpha2.NetworkNamespace) bool {
 	return seg.ExclusiveVLAN && seg.VLAN != 0 && seg.VLAN == theirs.VLAN && nn.Namespace != other.Namespace
 }
 

@@ -1,5 +1,5 @@
-// Package orphans compares what a check finds at a backend with what an earlier check has
-// found there. It removes nothing.
+// Package orphans confirms and reports what functions find at their backends: an orphan counts once two checks have found
+// it. It removes nothing.
 package orphans
 
 import (
@@ -23,10 +23,10 @@ const (
 	named = 3
 )
 
-// Merge returns the orphans of a backend after a check at a time. found are the orphans of this check,
+// Confirm returns the orphans of a backend after a check at a time. found are the orphans of this check,
 // with ID, Name and UID, and known the orphans of the earlier check. Orphans that this check
 // did not find are dropped. Of more than Most, the oldest are kept.
-func Merge(known, found []v1alpha1.Orphan, now time.Time) []v1alpha1.Orphan {
+func Confirm(known, found []v1alpha1.Orphan, now time.Time) []v1alpha1.Orphan {
 	merged, ids := make([]v1alpha1.Orphan, 0, len(found)), map[string]bool{}
 	for _, o := range found {
 		if ids[o.ID] {

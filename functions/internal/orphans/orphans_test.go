@@ -17,7 +17,7 @@ func orphan(id, uid string, age time.Duration, confirmed bool) v1alpha1.Orphan {
 	return v1alpha1.Orphan{ID: id, UID: uid, FirstSeen: metav1.NewTime(now.Add(-age)), Confirmed: confirmed}
 }
 
-func TestMerge(t *testing.T) {
+func TestConfirm(t *testing.T) {
 	t.Parallel()
 	at := func(id, uid string) v1alpha1.Orphan { return v1alpha1.Orphan{ID: id, UID: uid} }
 	for name, tc := range map[string]struct {
@@ -35,7 +35,7 @@ func TestMerge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, Merge(tc.known, tc.found, now)); diff != "" {
+			if diff := cmp.Diff(tc.want, Confirm(tc.known, tc.found, now)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -49,8 +49,8 @@ func TestBound(t *testing.T) {
 	for n := range 3 * Most {
 		found = append(found, v1alpha1.Orphan{ID: fmt.Sprintf("%03d", n), UID: "1"})
 	}
-	first := Merge(nil, found, now)
-	second := Merge(first, append([]v1alpha1.Orphan{{ID: "", UID: "1"}}, found...), now.Add(time.Hour))
+	first := Confirm(nil, found, now)
+	second := Confirm(first, append([]v1alpha1.Orphan{{ID: "", UID: "1"}}, found...), now.Add(time.Hour))
 	if len(first) != Most || len(Confirmed(second)) != Most {
 		t.Errorf("%d orphans after the first check and %d confirmed after the second, want %d of both", len(first), len(Confirmed(second)), Most)
 	}

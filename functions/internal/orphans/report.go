@@ -16,7 +16,7 @@ import (
 // API reads the ConfigMap orphans, and writes single fields of it.
 type API interface {
 	Get(ctx context.Context, namespace, name string, obj kube.Object) error
-	Merge(ctx context.Context, obj kube.Object, fields map[string]any) error
+	Confirm(ctx context.Context, obj kube.Object, fields map[string]any) error
 }
 
 // Check is one check for orphans at a backend that no object stands for.
@@ -56,7 +56,7 @@ func Report(ctx context.Context, api API, c Check) error {
 	said := held.Data[c.Backend]
 	var known v1alpha1.OrphanReport
 	_ = json.Unmarshal([]byte(said), &known) // an invalid report is replaced
-	report := v1alpha1.OrphanReport{Orphans: Merge(known.Orphans, c.Found, c.Now)}
+	report := v1alpha1.OrphanReport{Orphans: Confirm(known.Orphans, c.Found, c.Now)}
 	if confirmed := Confirmed(report.Orphans); len(confirmed) > 0 {
 		report.Message = kube.Text(c.Message(confirmed), 1024)
 	}
@@ -73,5 +73,5 @@ func Report(ctx context.Context, api API, c Check) error {
 	if text == said {
 		return nil
 	}
-	return api.Merge(ctx, held, map[string]any{"data": map[string]any{c.Backend: value}})
+	return api.Confirm(ctx, held, map[string]any{"data": map[string]any{c.Backend: value}})
 }

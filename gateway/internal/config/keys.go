@@ -10,6 +10,7 @@ import (
 	machineplan "github.com/vitistack/stack/apis/machine/plan"
 	segmentplan "github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/versions"
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/outbound"
 )
 
@@ -200,10 +201,13 @@ func (c *Config) tls() []Key {
 	}
 }
 
+// externalTypes are the types of events that external systems may send by default.
+var externalTypes = []string{events.TypeNetworkProvisioned, events.TypeNetworkFailed, events.TypeWorkorderApproved, events.TypeWorkorderRejected}
+
 func (c *Config) ingest() []Key {
 	i := &c.Ingest
 	return []Key{
-		list(&i.AllowedTypes, "ingest.allowedTypes", "io.vitistack.network.provisioned,io.vitistack.network.failed,io.vitistack.workorder.approved,io.vitistack.workorder.rejected", "Types of events that external systems may send."),
+		list(&i.AllowedTypes, "ingest.allowedTypes", strings.Join(externalTypes, ","), "Types of events that external systems may send."),
 		list(&i.Secrets, "ingest.secrets", "", "Secrets of Standard Webhooks, as whsec_BASE64, that external systems may sign events with."),
 		text(&i.SecretsFile, "ingest.secretsFile", "", "", "File with one such secret in each line. It is read again when it changes."),
 		integer(&i.MaxBytes, "ingest.maxBytes", "", 1<<20, 1024, 16<<20, "Largest event, or batch of events, in bytes."),

@@ -12,8 +12,8 @@ const order = {
 };
 const rank = { bad: 0, act: 1, wait: 2 };
 
-// isProblem reports whether an item that is not ready needs attention.
-const isProblem = (item) => !assess(item).waits || isOverdue(item);
+// isStuck reports whether an item that is not ready needs attention, as IsStuck of package cause does.
+const isStuck = (item) => !assess(item).waits || isOverdue(item);
 
 // grouped are the topics whose items are one problem if one cause makes them fail alike: the machines of a cluster, and what
 // lacks an address of a network. A mistake in the spec of an interface or an address is a problem of its own.
@@ -52,7 +52,7 @@ function groupProblems() {
       for (const warning of warningsOf(item)) groupOf({ item: warning, topic });
       if (!isListed(item, topic)) continue;
       const root = chainOf(item, topic).at(-1);
-      if (!isProblem(root.item) && !isProblem(item)) continue;
+      if (!isStuck(root.item) && !isStuck(item)) continue;
       const group = groupOf(root);
       if (root.item !== item) group.holds.set(item.id, { item, topic });
     }

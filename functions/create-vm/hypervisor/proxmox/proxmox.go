@@ -64,7 +64,7 @@ func (x *Hypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 		return taskState(m, m.Status.Task), nil
 	}
 	failure := classifyFailure(m, recorded, failed)
-	if failure == failureFinal {
+	if failure == failureOther {
 		return hypervisor.State{}, failed
 	}
 	vm, all, err := x.finder.find(ctx, m)

@@ -27,7 +27,7 @@ const (
 //	other     exists                          update
 func decideStep(vm *virtualMachine, failure string) string {
 	switch {
-	case failure == failureFinal, failure == failureExists && vm == nil:
+	case failure == failureOther, failure == failureExists && vm == nil:
 		return stepFail
 	case failure == failureMemory && vm != nil:
 		return stepMove

@@ -26,7 +26,7 @@ func TestDecideStep(t *testing.T) {
 		"Foreign":    {"another virtual machine has its VMID", nil, failureExists, stepFail},
 		"FullHost":   {"another host may have room", locked(""), failureMemory, stepMove},
 		"FullGone":   {"the virtual machine is gone and is created again", nil, failureMemory, stepCreate},
-		"Failed":     {"the failure is final until a user acts", locked(""), failureFinal, stepFail},
+		"Failed":     {"the failure is final until a user acts", locked(""), failureOther, stepFail},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -52,10 +52,10 @@ func TestClassifyFailure(t *testing.T) {
 	}{
 		"Success":     {"nothing failed", v1alpha1.MachineCreating, task(actionCreate), nil, failureNone},
 		"Exists":      {"the answer to an earlier request may be lost", v1alpha1.MachineCreating, task(actionClone), exists, failureExists},
-		"OtherExists": {"only a creation may be repeated", v1alpha1.MachineCreating, task(actionConfigure), exists, failureFinal},
+		"OtherExists": {"only a creation may be repeated", v1alpha1.MachineCreating, task(actionConfigure), exists, failureOther},
 		"Memory":      {"it has never run, so it can move", v1alpha1.MachineCreating, task(actionStart), full, failureMemory},
-		"MemoryLater": {"its disks are in use, so it stays", v1alpha1.MachineStopped, task(actionStart), full, failureFinal},
-		"Unreachable": {"a later request may succeed", v1alpha1.MachineCreating, task(actionStart), errors.New("no answer"), failureFinal},
+		"MemoryLater": {"its disks are in use, so it stays", v1alpha1.MachineStopped, task(actionStart), full, failureOther},
+		"Unreachable": {"a later request may succeed", v1alpha1.MachineCreating, task(actionStart), errors.New("no answer"), failureOther},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -167,8 +167,8 @@ const (
 	failureExists = "exists"
 	// failureMemory says that the host has too little memory for the first start.
 	failureMemory = "memory"
-	// failureFinal is any other failure, with which this call ends. Another call may succeed.
-	failureFinal = "final"
+	// failureOther is any other failure, with which this call ends. Another call may succeed.
+	failureOther = "other"
 )
 
 // classifyFailure returns what the error of the task recorded in a Machine means.
@@ -179,12 +179,12 @@ func classifyFailure(m *v1alpha1.Machine, recorded *v1alpha1.ProviderTask, faile
 	problem, isUserError := reconcile.AsUserError(failed)
 	switch {
 	case !isUserError || recorded == nil:
-		return failureFinal
+		return failureOther
 	case (recorded.Action == actionCreate || recorded.Action == actionClone) && strings.Contains(problem.Message, "already exists"):
 		return failureExists
 	case recorded.Action == actionStart && problem.Reason == reasonInsufficient && m.Status.Phase == v1alpha1.MachineCreating:
 		return failureMemory
 	default:
-		return failureFinal
+		return failureOther
 	}
 }

@@ -50,7 +50,7 @@ func setOrphans(p *v1alpha1.MachineProvider, i inspection, machines []v1alpha1.M
 		})
 		return false
 	}
-	s.Orphans = orphans.Merge(s.Orphans, findOrphans(i.guests, machines), now)
+	s.Orphans = orphans.Confirm(s.Orphans, findOrphans(i.guests, machines), now)
 	confirmed := orphans.Confirmed(s.Orphans)
 	s.OrphanCount = int32(len(confirmed))
 	if len(confirmed) == 0 {
