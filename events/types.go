@@ -17,8 +17,8 @@ const (
 	// TypeResync comes from the function resync for each object that needs a
 	// reconcile.
 	TypeResync = "io.vitistack.resync"
-	// TypeResyncRequested comes from the gateway and requests a round of the function
-	// resync, because the next check of an object is due.
+	// TypeResyncRequested comes from the gateway and requests that the function resync
+	// reconciles what is due. Its data is ResyncRequested.
 	TypeResyncRequested = "io.vitistack.resync.requested"
 	// TypeResyncContinued comes from the function resync and requests the next slice of a
 	// round that it runs.
@@ -50,6 +50,19 @@ const (
 	TypeOperatorStatus    = "infrastructure.operator.status"
 	TypeNetworkConfigured = "infrastructure.network.configured"
 )
+
+// ResyncRequested names the objects that are due. Without objects they are too many to name, and resync
+// reads all that exist.
+type ResyncRequested struct {
+	Objects []DueObject `json:"objects,omitempty"`
+}
+
+// DueObject is an object that the gateway has found due. Namespace is empty for cluster-scoped objects.
+type DueObject struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
 
 // Object identifies a Kubernetes object. Its UID distinguishes it from an earlier object of
 // the same name.

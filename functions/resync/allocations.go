@@ -109,8 +109,13 @@ func (p *round) sendIfNeeded(ctx context.Context, k kind, o object) error {
 		}
 		p.progress.Machines[o.Status.Provider]++
 	}
-	miscounted := k.name == machineProvider && o.Status.MachineCount != p.progress.Machines[o.Metadata.Name]
-	if p.isInTransit(o) || !miscounted && !needsReconcile(k, o, p.now(), p.window()) {
+	isMiscounted := k.name == machineProvider && o.Status.MachineCount != p.progress.Machines[o.Metadata.Name]
+	return p.sendIfDue(ctx, k, o, isMiscounted)
+}
+
+// sendIfDue is sendIfNeeded for an object of which it is known whether it has miscounted its Machines.
+func (p *round) sendIfDue(ctx context.Context, k kind, o object, isMiscounted bool) error {
+	if p.isInTransit(o) || !isMiscounted && !needsReconcile(k, o, p.now(), p.window()) {
 		return nil
 	}
 	if o.isQueued() && (k.name == ipAllocation || k.name == networkConfiguration) {

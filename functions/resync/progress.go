@@ -34,16 +34,22 @@ const (
 	attributeSlice = "slice"
 )
 
-// request is what an event requests: the first slice of a round, which is 0, or a later one.
+// request is what an event requests: the first slice of a round, which is 0, a later one, or the objects that it names.
 type request struct {
 	full  bool
 	round string
 	slice int
+	named []events.DueObject
 }
 
-// parseRequest reads the request out of an event. An invalid continuation is a permanent error.
+// parseRequest reads the request out of an event. An invalid continuation, and data that cannot be read, are permanent errors.
 func parseRequest(in event.Event) (request, error) {
-	if in.Type() != events.TypeResyncContinued {
+	switch in.Type() {
+	case events.TypeResyncContinued:
+	case events.TypeResyncRequested:
+		named, err := namedObjects(in)
+		return request{round: in.ID(), named: named}, err
+	default:
 		return request{full: in.Type() == events.TypePing, round: in.ID()}, nil
 	}
 	round, _ := types.Format(in.Extensions()[attributeRound])

@@ -32,7 +32,8 @@ const (
 	sliceLimit    = 8 * time.Second
 )
 
-// handle runs one slice of a round: it reads pages of all kinds and sends one event for each
+// handle sends an event for each object that a request names and that still needs a reconcile. Otherwise it
+// runs one slice of a round: it reads pages of all kinds and sends one event for each
 // object that needs a reconcile. The full round that the PingSource asks for includes objects
 // that are Ready. A round with more pages than a slice has time for continues with the event
 // that the slice sends. The IDs of all events derive from that of the round, so that a
@@ -41,6 +42,9 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	r, err := parseRequest(in)
 	if err != nil {
 		return nil, err
+	}
+	if len(r.named) > 0 {
+		return nil, f.reconcileNamed(ctx, r)
 	}
 	held, err := f.readRecord(ctx, r.full)
 	if err != nil {

@@ -148,11 +148,31 @@ func (p pages) ListInto(_ context.Context, resource schema.GroupVersionResource,
 	case resource.Resource == "leases" && page.Selector == vmidLeases.Selector:
 		docs = nil
 	}
+	if page.Name != "" {
+		docs = []string{namedIn(docs, page.Name)}
+	}
 	i := len(page.Continue)
 	if i >= len(docs) {
 		return json.Unmarshal([]byte(`{}`), list)
 	}
 	return json.Unmarshal([]byte(docs[i]), list)
+}
+
+// namedIn returns a list of the objects in pages that have a name.
+func namedIn(docs []string, name string) string {
+	var found []string
+	for _, doc := range docs {
+		var page struct{ Items []json.RawMessage }
+		if json.Unmarshal([]byte(doc), &page) != nil {
+			continue
+		}
+		for _, item := range page.Items {
+			if o := (object{}); json.Unmarshal(item, &o) == nil && o.Metadata.Name == name {
+				found = append(found, string(item))
+			}
+		}
+	}
+	return `{"items":[` + strings.Join(found, ",") + `]}`
 }
 
 // Get returns an empty ConfigMap orphans, and finds no other object.
@@ -318,6 +338,15 @@ func TestRealLists(t *testing.T) {
 	}
 	if want := []string{"Machine/a", "Machine/b", "Machine/c", "Lease/a", "Lease/b", "Lease/c"}; !slices.Equal(names, want) {
 		t.Errorf("got %v, want each machine and each unused Lease once", names)
+	}
+	got = nil
+	f.api = client
+	if _, err := f.handle(t.Context(), requestFor(t, "r1", events.DueObject{Kind: machine, Namespace: namespace, Name: "b"}, events.DueObject{Kind: machine, Namespace: namespace, Name: "gone"},
+		events.DueObject{Kind: machineProvider, Name: "gone"})); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 1 || !strings.HasPrefix(got[0], "Machine/b ") {
+		t.Errorf("a request that names a Machine, and objects that do not exist, sent %v", got)
 	}
 	m := &v1alpha1.Machine{}
 	if err := client.Get(t.Context(), namespace, "a", m); err != nil {

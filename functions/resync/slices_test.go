@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -152,6 +153,10 @@ func (s *largeServer) serveList(w http.ResponseWriter, r *http.Request, resource
 		}
 		first, _ = strconv.Atoi(place)
 	}
+	if name, ok := strings.CutPrefix(query.Get("fieldSelector"), "metadata.name=o"); ok {
+		first, _ = strconv.Atoi(name)
+		end = min(end, first+1)
+	}
 	limit, _ := strconv.Atoi(query.Get("limit"))
 	last, next := min(first+limit, end), ""
 	if last < end {
@@ -233,7 +238,7 @@ func (d *deliveries) call(effect func() error) error {
 
 func (d *deliveries) Send(_ context.Context, e event.Event) error {
 	return d.call(func() error {
-		if e.Type() == events.TypeResyncContinued {
+		if e.Type() == events.TypeResyncContinued || e.Type() == events.TypeResyncRequested {
 			d.queue = append(d.queue, e)
 			return nil
 		}
@@ -592,7 +597,7 @@ func TestInvalidContinuation(t *testing.T) {
 			}
 		})
 	}
-	if got, err := parseRequest(continuation(true, "r", 7)); err != nil || got != (request{full: true, round: "r", slice: 7}) {
+	if got, err := parseRequest(continuation(true, "r", 7)); err != nil || !reflect.DeepEqual(got, request{full: true, round: "r", slice: 7}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

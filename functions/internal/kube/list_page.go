@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 )
@@ -15,7 +17,9 @@ import (
 // earlier page left off.
 type Page struct {
 	Namespace, Selector, Continue string
-	Limit                         int
+	// Name selects the object of that name alone. The API server then reads no other one.
+	Name  string
+	Limit int
 	// Metadata leaves out of the objects all but their metadata.
 	Metadata bool
 }
@@ -34,6 +38,9 @@ func (c *Client) ListInto(ctx context.Context, resource schema.GroupVersionResou
 		Param("limit", strconv.Itoa(page.Limit))
 	if page.Selector != "" {
 		request = request.Param("labelSelector", page.Selector)
+	}
+	if page.Name != "" {
+		request = request.Param("fieldSelector", fields.OneTermEqualSelector(metav1.ObjectNameField, page.Name).String())
 	}
 	if page.Continue != "" {
 		request = request.Param("continue", page.Continue)

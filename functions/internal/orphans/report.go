@@ -16,7 +16,7 @@ import (
 // API reads the ConfigMap orphans, and writes single fields of it.
 type API interface {
 	Get(ctx context.Context, namespace, name string, obj kube.Object) error
-	Confirm(ctx context.Context, obj kube.Object, fields map[string]any) error
+	Merge(ctx context.Context, obj kube.Object, fields map[string]any) error
 }
 
 // Check is one check for orphans at a backend that no object stands for.
@@ -73,5 +73,5 @@ func Report(ctx context.Context, api API, c Check) error {
 	if text == said {
 		return nil
 	}
-	return api.Confirm(ctx, held, map[string]any{"data": map[string]any{c.Backend: value}})
+	return api.Merge(ctx, held, map[string]any{"data": map[string]any{c.Backend: value}})
 }

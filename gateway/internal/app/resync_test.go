@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/stack/tests/fakeapi"
 )
 
-// TestRequestsResync asks for rounds of resync as long as an object is due, and no longer.
+// TestRequestsResync requests a resync as long as an object is due, and no longer. The request names the object.
 func TestRequestsResync(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -33,7 +33,14 @@ func TestRequestsResync(t *testing.T) {
 		}
 		return ids
 	}
-	eventually(t, "a round for each period", func() bool { return len(rounds()) >= 3 })
+	eventually(t, "a request for each period", func() bool { return len(rounds()) >= 3 })
+	b.mu.Lock()
+	for _, e := range b.events {
+		if e.Type() == events.TypeResyncRequested && string(e.Data()) != `{"objects":[{"kind":"Machine","namespace":"team-a","name":"web"}]}` {
+			t.Errorf("the request names %s, want the Machine that is due", e.Data())
+		}
+	}
+	b.mu.Unlock()
 	if ids := rounds(); len(slices.Compact(slices.Clone(ids))) != len(ids) {
 		t.Errorf("rounds of different periods have the same id: %v", ids)
 	}

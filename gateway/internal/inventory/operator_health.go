@@ -146,14 +146,26 @@ func (o *Operator) observeProviders(s *Snapshot) bool {
 // cluster counts once it has been bootstrapped and while one of its Machines runs: a hypervisor that is down, and a requester who
 // stops machines, say nothing about Talos.
 func (o *Operator) observeClusters(s *Snapshot, reachability map[string]NodeReachability) bool {
+	hasSilent := false
+	for _, i := range s.Collection(TopicClusters).Items {
+		f, r := i.Object.Facts.(*Cluster), reachability[i.Object.UID]
+		o.countCluster(i, f, r)
+		hasSilent = hasSilent || r.Silent > 0 || isOutage(i.Readiness.Reason) || len(f.UnreachableNodes) > 0
+	}
+	if hasSilent {
+		o.mergeSilence(s, reachability)
+	}
+	return o.Total > 0
+}
+
+// mergeSilence merges how many clusters and nodes do not answer. It reads all Machines, so it is for a snapshot in which one does not.
+func (o *Operator) mergeSilence(s *Snapshot, reachability map[string]NodeReachability) {
 	running := runningNodesOf(s)
 	var silent []string
 	var since time.Time
 	counted, silentNodes := 0, 0
 	for _, i := range s.Collection(TopicClusters).Items {
-		f, r := i.Object.Facts.(*Cluster), reachability[i.Object.UID]
-		o.countCluster(i, f, r)
-		nodes := running[Key{i.Namespace, i.Name}]
+		f, r, nodes := i.Object.Facts.(*Cluster), reachability[i.Object.UID], running[Key{i.Namespace, i.Name}]
 		if !f.Bootstrapped || i.Deleting || len(nodes) == 0 {
 			continue
 		}
@@ -173,7 +185,6 @@ func (o *Operator) observeClusters(s *Snapshot, reachability map[string]NodeReac
 	case silentNodes > 0:
 		o.mergeStatus(Degraded, "some nodes do not answer", since)
 	}
-	return o.Total > 0
 }
 
 // countCluster counts a cluster, and merges its version and when its nodes last answered.

@@ -31,9 +31,9 @@ func reconcileOf(o *Object, m *metav1.ObjectMeta) (*Reconcile, error) {
 	return &Reconcile{Need: due.Decide(string(o.Kind), m, status), Provider: status.Provider, Counted: status.MachineCount}, nil
 }
 
-// Due returns the first object, in the order of the layers, that is due at a time and was last written more than grace before, so that
-// the event of its last write has been delivered. It returns nil if no object is due.
-func (s *Store) Due(now time.Time, grace time.Duration) *Object {
+// Due returns the first objects, at most so many and in the order of the layers, that are due at a time and were last written more than
+// grace before, so that the event of their last write has been delivered.
+func (s *Store) Due(now time.Time, grace time.Duration, most int) (found []*Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	machines := map[string]int{}
@@ -46,9 +46,11 @@ func (s *Store) Due(now time.Time, grace time.Duration) *Object {
 				continue
 			}
 			if o.Reconcile.Due(now) || (o.Kind == KindProvider && o.Reconcile.Counted != machines[o.Name]) {
-				return o
+				if found = append(found, o); len(found) == most {
+					return found
+				}
 			}
 		}
 	}
-	return nil
+	return found
 }
