@@ -26,6 +26,7 @@ const (
 // +kubebuilder:subresource:status
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
 // +kubebuilder:selectablefield:JSONPath=`.status.networkNamespaceName`
+// +kubebuilder:selectablefield:JSONPath=`.status.vlanId`
 // +kubebuilder:selectablefield:JSONPath=`.spec.networkNamespaceName`
 // +kubebuilder:resource:path=networkconfigurations,scope=Namespaced,shortName=nc,categories={vitistack,viti}
 // +kubebuilder:printcolumn:name="NetworkNamespace",type=string,JSONPath=`.spec.networkNamespaceName`
@@ -162,6 +163,10 @@ type NetworkConfigurationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
+	// VLAN of all interfaces, by which kubectl get --field-selector status.vlanId=100 selects. It is absent
+	// while no interface has an address, and if some have addresses of another VLAN.
+	// +optional
+	VLANID *int32 `json:"vlanId,omitempty"`
 	// Addresses of each interface, in the order of the spec.
 	// +optional
 	// +listType=map

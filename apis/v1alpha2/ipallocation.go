@@ -31,6 +31,7 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
+// +kubebuilder:selectablefield:JSONPath=`.status.vlanId`
 // +kubebuilder:selectablefield:JSONPath=`.spec.networkNamespaceName`
 // +kubebuilder:selectablefield:JSONPath=`.spec.networkConfigurationName`
 // +kubebuilder:resource:path=ipallocations,scope=Namespaced,shortName=ipa,categories={vitistack,viti}

@@ -58,7 +58,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		}
 		return nil, kube.OnConflict(func() error { return f.allocations().reconcileAllocation(ctx, ref.Namespace, ref.Name, in.Type()) })
 	case "NetworkNamespace":
-		if network.IsUsageEvent(in) {
+		if nn := (v1alpha2.NetworkNamespace{}); network.IsUsageEvent(in) || events.ObjectFrom(in, &nn) && !servesAddresses(&nn) {
 			return nil, nil
 		}
 		return nil, f.requeueNetwork(ctx, ref.Namespace, ref.Name, in.Type() == events.TypeResync)

@@ -18,6 +18,12 @@ import (
 
 const source = "/functions/" + name
 
+// servesAddresses reports whether the function can give addresses of a network to objects that wait for it.
+func servesAddresses(nn *v1alpha2.NetworkNamespace) bool {
+	ours, _ := networkplan.ServesStatic(nn, "")
+	return ours && waitsForNetwork(nn) == ""
+}
+
 // requeueNetwork requeues every object that waits for a network, or whose addresses have
 // outdated settings of it. If it is full, it also requeues objects that wait for something
 // else. Of the IPAllocations that wait for an address it requeues only the oldest, which
@@ -30,7 +36,7 @@ func (f *function) requeueNetwork(ctx context.Context, namespace, name string, f
 		}
 		return err
 	}
-	if ours, _ := networkplan.ServesStatic(nn, ""); !ours || waitsForNetwork(nn) != "" {
+	if !servesAddresses(nn) {
 		return nil
 	}
 	full = full || kube.ReconcileRequested(nn)

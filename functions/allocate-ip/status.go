@@ -52,7 +52,7 @@ func isConfigurationOutdated(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.Net
 			return true
 		}
 	}
-	return nc.Status.Message != completedMessage(outside)
+	return nc.Status.Message != completedMessage(outside) || !nc.Status.IsVLANCurrent()
 }
 
 // completedMessage says that a NetworkConfiguration has what it needs. outside are addresses
@@ -210,7 +210,7 @@ func checkFamilies(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamesp
 //	none                    one in Error         Error    False  the reason of that IPAllocation
 //	none                    all Allocated        Ready    True   NetworkConfigured
 func setConfigurationResult(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, held []v1alpha2.IPAllocation) reconcile.Outcome {
-	nc.Status.NetworkInterfaces = interfaceStatuses(nc, nn, held)
+	nc.Status.SetInterfaces(interfaceStatuses(nc, nn, held))
 	for _, i := range nc.Spec.NetworkInterfaces {
 		if i.MACAddress == "" {
 			return setWaiting(nc, "WaitingForMAC", fmt.Sprintf("interface %s has no macAddress yet: a Machine brings it, or write one", i.Name))

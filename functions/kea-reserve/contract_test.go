@@ -28,13 +28,15 @@ func TestReserve(t *testing.T) {
 			Phase: v1alpha1.NetworkConfigurationReady, Status: "OK", Message: "Kea has a reservation for every interface",
 			ObservedGeneration: 1, NetworkNamespaceName: "net",
 		}
+		var interfaces []v1alpha1.InterfaceStatus
 		for i, address := range []string{first, second} {
-			want.NetworkInterfaces = append(want.NetworkInterfaces, v1alpha1.InterfaceStatus{
+			interfaces = append(interfaces, v1alpha1.InterfaceStatus{
 				Name: nc.Spec.NetworkInterfaces[i].Name, MACAddress: nc.Spec.NetworkInterfaces[i].MACAddress,
 				IPv4Addresses: []string{address}, VLAN: "42", IPv4Subnet: "10.77.0.0/24", IPv4Gateway: "10.77.0.1",
 				DNS: []string{"10.9.9.9"}, DHCPReserved: true, IPAllocated: true, AllocationMethod: v1alpha2.AllocationDHCP,
 			})
 		}
+		want.SetInterfaces(interfaces)
 		got := nc.Status
 		got.Conditions = nil
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -18,6 +18,12 @@ import (
 
 const source = "/functions/" + name
 
+// isNetworkServed reports whether Kea serves a network, or keeps reservations of one that is being deleted.
+func isNetworkServed(nn *v1alpha2.NetworkNamespace) bool {
+	ours, _ := isServed(&v1alpha1.NetworkConfiguration{}, nn, false)
+	return ours && !v1alpha1.IsPaused(nn) && (nn.DeletionTimestamp != nil || checkNetworkReady(nn) == nil)
+}
+
 // reconcileNetwork requeues the NetworkConfigurations that wait for a network, or whose
 // reservations have a former prefix, gateway or DNS server of it. A full reconcile also
 // removes orphaned reservations, and requeues NetworkConfigurations whose reservations a
@@ -30,7 +36,7 @@ func (f *function) reconcileNetwork(ctx context.Context, namespace, name string,
 		}
 		return err
 	}
-	if ours, _ := isServed(&v1alpha1.NetworkConfiguration{}, nn, false); !ours || v1alpha1.IsPaused(nn) || (checkNetworkReady(nn) != nil && nn.DeletionTimestamp == nil) {
+	if !isNetworkServed(nn) {
 		return nil
 	}
 	var servers kea.Connections

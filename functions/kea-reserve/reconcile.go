@@ -64,7 +64,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		}
 		return nil, kube.OnConflict(func() error { return f.reconcileConfiguration(ctx, ref.Namespace, ref.Name, options) })
 	case "NetworkNamespace":
-		if network.IsUsageEvent(in) {
+		if nn := (v1alpha2.NetworkNamespace{}); network.IsUsageEvent(in) || events.ObjectFrom(in, &nn) && !isNetworkServed(&nn) {
 			return nil, nil
 		}
 		return nil, f.reconcileNetwork(ctx, ref.Namespace, ref.Name, full)

@@ -58,11 +58,12 @@ func setStatus(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace,
 		}
 		return setNotReady(nc, phase, outage.Reason(), outage.Error())
 	}
-	s := &nc.Status
-	s.NetworkNamespaceName, s.NetworkInterfaces = nn.Name, nil
+	var interfaces []v1alpha1.InterfaceStatus
 	for i, wanted := range r.interfaces {
-		s.NetworkInterfaces = append(s.NetworkInterfaces, interfaceStatus(nc.Spec.NetworkInterfaces[i], wanted, r, nn, reserved.addresses[i]))
+		interfaces = append(interfaces, interfaceStatus(nc.Spec.NetworkInterfaces[i], wanted, r, nn, reserved.addresses[i]))
 	}
+	nc.Status.NetworkNamespaceName = nn.Name
+	nc.Status.SetInterfaces(interfaces)
 	status, redundancy := setRedundant(nc, reserved, servers, now)
 	ready := setPhase(nc, v1alpha1.NetworkConfigurationReady, status, "NetworkConfigured", "Kea has a reservation for every interface")
 	if ready.Changed || !redundancy.Changed {

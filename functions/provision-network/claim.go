@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -54,11 +56,14 @@ func (c claims) claim(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg se
 // checkAddressesInUse returns a user error if an object has an address of a segment that its
 // own network does not have, because that network was removed by force or has moved.
 func (c claims) checkAddressesInUse(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg segment.Segment) error {
-	configurations, err := kube.ListShared[v1alpha1.NetworkConfigurationList](ctx, c.kube, "", metav1.ListOptions{})
+	configurations, err := c.configurationsInVLAN(ctx, seg.VLAN)
 	if err != nil {
 		return err
 	}
 	byUsers := metav1.ListOptions{FieldSelector: "spec.networkConfigurationName="}
+	if seg.VLAN != 0 {
+		byUsers.FieldSelector += fmt.Sprintf(",%s=%d", statusVLAN, seg.VLAN)
+	}
 	allocations, err := kube.ListShared[v1alpha2.IPAllocationList](ctx, c.kube, "", byUsers)
 	if err != nil {
 		return err
@@ -71,6 +76,20 @@ func (c claims) checkAddressesInUse(ctx context.Context, nn *v1alpha2.NetworkNam
 		}
 		return other, err
 	}
-	users := plan.AddressUsers{Configurations: configurations.Items, Allocations: allocations.Items, Network: find}
+	users := plan.AddressUsers{Configurations: configurations, Allocations: allocations.Items, Network: find}
 	return users.CheckAddresses(nn, seg, c.datacenters)
+}
+
+// configurationsInVLAN returns the NetworkConfigurations whose status has a VLAN, and those whose status has none: they have no
+// address yet, addresses of several VLANs, or an older version has written them. So it costs as much as there are of these, not as many
+// as exist. Those without a VLAN are listed first, so that one which gets it in between is found.
+func (c claims) configurationsInVLAN(ctx context.Context, vlan int32) (found []v1alpha1.NetworkConfiguration, err error) {
+	for _, value := range []string{"", strconv.Itoa(int(vlan))} {
+		list, err := kube.ListShared[v1alpha1.NetworkConfigurationList](ctx, c.kube, "", metav1.ListOptions{FieldSelector: statusVLAN + "=" + value})
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, list.Items...)
+	}
+	return found, nil
 }

@@ -22,7 +22,7 @@ var errConflictingClaim = fmt.Errorf("another network claims the same segment: %
 // The fields that have the VLAN of a network: of the segment in the status, and of the
 // segment in the spec, which can be in two places.
 const (
-	statusVLAN = "status.vlanId"
+	statusVLAN = "status.vlanId" // also of NetworkConfigurations and IPAllocations
 	manualVLAN = "spec.networkProvisioning.manual.vlanId"
 	staticVLAN = "spec.ipAllocation.static.vlanId"
 )

@@ -174,10 +174,15 @@ func TestHeldAddresses(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
 	w.configuration("machine", "gone", "", v1alpha1.InterfaceStatus{IPv4Addresses: []string{"10.30.0.5"}, VLAN: "30"})
+	old := w.configuration("old", "gone", "", v1alpha1.InterfaceStatus{IPv4Addresses: []string{"10.33.0.5"}, VLAN: "33"})
+	former := old.DeepCopy()
+	old.Status.VLANID = nil // as an older version has written it
+	_, err := w.kube.PatchStatus(t.Context(), former, old)
+	w.must(err)
 	a := w.allocation("reserved", "gone", "", "10.31.0.5")
 	before := a.DeepCopy()
 	a.Status.VLANID = 31
-	_, err := w.kube.PatchStatus(t.Context(), before, a)
+	_, err = w.kube.PatchStatus(t.Context(), before, a)
 	w.must(err)
 	for name, tc := range map[string]struct {
 		prefix string
@@ -187,6 +192,7 @@ func TestHeldAddresses(t *testing.T) {
 		"a": {"10.30.0.0/24", 30, "10.30.0.5, which NetworkConfiguration " + w.namespace + "/machine has"},
 		"b": {"10.31.0.0/16", 31, "10.31.0.5, which IPAllocation " + w.namespace + "/reserved has"},
 		"c": {"10.30.0.0/24", 32, ""},
+		"e": {"10.33.0.0/24", 33, "10.33.0.5, which NetworkConfiguration " + w.namespace + "/old has"},
 		"d": {"10.32.0.0/24", 30, ""},
 	} {
 		w.network(name, manualSpec(tc.prefix, "", tc.vlan))

@@ -76,7 +76,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	case ref.Kind == kindPool:
 		return nil, kube.OnConflict(func() error { return f.admission().recheckAll(ctx) })
 	case ref.Kind == kindNetwork:
-		if network.IsUsageEvent(in) {
+		if network.IsUsageEvent(in) || f.isProvisionedChange(in) {
 			return nil, nil
 		}
 		o := reconcileOptions{full: in.Type() == events.TypeResync}
@@ -88,6 +88,13 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	default:
 		return nil, events.Permanent(fmt.Errorf("reconcile %s %s/%s: %s has nothing to do for this kind: correct the filter of its Trigger", ref.Kind, ref.Namespace, ref.Name, name))
 	}
+}
+
+// isProvisionedChange reports whether an event carries a network that has its segment, so that only a full reconcile has something
+// to do. The deletion of a network gives its segment to others.
+func (f *function) isProvisionedChange(in event.Event) bool {
+	nn := v1alpha2.NetworkNamespace{}
+	return !events.IsDelete(in.Type()) && events.ObjectFrom(in, &nn) && decideStep(&nn, false, f.now()) == stepCheck
 }
 
 // reconcileNetwork takes one NetworkNamespace a step further. If the network no longer

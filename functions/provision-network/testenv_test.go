@@ -173,7 +173,8 @@ func (w *env) configuration(name, network, cluster string, status v1alpha1.Inter
 	w.must(w.kube.Create(w.t.Context(), nc))
 	before := nc.DeepCopy()
 	status.Name = "eth0"
-	nc.Status = v1alpha1.NetworkConfigurationStatus{NetworkNamespaceName: network, NetworkInterfaces: []v1alpha1.InterfaceStatus{status}}
+	nc.Status = v1alpha1.NetworkConfigurationStatus{NetworkNamespaceName: network}
+	nc.Status.SetInterfaces([]v1alpha1.InterfaceStatus{status})
 	_, err := w.kube.PatchStatus(w.t.Context(), before, nc)
 	w.must(err)
 	return nc

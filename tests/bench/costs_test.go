@@ -87,21 +87,23 @@ func explain(b *testing.B, e *engine.Engine, since time.Time, before map[string]
 	explainRequests(b, e, since, n)
 }
 
-// explainRequests logs with -v the requests for each of n objects since a time, the most frequent first,
-// and the deliveries of each function.
+// explainRequests logs with -v the requests for each of n objects since a time, the most frequent first, with the time that the
+// API server takes for one, and the deliveries of each function.
 func explainRequests(b *testing.B, e *engine.Engine, since time.Time, n int) {
 	b.Helper()
 	if !testing.Verbose() {
 		return
 	}
-	requests := map[string]int{}
+	requests, took := map[string]int{}, map[string]time.Duration{}
 	for _, r := range e.Requests(since) {
-		requests[fmt.Sprintf("%-18s %-6s %s", cmp.Or(r.Function(), r.User.Username), r.Verb, r.Resource())]++
+		name := fmt.Sprintf("%-18s %-6s %s", cmp.Or(r.Function(), r.User.Username), r.Verb, r.Resource())
+		requests[name]++
+		took[name] += r.Took()
 	}
 	var text strings.Builder
 	for _, name := range slices.SortedFunc(maps.Keys(requests), func(x, y string) int { return cmp.Compare(requests[y], requests[x]) }) {
 		if each := float64(requests[name]) / float64(n); each >= 0.01 {
-			fmt.Fprintf(&text, "%8.2f  %s\n", each, name)
+			fmt.Fprintf(&text, "%8.2f  %8.2f ms  %s\n", each, milliseconds(took[name])/float64(requests[name]), name)
 		}
 	}
 	fmt.Fprintf(&text, "\n%-18s %10s %10s %10s %10s %10s\n", "deliveries", "all", "idle", "free", "retried", "own write")

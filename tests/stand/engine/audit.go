@@ -24,7 +24,11 @@ type Request struct {
 	} `json:"responseStatus"`
 	Stage    string    `json:"stage"`
 	Received time.Time `json:"requestReceivedTimestamp"`
+	Answered time.Time `json:"stageTimestamp"`
 }
+
+// Took returns how long the API server has taken for a request.
+func (r Request) Took() time.Duration { return r.Answered.Sub(r.Received) }
 
 // Writes reports whether a request modifies something.
 func (r Request) Writes() bool {
