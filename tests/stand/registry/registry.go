@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -18,6 +19,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -201,6 +204,9 @@ func writeEntry(out *tar.Writer, folder, path string, entry fs.DirEntry) error {
 	}
 	header.Name, header.Uid, header.Gid, header.Uname, header.Gname = name, 0, 0, "", ""
 	header.ModTime, header.AccessTime, header.ChangeTime, header.Format = time.Unix(0, 0), time.Time{}, time.Time{}, tar.FormatPAX
+	if err := addCapabilities(header, path); err != nil {
+		return err
+	}
 	if err := out.WriteHeader(header); err != nil || !info.Mode().IsRegular() {
 		return err
 	}
@@ -211,4 +217,24 @@ func writeEntry(out *tar.Writer, folder, path string, entry fs.DirEntry) error {
 	defer func() { _ = file.Close() }()
 	_, err = io.Copy(out, file)
 	return err
+}
+
+// capabilityAttribute is the extended attribute of a file with its capabilities (capabilities(7)).
+const capabilityAttribute = "security.capability"
+
+// addCapabilities copies the capabilities of a program into its header, in the record that container runtimes read.
+func addCapabilities(header *tar.Header, path string) error {
+	if header.Typeflag != tar.TypeReg {
+		return nil
+	}
+	value := make([]byte, 64) // a capability set has 24 bytes at most
+	size, err := unix.Lgetxattr(path, capabilityAttribute, value)
+	switch {
+	case errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the capabilities of %s: %w", path, err)
+	}
+	header.PAXRecords = map[string]string{"SCHILY.xattr." + capabilityAttribute: string(value[:size])}
+	return nil
 }

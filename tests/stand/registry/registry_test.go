@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestPull requests what a client requests for a pull, and compares each digest.
@@ -97,4 +100,33 @@ func get(t *testing.T, url string) (int, []byte) {
 func digestOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// TestCapabilities writes the capabilities of a program as container runtimes read them: as an extended attribute in the
+// PAX format.
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	program := filepath.Join(folder, "program")
+	if err := os.WriteFile(program, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Version 2 of the attribute, with CAP_NET_BIND_SERVICE permitted and effective: linux/capability.h.
+	value := make([]byte, 20)
+	binary.LittleEndian.PutUint32(value, 0x02000001)
+	binary.LittleEndian.PutUint32(value[4:], 1<<unix.CAP_NET_BIND_SERVICE)
+	if err := unix.Setxattr(program, capabilityAttribute, value, 0); err != nil {
+		t.Skipf("only root sets capabilities: %v", err)
+	}
+	var layer bytes.Buffer
+	if err := writeTar(&layer, folder); err != nil {
+		t.Fatal(err)
+	}
+	header, err := tar.NewReader(&layer).Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := header.PAXRecords["SCHILY.xattr.security.capability"]; got != string(value) {
+		t.Errorf("the record has %x, want %x", got, value)
+	}
 }
