@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/vitistack/stack/tests/stand/kubernetes"
 )
 
 // visitorsManifest has a pod outside of the stack, and one in its namespace that Pod Security admits.
@@ -23,9 +25,9 @@ const visitorsManifest = `{apiVersion: v1, kind: Namespace, metadata: {name: vis
 // borders tries connections between pods, which NetworkPolicies of the chart allow or refuse. Each refused connection is also
 // tried from a pod that may make it, which proves that something listens.
 func (e *env) borders() {
-	e.apply(withAddresses(visitorsManifest))
-	e.kubectl("wait", "pod/visitor", "-n", "visitors", "--for=condition=Ready", "--timeout=60s")
-	e.kubectl("wait", "pod/visitor", "-n", system, "--for=condition=Ready", "--timeout=60s")
+	e.Apply(kubernetes.WithAddresses(visitorsManifest))
+	e.Kubectl("wait", "pod/visitor", "-n", "visitors", "--for=condition=Ready", "--timeout=60s")
+	e.Kubectl("wait", "pod/visitor", "-n", system, "--for=condition=Ready", "--timeout=60s")
 	e.createMachines("border-", 1)
 	e.awaitRunning("border-", 1)
 
@@ -51,17 +53,17 @@ func (e *env) borders() {
 		{"functions send dead letters to the gateway", function, gateway, broker, true},
 		{"nobody else delivers events to it", visitor, gateway, broker, false},
 		{"a pod of the stack resolves names", inside, dns, 53, true},
-		{"a pod of the stack uses the Kubernetes API", inside, address, 6443, true},
+		{"a pod of the stack uses the Kubernetes API", inside, kubernetes.Address, 6443, true},
 		{"a pod outside of the stack may connect to any pod", visitor, dns, health, true},
 		{"a pod of the stack may not", inside, dns, health, false},
 		{"a function may not", function, dns, health, false},
 		{"the gateway may not", gateway, dns, health, false},
-		{"a pod outside of the stack may connect to the node", visitor, address, kubelet, true},
-		{"a pod of the stack may not", inside, address, kubelet, false},
-		{"a function may not", function, address, kubelet, false},
-		{"the gateway may not", gateway, address, kubelet, false},
+		{"a pod outside of the stack may connect to the node", visitor, kubernetes.Address, kubelet, true},
+		{"a pod of the stack may not", inside, kubernetes.Address, kubelet, false},
+		{"a function may not", function, kubernetes.Address, kubelet, false},
+		{"the gateway may not", gateway, kubernetes.Address, kubelet, false},
 	} {
-		e.await(fmt.Sprintf("%s: from %s to %s:%d", c.why, c.from, c.to, c.port), 20*time.Second, func(ctx context.Context) error {
+		e.Await(fmt.Sprintf("%s: from %s to %s:%d", c.why, c.from, c.to, c.port), 20*time.Second, func(ctx context.Context) error {
 			if err := connect(ctx, c.from, c.to, c.port); (err == nil) != c.open {
 				return fmt.Errorf("open is %t, want %t: %w", err == nil, c.open, err)
 			}
@@ -69,18 +71,18 @@ func (e *env) borders() {
 		})
 	}
 	e.deleteMachines("border-")
-	e.kubectl("delete", "pod", "visitor", "-n", system, "--wait=false")
-	e.kubectl("delete", "namespace", "visitors", "--wait=false")
+	e.Kubectl("delete", "pod", "visitor", "-n", system, "--wait=false")
+	e.Kubectl("delete", "namespace", "visitors", "--wait=false")
 	e.requireNoneRefused()
-	e.step("NetworkPolicies allow what is needed, and refuse the rest")
+	e.Step("NetworkPolicies allow what is needed, and refuse the rest")
 }
 
 // podAddress returns the IP address of a running pod with a label.
 func (e *env) podAddress(namespace, label string) string {
-	e.t.Helper()
-	ip := e.kubectl("get", "pod", "-n", namespace, "-l", label, "--field-selector", "status.phase=Running", "-o", "jsonpath={.items[0].status.podIP}")
+	e.T.Helper()
+	ip := e.Kubectl("get", "pod", "-n", namespace, "-l", label, "--field-selector", "status.phase=Running", "-o", "jsonpath={.items[0].status.podIP}")
 	if ip == "" {
-		e.t.Fatalf("no running pod with %s in the namespace %s has an address", label, namespace)
+		e.T.Fatalf("no running pod with %s in the namespace %s has an address", label, namespace)
 	}
 	return ip
 }

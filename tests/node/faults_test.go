@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/vitistack/stack/tests/stand/kubernetes"
 )
 
 // faults kills one part after the other with SIGKILL while machines are being created, and requires that all of them
@@ -25,7 +27,7 @@ func (e *env) faults() {
 		all = append(all, fault{name, func() error { return killContainers(name) }})
 	}
 	for _, name := range []string{"kube-apiserver", "etcd", "kubelet", "containerd", "kube-proxy"} {
-		all = append(all, fault{name, func() error { e.services[name].kill(); return nil }})
+		all = append(all, fault{name, func() error { e.Services[name].Kill(); return nil }})
 	}
 	all[0].kill = func() error { return nil }
 	all = append(all, fault{"everything", e.killEverything})
@@ -35,14 +37,14 @@ func (e *env) faults() {
 		start := time.Now()
 		e.createMachines(prefix, 5)
 		if err := f.kill(); err != nil {
-			e.t.Fatalf("kill %s: %v", f.name, err)
+			e.T.Fatalf("kill %s: %v", f.name, err)
 		}
 		e.awaitRunning(prefix, 5)
 		table.row(f.name, time.Since(start))
-		e.step("killed: %s", f.name)
+		e.Step("killed: %s", f.name)
 		e.deleteMachines(prefix)
 	}
-	e.await("everything is Ready after the faults", 5*time.Minute, e.isInstalled)
+	e.Await("everything is Ready after the faults", 5*time.Minute, e.isInstalled)
 }
 
 // killContainers kills all processes of a program in containers. It returns an error if there is none, except for a
@@ -57,8 +59,8 @@ func killContainers(program string) error {
 
 // killEverything kills all services of the node and all containers at once, as a loss of power does.
 func (e *env) killEverything() error {
-	for _, name := range slices.Concat(worker, control) {
-		e.services[name].kill()
+	for _, name := range slices.Concat(kubernetes.Worker, []string{kubernetes.NetworkPolicies}, kubernetes.ControlPlane) {
+		e.Services[name].Kill()
 	}
 	_, err := kill(func(args []string) bool {
 		return strings.HasPrefix(args[0], "/ko-app/") || strings.HasPrefix(filepath.Base(args[0]), "containerd-shim")
@@ -90,19 +92,19 @@ func kill(matches func(args []string) bool) (killed int, err error) {
 }
 
 func (e *env) createMachines(prefix string, count int) {
-	e.t.Helper()
+	e.T.Helper()
 	var manifest strings.Builder
 	for i := range count {
 		fmt.Fprintf(&manifest, "---\n{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: %s%d, namespace: default}, spec: {template: small}}\n", prefix, i)
 	}
-	e.apply(manifest.String())
+	e.Apply(manifest.String())
 }
 
 // awaitRunning waits until all machines with a prefix are Running.
 func (e *env) awaitRunning(prefix string, count int) {
-	e.t.Helper()
-	e.await(fmt.Sprintf("%d machines %s* are Running", count, prefix), 5*time.Minute, func(ctx context.Context) error {
-		machines, err := e.list(ctx, "machines", "-n", "default")
+	e.T.Helper()
+	e.Await(fmt.Sprintf("%d machines %s* are Running", count, prefix), 5*time.Minute, func(ctx context.Context) error {
+		machines, err := e.List(ctx, "machines", "-n", "default")
 		if err != nil {
 			return err
 		}
@@ -116,7 +118,7 @@ func (e *env) awaitRunning(prefix string, count int) {
 				running++
 				continue
 			}
-			_, why := m.condition("Ready")
+			_, why := m.Condition("Ready")
 			errs = append(errs, fmt.Errorf("%s is %s: %s", m.Metadata.Name, m.Status.Phase, why))
 		}
 		if running != count {
@@ -127,10 +129,10 @@ func (e *env) awaitRunning(prefix string, count int) {
 }
 
 func (e *env) deleteMachines(prefix string) {
-	e.t.Helper()
-	machines, err := e.list(e.t.Context(), "machines", "-n", "default")
+	e.T.Helper()
+	machines, err := e.List(e.T.Context(), "machines", "-n", "default")
 	if err != nil {
-		e.t.Fatal(err)
+		e.T.Fatal(err)
 	}
 	args := []string{"delete", "machines", "-n", "default", "--timeout=240s"}
 	for _, m := range machines {
@@ -138,5 +140,5 @@ func (e *env) deleteMachines(prefix string) {
 			args = append(args, m.Metadata.Name)
 		}
 	}
-	e.kubectl(args...)
+	e.Kubectl(args...)
 }

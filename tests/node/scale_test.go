@@ -22,14 +22,14 @@ func (e *env) scaleFromZero() {
 	table := e.results.table("Scale from zero", "from kubectl apply to a Running cluster")
 	for range runs {
 		e.deleteCluster()
-		e.step("the cluster is deleted")
+		e.Step("the cluster is deleted")
 		e.awaitZero()
-		idle = append(idle, e.step("no function has a pod"))
+		idle = append(idle, e.Step("no function has a pod"))
 		start := time.Now()
-		e.apply(e.example("simple-kubernetescluster.yaml"))
-		e.kubectl("wait", "kubernetescluster/simple-cluster", "--for=jsonpath={.status.phase}=Running", "--timeout=280s")
+		e.Apply(e.example("simple-kubernetescluster.yaml"))
+		e.Kubectl("wait", "kubernetescluster/simple-cluster", "--for=jsonpath={.status.phase}=Running", "--timeout=280s")
 		took = append(took, time.Since(start))
-		e.step("from zero: the cluster is Running")
+		e.Step("from zero: the cluster is Running")
 	}
 	slices.Sort(took)
 	slices.Sort(idle)
@@ -44,23 +44,23 @@ func (e *env) scaleFromZero() {
 
 // warmStart measures the same while the functions of the deletion still have pods.
 func (e *env) warmStart() time.Duration {
-	e.t.Helper()
+	e.T.Helper()
 	e.deleteCluster()
 	start := time.Now()
-	e.apply(e.example("simple-kubernetescluster.yaml"))
-	e.kubectl("wait", "kubernetescluster/simple-cluster", "--for=jsonpath={.status.phase}=Running", "--timeout=280s")
+	e.Apply(e.example("simple-kubernetescluster.yaml"))
+	e.Kubectl("wait", "kubernetescluster/simple-cluster", "--for=jsonpath={.status.phase}=Running", "--timeout=280s")
 	return time.Since(start)
 }
 
 func (e *env) deleteCluster() {
-	e.t.Helper()
-	e.kubectl("delete", "kubernetescluster", "simple-cluster", "--timeout=240s")
-	e.await("the machines are deleted", 2*time.Minute, func(ctx context.Context) error { return e.requireNone(ctx, "machines", "-A") })
+	e.T.Helper()
+	e.Kubectl("delete", "kubernetescluster", "simple-cluster", "--timeout=240s")
+	e.Await("the machines are deleted", 2*time.Minute, func(ctx context.Context) error { return e.requireNone(ctx, "machines", "-A") })
 }
 
 // requireNone returns an error that names the objects of kubectl get.
 func (e *env) requireNone(ctx context.Context, args ...string) error {
-	all, err := e.list(ctx, args...)
+	all, err := e.List(ctx, args...)
 	if err != nil {
 		return err
 	}
@@ -76,9 +76,9 @@ func (e *env) requireNone(ctx context.Context, args ...string) error {
 
 // awaitZero waits until no function has a pod that takes requests.
 func (e *env) awaitZero() {
-	e.t.Helper()
-	e.await("no function has a pod", idleTimeout, func(ctx context.Context) error {
-		pods, err := e.list(ctx, "pods", "-n", system, "-l", "serving.knative.dev/service")
+	e.T.Helper()
+	e.Await("no function has a pod", idleTimeout, func(ctx context.Context) error {
+		pods, err := e.List(ctx, "pods", "-n", system, "-l", "serving.knative.dev/service")
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what nodes take from Debian: the container runtime, CNI plugins and network tools. It does nothing if
-# all are installed.
+# Installs what nodes take from Debian: the container runtime, CNI plugins and network tools, and what a suite needs in
+# addition: packages.sh [PROGRAM PACKAGE]... It does nothing if all are installed.
 set -eu
 missing=""
 need() { # need PROGRAM PACKAGE
@@ -17,6 +17,10 @@ need mount mount
 need nsenter util-linux
 need pgrep procps
 need patch patch
+while [ $# -gt 1 ]; do
+	need "$1" "$2"
+	shift 2
+done
 test -e /etc/ssl/certs/ca-certificates.crt || missing="$missing ca-certificates"
 test -n "$missing" || exit 0
 echo "Installing$missing ..."

@@ -1,4 +1,4 @@
-package node
+package kubernetes
 
 import (
 	"os/exec"
@@ -13,8 +13,8 @@ import (
 // systemd.
 const restartPause = time.Second
 
-// service is a program of the node that is started again whenever it ends, as systemd does.
-type service struct {
+// Service is a program of the node that is started again whenever it ends, as systemd does.
+type Service struct {
 	name, log string
 	args      []string
 
@@ -24,8 +24,8 @@ type service struct {
 }
 
 // startService starts a program. Its output is appended to the file log.
-func startService(name, log string, args ...string) (*service, error) {
-	s := &service{name: name, log: log, args: args}
+func startService(name, log string, args ...string) (*Service, error) {
+	s := &Service{name: name, log: log, args: args}
 	if err := s.start(); err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func startService(name, log string, args ...string) (*service, error) {
 	return s, nil
 }
 
-func (s *service) start() error {
+func (s *Service) start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -44,8 +44,8 @@ func (s *service) start() error {
 	return err
 }
 
-// supervise restarts the program until stop is called. A program that cannot be started again stays ended.
-func (s *service) supervise() {
+// supervise restarts the program until Stop is called. A program that cannot be started again stays ended.
+func (s *Service) supervise() {
 	for {
 		s.mu.Lock()
 		current, stopped := s.process, s.stopped
@@ -61,16 +61,16 @@ func (s *service) supervise() {
 	}
 }
 
-// kill ends the program with SIGKILL. It starts again after restartPause.
-func (s *service) kill() {
+// Kill ends the program with SIGKILL. It starts again after restartPause.
+func (s *Service) Kill() {
 	s.mu.Lock()
 	current := s.process
 	s.mu.Unlock()
 	current.Kill()
 }
 
-// stop ends the program for good: with SIGTERM, or after a timeout with SIGKILL.
-func (s *service) stop() {
+// Stop ends the program for good: with SIGTERM, or after a timeout with SIGKILL.
+func (s *Service) Stop() {
 	s.mu.Lock()
 	current := s.process
 	s.stopped = true
@@ -83,8 +83,8 @@ func (s *service) stop() {
 	}
 }
 
-// tail returns the last lines of the program's output.
-func (s *service) tail() string {
+// Tail returns the last lines of the program's output.
+func (s *Service) Tail() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.process.Tail()

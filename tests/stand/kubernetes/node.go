@@ -1,5 +1,6 @@
-// Package node runs a cluster of one real node, with Knative and the stack as pods. README.md says what is real.
-package node
+// Package kubernetes runs a cluster of one real node in a lab: the control plane, kubelet, containerd and kube-proxy, which
+// build.sh builds, as services. The README of tests/node says what is real.
+package kubernetes
 
 import (
 	"errors"
@@ -15,40 +16,51 @@ import (
 )
 
 const (
-	nodeName = "node-1"
-	// address is the address of the node, its API server and the registry. Clients of registries use plain HTTP for
+	// NodeName is the name of the node.
+	NodeName = "node-1"
+	// Address is the address of the node, its API server and the registry. Clients of registries use plain HTTP for
 	// addresses of private networks.
-	address     = lab.Gateway
-	registryURL = address + ":5000"
-	apiURL      = "https://" + address + ":6443"
-	pods        = "10.196.0.0/16"
-	services    = "10.197.0.0/16"
-	apiService  = "10.197.0.1"
-	dnsService  = "10.197.0.10"
-	etcdURL     = "http://127.0.0.1:2379"
+	Address = lab.Gateway
+	// Registry is the address of the registry from which containerd pulls images, and which a suite serves.
+	Registry   = Address + ":5000"
+	apiURL     = "https://" + Address + ":6443"
+	pods       = "10.196.0.0/16"
+	services   = "10.197.0.0/16"
+	apiService = "10.197.0.1"
+	dnsService = "10.197.0.10"
+	etcdURL    = "http://127.0.0.1:2379"
 )
 
-// machine is the node with its control plane.
-type machine struct {
+// Node is a node with its control plane.
+type Node struct {
+	// Services are the started services by name.
+	Services map[string]*Service
+
 	folder   string // everything that changes
 	programs string
 	cgroup   string
 	keys     *keys
-	services map[string]*service
 }
 
-// newMachine creates the files of a node in a lab. Nothing runs yet.
-func newMachine(l lab.Lab, programs string) (*machine, error) {
-	m := &machine{folder: filepath.Join(l.Nodes(), nodeName), programs: programs, cgroup: l.Cgroup(nodeName), services: map[string]*service{}}
-	if err := errors.Join(enterCgroup(l.Cgroup("services")), createCgroup(m.cgroup), os.MkdirAll(m.path("logs"), 0o700), mount(), route()); err != nil {
+// NewNode creates the files of a node in a lab, and mounts folders over those of the machine. Nothing runs yet. The folder
+// programs has what build.sh builds; containerd also looks there for CNI plugins.
+func NewNode(l lab.Lab, programs string) (*Node, error) {
+	m := &Node{folder: filepath.Join(l.Nodes(), NodeName), programs: programs, cgroup: l.Cgroup(NodeName), Services: map[string]*Service{}}
+	if err := errors.Join(enterCgroup(l.Cgroup("services")), createCgroup(m.cgroup), os.MkdirAll(m.Path("logs"), 0o700), m.mount(), route()); err != nil {
 		return nil, err
 	}
 	var err error
-	if m.keys, err = newKeys(m.path("keys")); err != nil {
+	if m.keys, err = newKeys(m.Path("keys")); err != nil {
 		return nil, err
 	}
 	return m, errors.Join(m.issue(), m.writeConfiguration())
 }
+
+// Kubeconfig returns the file of the administrator's kubeconfig.
+func (m *Node) Kubeconfig() string { return m.keys.path("admin.kubeconfig") }
+
+// Program returns the file of a program of the node.
+func (m *Node) Program(name string) string { return filepath.Join(m.programs, name) }
 
 // weight is the share of the processors for the services, and the one for all pods. A node has a machine of its own. In one
 // with the share of a single process, leases and probes of Knative would time out when the machine is busy.
@@ -63,17 +75,27 @@ func enterCgroup(name string) error {
 	return errors.Join(createCgroup(name), cgroup.Enter(name))
 }
 
-func (m *machine) path(elements ...string) string {
+// Path returns a file in the folder of the node, which the lab removes at its end.
+func (m *Node) Path(elements ...string) string {
 	return filepath.Join(append([]string{m.folder}, elements...)...)
 }
 
+// kubeletFolder is the folder of the kubelet. Device plugins and KubeVirt expect it there.
+const kubeletFolder = "/var/lib/kubelet"
+
 // mount gives the lab folders of its own at the places that containerd and the kubelet do not take from their
-// configuration, and makes mounts of volumes visible to containers.
-func mount() error {
-	for _, folder := range []string{"/run", "/var/log"} {
+// configuration, and makes mounts of volumes visible to containers. Volumes of pods are on disk.
+func (m *Node) mount() error {
+	for _, folder := range []string{"/run", "/var/log", "/var/lib"} {
 		if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "mode=755"); err != nil {
 			return fmt.Errorf("mount %s: %w", folder, err)
 		}
+	}
+	if err := errors.Join(os.MkdirAll(m.Path("kubelet"), 0o755), os.MkdirAll(kubeletFolder, 0o755)); err != nil {
+		return err
+	}
+	if err := unix.Mount(m.Path("kubelet"), kubeletFolder, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", kubeletFolder, err)
 	}
 	// The kubelet requires its cgroup in each mounted hierarchy. This one of version 1 has no controller.
 	if err := unix.Unmount(filepath.Join(cgroup.Root, "systemd"), unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
@@ -85,15 +107,19 @@ func mount() error {
 // route creates a default route. Without one the kernel refuses to connect to a Service before kube-proxy's rules apply.
 func route() error { return lab.IP("route add default dev " + lab.Bridge) }
 
+// frontProxy is the name with which the API server passes requests on to the API servers of others.
+const frontProxy = "front-proxy-client"
+
 // issue writes the certificates and kubeconfigs of all components.
-func (m *machine) issue() error {
+func (m *Node) issue() error {
 	k := m.keys
 	errs := []error{
-		k.issue("apiserver", template("kube-apiserver"), address, apiService, "127.0.0.1", "localhost", "kubernetes", "kubernetes.default",
+		k.issue("apiserver", template("kube-apiserver"), Address, apiService, "127.0.0.1", "localhost", "kubernetes", "kubernetes.default",
 			"kubernetes.default.svc", "kubernetes.default.svc.cluster.local"),
 		k.issue("apiserver-kubelet", template("kube-apiserver-kubelet-client", "system:masters")),
+		k.issue(frontProxy, template(frontProxy)),
 		k.kubeconfig("admin", apiURL, template("admin", "system:masters")),
-		k.kubeconfig("kubelet", apiURL, template("system:node:"+nodeName, "system:nodes"), address, nodeName),
+		k.kubeconfig("kubelet", apiURL, template("system:node:"+NodeName, "system:nodes"), Address, NodeName),
 	}
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-proxy", "kube-router"} {
 		errs = append(errs, k.kubeconfig(name, apiURL, template("system:"+name)))
@@ -102,14 +128,14 @@ func (m *machine) issue() error {
 }
 
 // writeConfiguration writes the files that the services read.
-func (m *machine) writeConfiguration() error {
-	replace := strings.NewReplacer("FOLDER", m.folder, "CGROUP", "/"+m.cgroup, "ADDRESS", address, "REGISTRY", registryURL, "NODE", nodeName, "PODS", pods,
-		"RESOLVER", dnsService)
+func (m *Node) writeConfiguration() error {
+	replace := strings.NewReplacer("FOLDER", m.folder, "CGROUP", "/"+m.cgroup, "ADDRESS", Address, "REGISTRY", Registry, "NODE", NodeName, "PODS", pods,
+		"RESOLVER", dnsService, "PROGRAMS", m.programs)
 	for name, text := range map[string]string{
 		"containerd.toml": containerdConfig, "cni/10-pods.conflist": cniConfig, "kubelet.yaml": kubeletConfig, "proxy.yaml": proxyConfig,
-		"registries/" + registryURL + "/hosts.toml": registryConfig, "resolv.conf": "nameserver 127.0.0.1\n",
+		"registries/" + Registry + "/hosts.toml": registryConfig, "resolv.conf": "nameserver 127.0.0.1\n",
 	} {
-		path := m.path(name)
+		path := m.Path(name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err
 		}
@@ -138,7 +164,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.internal.v1.opt"]
   disable_apparmor = true
   restrict_oom_score_adj = true
   [plugins."io.containerd.cri.v1.runtime".cni]
-    bin_dirs = ["/usr/lib/cni"]
+    bin_dirs = ["/usr/lib/cni", "PROGRAMS"]
     conf_dir = "FOLDER/cni"
 `
 	// With the plugin bridge, answers between two pods of a Service would pass by the rules of kube-proxy.
@@ -178,25 +204,31 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 `
 )
 
-// control are the services of the control plane, in the order of their start, and worker those of the node.
-var (
-	control = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-	worker  = []string{"containerd", "kubelet", "kube-proxy", "kube-router"}
-)
+// ControlPlane are the services of the control plane, in the order of their start.
+var ControlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+
+// Worker are the services of the node.
+var Worker = []string{"containerd", "kubelet", "kube-proxy"}
+
+// NetworkPolicies is the service that enforces NetworkPolicies. Its program is kube-router, which build.sh does not build.
+const NetworkPolicies = "kube-router"
 
 // command returns the program and arguments of a service.
-func (m *machine) command(name string) []string {
+func (m *Node) command(name string) []string {
 	key := func(file string) string { return m.keys.path(file) }
 	config := func(flag string) string { return flag + "=" + key(name+".kubeconfig") }
 	arguments := map[string][]string{
 		// Nothing survives the lab, so nothing has to be on disk.
-		"etcd": {"--unsafe-no-fsync", "--data-dir=" + m.path("etcd"), "--listen-client-urls=" + etcdURL, "--advertise-client-urls=" + etcdURL},
+		"etcd": {"--unsafe-no-fsync", "--data-dir=" + m.Path("etcd"), "--listen-client-urls=" + etcdURL, "--advertise-client-urls=" + etcdURL},
 		"kube-apiserver": {
-			"--etcd-servers=" + etcdURL, "--bind-address=" + address, "--advertise-address=" + address, "--service-cluster-ip-range=" + services,
+			"--etcd-servers=" + etcdURL, "--bind-address=" + Address, "--advertise-address=" + Address, "--service-cluster-ip-range=" + services,
 			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
 			"--client-ca-file=" + key("ca.crt"), "--tls-cert-file=" + key("apiserver.crt"), "--tls-private-key-file=" + key("apiserver.key"),
 			"--kubelet-client-certificate=" + key("apiserver-kubelet.crt"), "--kubelet-client-key=" + key("apiserver-kubelet.key"),
 			"--kubelet-certificate-authority=" + key("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+			"--requestheader-client-ca-file=" + key("ca.crt"), "--requestheader-allowed-names=" + frontProxy,
+			"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+			"--proxy-client-cert-file=" + key(frontProxy+".crt"), "--proxy-client-key-file=" + key(frontProxy+".key"),
 			"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + key("service-accounts.key"),
 			"--service-account-signing-key-file=" + key("service-accounts.key"),
 		},
@@ -205,29 +237,36 @@ func (m *machine) command(name string) []string {
 			"--root-ca-file=" + key("ca.crt"), "--service-account-private-key-file=" + key("service-accounts.key"), "--use-service-account-credentials=true",
 		},
 		"kube-scheduler": {config("--kubeconfig"), config("--authentication-kubeconfig"), config("--authorization-kubeconfig"), "--bind-address=127.0.0.1"},
-		"containerd":     {"--config=" + m.path("containerd.toml")},
+		"containerd":     {"--config=" + m.Path("containerd.toml")},
 		"kubelet": {
-			"--config=" + m.path("kubelet.yaml"), config("--kubeconfig"), "--hostname-override=" + nodeName, "--node-ip=" + address,
-			"--root-dir=" + m.path("kubelet"),
+			"--config=" + m.Path("kubelet.yaml"), config("--kubeconfig"), "--hostname-override=" + NodeName, "--node-ip=" + Address,
+			"--root-dir=" + kubeletFolder,
 		},
-		"kube-proxy": {"--config=" + m.path("proxy.yaml")},
+		"kube-proxy": {"--config=" + m.Path("proxy.yaml")},
 		// Only NetworkPolicies: kube-proxy serves Services, and the CNI plugin ptp connects pods.
 		"kube-router": {
-			config("--kubeconfig"), "--hostname-override=" + nodeName, "--run-firewall=true", "--run-router=false", "--run-service-proxy=false",
+			config("--kubeconfig"), "--hostname-override=" + NodeName, "--run-firewall=true", "--run-router=false", "--run-service-proxy=false",
 			"--service-cluster-ip-range=" + services, "--health-port=0",
 		},
 	}
-	return append([]string{filepath.Join(m.programs, name)}, arguments[name]...)
+	return append([]string{m.Program(name)}, arguments[name]...)
 }
 
-// start starts services that do not run yet.
-func (m *machine) start(names ...string) error {
+// Start starts services that do not run yet.
+func (m *Node) Start(names ...string) error {
 	for _, name := range names {
-		s, err := startService(name, m.path("logs", name+".log"), m.command(name)...)
-		if err != nil {
+		if err := m.StartService(name, m.command(name)...); err != nil {
 			return fmt.Errorf("start %s: %w", name, err)
 		}
-		m.services[name] = s
 	}
 	return nil
+}
+
+// StartService starts a program that is started again whenever it ends. Its output is in the folder logs.
+func (m *Node) StartService(name string, args ...string) error {
+	s, err := startService(name, m.Path("logs", name+".log"), args...)
+	if err == nil {
+		m.Services[name] = s
+	}
+	return err
 }
