@@ -41,6 +41,9 @@ func Talos(folder string) Lab { return Lab{folder, "viti-talos-"} }
 // Node returns the lab of the suite with one node of Kubernetes, in the folder of its build.sh.
 func Node(folder string) Lab { return Lab{folder, "viti-node-"} }
 
+// KubeVirt returns the lab of the suite with KubeVirt on a node of Kubernetes, in the folder of its build.sh.
+func KubeVirt(folder string) Lab { return Lab{folder, "viti-kubevirt-"} }
+
 // Cgroup returns the name of the cgroup of a node.
 func (l Lab) Cgroup(node string) string { return l.cgroups + node }
 
