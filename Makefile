@@ -30,7 +30,7 @@ TOOL := go tool -modfile=tools/lint/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell PATH="$(PATH)" go list ./...))
 
-.PHONY: help site build plugin plugins run screenshots recording clean-run prepare judge test test-knative test-kubevirt test-talos clean-talos test-node clean-node check style generate helm images pin deploy notes rehearse chaos roles bench vuln
+.PHONY: help site build plugin plugins run screenshots recording clean-run prepare judge test test-knative test-kubevirt clean-kubevirt test-talos clean-talos test-node clean-node check style generate helm images pin deploy notes rehearse chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -149,10 +149,17 @@ test-knative: build judge ## Run the whole stack on Knative Eventing's own contr
 	@sh tests/knative/build.sh $(KNATIVE) && VITI_KNATIVE=$(KNATIVE) go test -count=1 -timeout 20m -v ./tests/knative
 
 CONTROLLER = $(CACHE)/bin/virt-controller
-test-kubevirt: build judge ## Run the tests of the simulated KubeVirt, and the life of a cluster, with KubeVirt's own virt-controller
+KUBEVIRT = $(CACHE)/kubevirt
+test-kubevirt: build judge ## Run the simulated KubeVirt with its own virt-controller, and a machine on the real KubeVirt with QEMU, as root
 	@sh tests/judges/kubevirt/build.sh $(CONTROLLER) ./controller
 	@VITI_VIRT_CONTROLLER=$(CONTROLLER) go test -count=1 -timeout 30m ./tests/sim/kubevirt
 	@VITI_VIRT_CONTROLLER=$(CONTROLLER) go test -count=1 -timeout 30m -run 'TestClusterLivesAndGoes' ./tests/e2e
+	@sh tests/stand/kubernetes/packages.sh mmdebstrap mmdebstrap extlinux extlinux setcap libcap2-bin mke2fs e2fsprogs cc gcc
+	@sh tests/kubevirt/build.sh $(KUBEVIRT) && sh tests/kubevirt/images.sh $(KUBEVIRT)
+	@VITI_KUBEVIRT=$(KUBEVIRT) go test -count=1 -timeout 60m -v ./tests/kubevirt
+
+clean-kubevirt: ## Remove what a killed make test-kubevirt has left: cgroups, disks, changed sysctls
+	@go run ./tests/stand/lab/clean kubevirt $(KUBEVIRT)
 
 TALOS = $(CACHE)/talos
 test-talos: build judge ## Run the whole stack on nodes of the real Talos, as root

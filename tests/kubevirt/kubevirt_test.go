@@ -1,0 +1,70 @@
+// Package kubevirt runs virtual machines of the stack with the real KubeVirt and QEMU. README.md says what is real.
+package kubevirt
+
+import (
+	"context"
+	_ "embed"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/vitistack/stack/tests/stand/kubernetes"
+)
+
+var (
+	//go:embed manifests/kubevirt.yaml
+	kubevirtManifest string
+	//go:embed manifests/storage.yaml
+	storageManifest string
+)
+
+// TestKubeVirt creates a machine on KubeVirt, restarts, stops and deletes it. The steps depend on each other.
+func TestKubeVirt(t *testing.T) {
+	e := newEnv(t)
+	for _, step := range []struct {
+		name string
+		run  func(*env)
+	}{
+		{"Node", (*env).startNode},
+		{"KubeVirt", (*env).installKubeVirt},
+		{"Machine", (*env).runMachine},
+	} {
+		if !t.Run(step.name, func(t *testing.T) { step.run(e.in(t)) }) {
+			return
+		}
+	}
+}
+
+// startNode starts the control plane and the node. virt-operator runs on nodes of the control plane only.
+func (e *env) startNode() {
+	e.Boot(func(string, time.Duration) {})
+	e.Kubectl("label", "node", kubernetes.NodeName, "node-role.kubernetes.io/control-plane=")
+	if err := createBridge(); err != nil {
+		e.T.Fatal(err)
+	}
+}
+
+// installKubeVirt applies the manifests of KubeVirt's release, and those of what KubeVirt takes from others.
+func (e *env) installKubeVirt() {
+	operator, err := os.ReadFile(filepath.Join(folder(), "manifests", "operator.yaml"))
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	e.Kubectl("apply", "--server-side", "-f", "tests/sim/kubevirt/crds/network-attachment-definitions.k8s.cni.cncf.io.yaml")
+	e.Apply(storageManifest)
+	e.Apply(kubernetes.WithAddresses(string(operator)))
+	e.Kubectl("scale", "-n", system, "deployment/virt-operator", "--replicas=1")
+	e.Kubectl("wait", "-n", system, "deployment/virt-operator", "--for=condition=Available", "--timeout=240s")
+	e.Step("virt-operator is available")
+	e.Apply(kubevirtManifest)
+	e.Await("KubeVirt is available", 10*time.Minute, func(ctx context.Context) error {
+		return e.RequireReady(ctx, "Available", "kubevirt", "-n", system)
+	})
+	e.Step("KubeVirt is available")
+	e.Await("the node takes virtual machines", 2*time.Minute, func(ctx context.Context) error {
+		_, err := e.Run(ctx, "", "kubectl", "wait", "node/"+kubernetes.NodeName, "--for=jsonpath={.metadata.labels.kubevirt\\.io/schedulable}=true", "--timeout=5s")
+		return err
+	})
+	e.Step("the node takes virtual machines")
+}

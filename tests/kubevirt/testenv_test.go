@@ -1,0 +1,93 @@
+package kubevirt
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/vitistack/stack/tests/stand/kubernetes"
+	"github.com/vitistack/stack/tests/stand/lab"
+	"github.com/vitistack/stack/tests/stand/registry"
+)
+
+// system is the namespace of KubeVirt.
+const system = "kubevirt"
+
+// folder returns the folder of build.sh, or an empty string if the suite was not requested.
+func folder() string { return os.Getenv("VITI_KUBEVIRT") }
+
+func TestMain(m *testing.M) { os.Exit(lab.KubeVirt(folder()).Main(m)) }
+
+// env is a node in a lab, on which KubeVirt runs.
+type env struct {
+	*kubernetes.Cluster
+}
+
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	if folder() == "" {
+		t.Skip("run make test-kubevirt as root")
+	}
+	e := &env{kubernetes.New(t, lab.KubeVirt(folder()), filepath.Join(folder(), "bin"))}
+	// The lab has no Internet access.
+	t.Setenv("GOPROXY", "off")
+	e.serveImages()
+	if err := e.configureMultus(); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// in returns the fixture of a subtest.
+func (e *env) in(t *testing.T) *env {
+	copied := &env{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			copied.printMachines()
+		}
+	})
+	copied.Cluster = e.In(t)
+	return copied
+}
+
+// printMachines prints what KubeVirt reports about virtual machines, and the logs of the parts that run them.
+func (e *env) printMachines() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	e.Show(ctx, "kubectl", "get", "vm,vmi,pvc,pv,network-attachment-definitions", "-A", "-o", "wide")
+	e.Show(ctx, "kubectl", "get", "vmi", "-A", "-o", "jsonpath={range .items[*]}{.status}{'\\n'}{end}")
+	e.Show(ctx, "kubectl", "logs", "-n", system, "daemonset/virt-handler", "--tail=30")
+	e.Show(ctx, "kubectl", "logs", "-A", "-l", "kubevirt.io=virt-launcher", "--all-containers", "--tail=60")
+}
+
+// serveImages serves the images of images.sh until the test ends.
+func (e *env) serveImages() {
+	e.T.Helper()
+	var all []registry.Image
+	for name, in := range map[string]string{
+		"pause": "pause", "coredns": "coredns", "virt-operator": "virt-operator", "virt-api": "virt-api", "virt-controller": "virt-controller",
+		"virt-handler": "virt-launcher", "virt-launcher": "virt-launcher",
+	} {
+		image := registry.Image{Name: name, Folder: filepath.Join(folder(), "images", in), Entrypoint: []string{"/usr/bin/" + name}}
+		switch name {
+		case "virt-operator", "virt-api", "virt-controller":
+			image.User = "1001:1001" // as in the release
+		}
+		all = append(all, image)
+	}
+	handler, err := registry.New(all...)
+	if err != nil {
+		e.T.Fatalf("read the images of images.sh: %v; run make test-kubevirt", err)
+	}
+	listener, err := net.Listen("tcp", kubernetes.Registry)
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }()
+	e.T.Cleanup(func() { _ = server.Close() })
+}
