@@ -14,8 +14,8 @@ debian() { # debian FOLDER PACKAGES [OPTION...]: installs packages into a new fo
 	folder=$1 packages=$2
 	shift 2
 	rm -rf "$folder"
-	mmdebstrap --quiet --variant=minbase --include="$packages" --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
-		--dpkgopt='path-exclude=/usr/share/locale/*' "$@" bookworm "$folder"
+	mmdebstrap --quiet --variant=minbase --include="$packages" --dpkgopt=force-unsafe-io --dpkgopt='path-exclude=/usr/share/doc/*' \
+		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' "$@" bookworm "$folder"
 	rm -rf "$folder"/dev/* "$folder"/var/lib/apt/* "$folder"/var/cache/*
 }
 

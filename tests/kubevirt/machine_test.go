@@ -37,8 +37,8 @@ func (e *env) runMachine() {
 	e.prepareDisk(machineName)
 	m := &machine{env: e, home: engine.Start(e.T).Kubeconfig()}
 	e.Step("the stack runs on the local engine")
-	m.apply("", "create", "secret", "generic", "real", "-n", "vitistack-system", "--from-literal=kubeconfig="+e.Kubectl("config", "view", "--flatten", "--minify"))
-	m.apply(strings.NewReplacer("NETWORK", guestNetwork, "GATEWAY", guestGateway, "FIRST", guestFirst, "LAST", guestLast, "MACHINE", machineName).
+	m.inStack("", "create", "secret", "generic", "real", "-n", "vitistack-system", "--from-literal=kubeconfig="+e.Kubectl("config", "view", "--flatten", "--minify"))
+	m.inStack(strings.NewReplacer("NETWORK", guestNetwork, "GATEWAY", guestGateway, "FIRST", guestFirst, "LAST", guestLast, "MACHINE", machineName).
 		Replace(machineManifest), "apply", "--server-side", "-f", "-")
 
 	m.awaitPhase("Running")
@@ -48,6 +48,9 @@ func (e *env) runMachine() {
 	e.Step("the guest's agent reports the address that the stack has allocated")
 	first := m.awaitBoot("")
 	e.Step("the guest answers at its address, with the user data of the Machine")
+
+	m.requireSpoofCheck()
+	e.Step("the bridge drops the frames of the guest with another MAC address")
 
 	m.patch(`{"spec":{"restartToken":"again"}}`)
 	second := m.awaitBoot(first)
@@ -64,7 +67,7 @@ func (e *env) runMachine() {
 	m.awaitAgent()
 	e.Step("the Machine runs again, with the same disk and address")
 
-	m.apply("", "delete", "machine", machineName, "--timeout=240s")
+	m.inStack("", "delete", "machine", machineName, "--timeout=240s")
 	e.Await("everything of the machine is deleted", 2*time.Minute, func(ctx context.Context) error {
 		out, err := e.Run(ctx, "", "kubectl", "get", "vm,vmi,pvc,pods,secrets", "-n", "default", "-o", "name")
 		if err == nil && strings.TrimSpace(out) != "" {
@@ -75,8 +78,8 @@ func (e *env) runMachine() {
 	e.Step("the Machine is deleted with everything that was created for it")
 }
 
-// apply runs kubectl with the cluster of the Machine.
-func (m *machine) apply(input string, args ...string) {
+// inStack runs kubectl with the cluster of the Machine.
+func (m *machine) inStack(input string, args ...string) {
 	m.T.Helper()
 	if _, err := m.Run(m.T.Context(), input, "kubectl", append([]string{"--kubeconfig", m.home}, args...)...); err != nil {
 		m.T.Fatal(err)
@@ -85,7 +88,7 @@ func (m *machine) apply(input string, args ...string) {
 
 func (m *machine) patch(change string) {
 	m.T.Helper()
-	m.apply("", "patch", "machine", machineName, "--type=merge", "-p", change)
+	m.inStack("", "patch", "machine", machineName, "--type=merge", "-p", change)
 }
 
 // status is what the test reads of the Machine.
