@@ -1,12 +1,16 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 // TestSecretsNotAllowed has a cluster in a namespace where the function has no rights on Secrets. The
@@ -31,14 +35,14 @@ func TestSecretsNotAllowed(t *testing.T) {
 	if err := s.kube.Delete(t.Context(), s.get("shop")); err != nil {
 		t.Fatal(err)
 	}
-	for range 20 {
+	feed.Until(t, "its Machine is deleted, and its Secrets stay", func() (bool, string) {
 		look(limited)
-	}
+		return meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionReady).Reason == "SecretsNotAllowed", s.get("shop").Status.Message
+	})
 	s.awaitReason("shop", "SecretsNotAllowed", "ClusterRole vitistack-bootstrap-talos-secrets")
-	for range 20 {
+	feed.Until(t, "the cluster is deleted", func() (bool, string) {
 		look(s.function)
-	}
-	if err := s.kube.Get(t.Context(), s.namespace, "shop", &v1alpha1.KubernetesCluster{}); !kube.NotFound(err) {
-		t.Errorf("the cluster is left: %v", err)
-	}
+		err := s.kube.Get(t.Context(), s.namespace, "shop", &v1alpha1.KubernetesCluster{})
+		return kube.NotFound(err), fmt.Sprint(err)
+	})
 }
