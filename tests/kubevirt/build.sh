@@ -43,6 +43,7 @@ func (*NBDClient) Read(*nbdv1.ReadRequest, nbdv1.NBD_ReadServer) error { return 
 EOF
 	touch "$source/complete"
 fi
+ln -sfn "kubevirt-$number" "$to/source/kubevirt"
 flags="-s -w -X kubevirt.io/client-go/version.gitVersion=$kubevirt"
 for program in virt-operator virt-api virt-controller virt-chroot virt-launcher-monitor virt-probe virt-freezer virt-tail; do
 	! missing $program "$number" || build "$source" $program "$number" "./cmd/$program" -mod=mod -ldflags "$flags"

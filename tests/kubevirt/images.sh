@@ -6,8 +6,7 @@ to=$1
 here=$(cd "$(dirname "$0")" && pwd)
 number=$(cksum <"$here/images.sh" | cut -d ' ' -f 1)
 images=$to/images
-source=$(ls -d "$to"/source/kubevirt-*/complete | tail -n 1)
-source=${source%/complete}
+source=$to/source/kubevirt
 
 debian() { # debian FOLDER PACKAGES [OPTION...]: installs packages into a new folder
 	echo "Installing Debian into $1 ..."
