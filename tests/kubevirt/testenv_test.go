@@ -2,8 +2,6 @@ package kubevirt
 
 import (
 	"context"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -33,8 +31,6 @@ func newEnv(t *testing.T) *env {
 		t.Skip("run make test-kubevirt as root")
 	}
 	e := &env{kubernetes.New(t, lab.KubeVirt(folder()), filepath.Join(folder(), "bin"))}
-	// The lab has no Internet access.
-	t.Setenv("GOPROXY", "off")
 	e.serveImages()
 	if err := e.configureMultus(); err != nil {
 		t.Fatal(err)
@@ -83,11 +79,5 @@ func (e *env) serveImages() {
 	if err != nil {
 		e.T.Fatalf("read the images of images.sh: %v; run make test-kubevirt", err)
 	}
-	listener, err := net.Listen("tcp", kubernetes.Registry)
-	if err != nil {
-		e.T.Fatal(err)
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(listener) }()
-	e.T.Cleanup(func() { _ = server.Close() })
+	e.ServeRegistry(handler)
 }

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -40,8 +39,6 @@ func newEnv(t *testing.T) *env {
 	}
 	c := kubernetes.New(t, lab.Node(folder()), filepath.Join(folder(), "bin"))
 	e := &env{Cluster: c, suite: t.Context(), results: newResults(t, c.Root)}
-	// The lab has no Internet access.
-	t.Setenv("GOPROXY", "off")
 	e.serveImages()
 	return e
 }
@@ -91,17 +88,11 @@ func (e *env) serveImages() {
 	}
 	e.T.Cleanup(e.Services["registry"].Stop)
 	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: behind})
-	listener, err := net.Listen("tcp", kubernetes.Registry)
-	if err != nil {
-		e.T.Fatal(err)
-	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	e.ServeRegistry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/v2/vitistack/") || strings.HasPrefix(r.URL.Path, "/v2/charts/") {
 			forward.ServeHTTP(w, r)
 			return
 		}
 		own.ServeHTTP(w, r)
-	})}
-	go func() { _ = server.Serve(listener) }()
-	e.T.Cleanup(func() { _ = server.Close() })
+	}))
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,6 +45,7 @@ func New(t *testing.T, l lab.Lab, programs string) *Cluster {
 	}
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 	t.Setenv("KUBECONFIG", m.Kubeconfig())
+	t.Setenv("GOPROXY", "off") // the lab has no Internet access
 	return &Cluster{Node: m, T: t, Root: root, start: time.Now()}
 }
 
@@ -86,6 +89,18 @@ func (c *Cluster) Boot(reached func(step string, took time.Duration)) {
 // WithAddresses inserts the addresses of registry and DNS into a manifest.
 func WithAddresses(text string) string {
 	return strings.NewReplacer("REGISTRY", Registry, "DNS_SERVICE", dnsService).Replace(text)
+}
+
+// ServeRegistry serves images at the address Registry until the test ends.
+func (c *Cluster) ServeRegistry(images http.Handler) {
+	c.T.Helper()
+	listener, err := net.Listen("tcp", Registry)
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	server := &http.Server{Handler: images, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }()
+	c.T.Cleanup(func() { _ = server.Close() })
 }
 
 // Restart begins the measurement of the next step.
