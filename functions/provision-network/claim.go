@@ -81,8 +81,8 @@ func (c claims) checkAddressesInUse(ctx context.Context, nn *v1alpha2.NetworkNam
 }
 
 // configurationsInVLAN returns the NetworkConfigurations whose status has a VLAN, and those whose status has none: they have no
-// address yet, addresses of several VLANs, or an older version has written them. So it costs as much as there are of these, not as many
-// as exist. Those without a VLAN are listed first, so that one which gets it in between is found.
+// address yet, addresses of several VLANs, or an older version has written them. The API server returns no others. Those without
+// a VLAN are listed first: a NetworkConfiguration that gets its VLAN between the two lists is in the second one.
 func (c claims) configurationsInVLAN(ctx context.Context, vlan int32) (found []v1alpha1.NetworkConfiguration, err error) {
 	for _, value := range []string{"", strconv.Itoa(int(vlan))} {
 		list, err := kube.ListShared[v1alpha1.NetworkConfigurationList](ctx, c.kube, "", metav1.ListOptions{FieldSelector: statusVLAN + "=" + value})

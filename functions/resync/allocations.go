@@ -113,7 +113,7 @@ func (p *round) sendIfNeeded(ctx context.Context, k kind, o object) error {
 	return p.sendIfDue(ctx, k, o, isMiscounted)
 }
 
-// sendIfDue is sendIfNeeded for an object of which it is known whether it has miscounted its Machines.
+// sendIfDue sends an event for an object that is due or is a MachineProvider that has miscounted its Machines.
 func (p *round) sendIfDue(ctx context.Context, k kind, o object, isMiscounted bool) error {
 	if p.isInTransit(o) || !isMiscounted && !needsReconcile(k, o, p.now(), p.window()) {
 		return nil

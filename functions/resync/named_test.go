@@ -54,7 +54,7 @@ func TestNamedObjects(t *testing.T) {
 		"Deleted":  {"it does not exist any more", []events.DueObject{in(machine, "gone")}, nil},
 		"Fresh":    {"the event of its creation may be in transit", []events.DueObject{in(machine, "fresh")}, nil},
 		"Counted":  {"the gateway has counted its Machines", []events.DueObject{provider}, sent{"MachineProvider/kubevirt p1.1.r1 for p1"}},
-		"Queued":   {"of those that wait for the same address, only the oldest can get it", []events.DueObject{in(ipAllocation, "young"), in(ipAllocation, "old")}, sent{"IPAllocation/old old.1.r1 for old"}},
+		"Queued":   {"an address of the pool goes to the IPAllocation that has waited longest", []events.DueObject{in(ipAllocation, "young"), in(ipAllocation, "old")}, sent{"IPAllocation/old old.1.r1 for old"}},
 		"Several":  {"all kinds at once", []events.DueObject{in(ipAllocation, "old"), in(machine, "new"), provider}, sent{"IPAllocation/old old.1.r1 for old", "Machine/new m1.1.r1 for m1", "MachineProvider/kubevirt p1.1.r1 for p1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -150,7 +150,7 @@ func (o *Operator) observeClusters(s *Snapshot, reachability map[string]NodeReac
 	for _, i := range s.Collection(TopicClusters).Items {
 		f, r := i.Object.Facts.(*Cluster), reachability[i.Object.UID]
 		o.countCluster(i, f, r)
-		hasSilent = hasSilent || r.Silent > 0 || isOutage(i.Readiness.Reason) || len(f.UnreachableNodes) > 0
+		hasSilent = hasSilent || mayBeSilent(i, f, r)
 	}
 	if hasSilent {
 		o.mergeSilence(s, reachability)
@@ -217,6 +217,11 @@ func runningNodesOf(s *Snapshot) map[Key]map[string]bool {
 		running[cluster][i.Name] = true
 	}
 	return running
+}
+
+// mayBeSilent reports whether silenceOf can return anything for a cluster, whichever of its Machines run.
+func mayBeSilent(i *Item, f *Cluster, r NodeReachability) bool {
+	return r.Silent > 0 || isOutage(i.Readiness.Reason) || len(f.UnreachableNodes) > 0
 }
 
 // silenceOf returns whether a cluster does not answer at all, how many of its nodes do not answer otherwise, and since when. running are

@@ -18,8 +18,8 @@ import (
 const (
 	// source is the source of the requests.
 	source = "/gateway/resync"
-	// mostNamed is the number of objects up to which a request names them. Of more, resync reads all objects of the
-	// cluster, of which 500 cost as much as one by its name.
+	// mostNamed is the number of objects up to which a request names them. If more are due, resync reads all objects: a page
+	// of 500 costs about as much as one object by its name.
 	mostNamed = 100
 	// dueInterval is the time between two searches for an object that is due.
 	dueInterval = time.Second
