@@ -135,9 +135,8 @@ func (w *world) breakAndMend(t *testing.T, name string, f fault) {
 	if f.repairs {
 		w.checkRepair()
 	}
-	back := w.e.Get(s.resource, s.namespace, s.name)
-	back.Object["spec"] = before.Object["spec"]
-	if _, err := w.client(s).Update(w.Context(), back, metav1.UpdateOptions{}); err != nil {
+	mend := func(obj *unstructured.Unstructured) { obj.Object["spec"] = before.Object["spec"] }
+	if err := w.update(s, metav1.UpdateOptions{}, mend); err != nil {
 		t.Errorf("%s: the change back is refused: %v", name, err)
 	}
 }

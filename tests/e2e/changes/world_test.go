@@ -12,11 +12,12 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/vitistack/stack/tests/stand/engine"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -213,20 +214,28 @@ func (w *world) client(s subject) dynamic.ResourceInterface {
 // try changes fields of an object, whose values are YAML, with options for the API server.
 func (w *world) try(s subject, fields map[string]string, options metav1.UpdateOptions) error {
 	options.FieldValidation = metav1.FieldValidationStrict
-	for {
-		obj, err := w.client(s).Get(w.Context(), s.name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	return w.update(s, options, func(obj *unstructured.Unstructured) {
 		spec := obj.Object["spec"].(map[string]any)
 		for path, value := range fields {
 			set(spec, path, parse(strings.ReplaceAll(value, "__BASE__", strings.TrimSuffix(w.e.Network().Addr().String(), ".0"))))
 		}
-		_, err = w.client(s).Update(w.Context(), obj, options)
-		if !apierrors.IsConflict(err) {
+	})
+}
+
+// conflicts is how long update goes on after conflicts: about ten seconds.
+var conflicts = wait.Backoff{Duration: 50 * time.Millisecond, Steps: 200}
+
+// update changes an object, again and again while a function writes its status at the same time.
+func (w *world) update(s subject, options metav1.UpdateOptions, mutate func(*unstructured.Unstructured)) error {
+	return retry.RetryOnConflict(conflicts, func() error {
+		obj, err := w.client(s).Get(w.Context(), s.name, metav1.GetOptions{})
+		if err != nil {
 			return err
 		}
-	}
+		mutate(obj)
+		_, err = w.client(s).Update(w.Context(), obj, options)
+		return err
+	})
 }
 
 // change changes fields of an object.

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // wrongValues returns values that a field must not accept, by the kind of the mistake.
@@ -73,21 +74,14 @@ func (w *world) checkWrongValues(t *testing.T) {
 
 // tryValue changes the field of a row to any value, as a dry run.
 func (w *world) tryValue(s subject, r row, value any) error {
-	for {
-		obj, err := w.client(s).Get(w.Context(), s.name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	options := metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
+	return w.update(s, options, func(obj *unstructured.Unstructured) {
 		spec := obj.Object["spec"].(map[string]any)
 		for path, text := range r.with {
 			set(spec, path, parse(text))
 		}
 		set(spec, cmp.Or(r.at, r.field), value)
-		_, err = w.client(s).Update(w.Context(), obj, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
-		if !apierrors.IsConflict(err) {
-			return err
-		}
-	}
+	})
 }
 
 // badSelector is the reason for label selectors, whose fields the schema of Kubernetes leaves open.
