@@ -122,6 +122,7 @@ func TestCarried(t *testing.T) {
 		"Waiting":       {reason: "the live object decides, and it has its address", carried: a, change: func() { a.Status = v1alpha2.IPAllocationStatus{} }, want: 1},
 		"Releasing":     {reason: "the live object decides, and it is not being deleted", carried: a, change: func() { a.DeletionTimestamp = &now }, want: 1},
 		"Released":      {reason: "its address is released already", carried: a, change: func() { a.DeletionTimestamp, a.Finalizers = &now, nil }},
+		"NewCluster":    {reason: "the delivery only starts the process", eventType: events.TypeAdd, carried: &v1alpha1.KubernetesCluster{}, change: func() {}},
 	} {
 		savedConfiguration, savedAllocation := nc.DeepCopy(), a.DeepCopy()
 		tc.change()
@@ -145,8 +146,11 @@ func carrying(t *testing.T, eventType string, object kube.Object) event.Event {
 	e.SetSource("https://kubernetes")
 	e.SetType(eventType)
 	ref := events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NetworkConfiguration", Namespace: object.GetNamespace(), Name: object.GetName()}
-	if _, ok := object.(*v1alpha2.IPAllocation); ok {
+	switch object.(type) {
+	case *v1alpha2.IPAllocation:
 		ref.APIVersion, ref.Kind = v1alpha2.GroupVersion.String(), "IPAllocation"
+	case *v1alpha1.KubernetesCluster:
+		ref.Kind, ref.Namespace, ref.Name = "KubernetesCluster", "default", "new"
 	}
 	ref.Set(&e, string(object.GetUID()))
 	if err := e.SetData(event.ApplicationJSON, object); err != nil {

@@ -64,6 +64,8 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		return nil, f.requeueNetwork(ctx, ref.Namespace, ref.Name, in.Type() == events.TypeResync)
 	case "Lease":
 		return nil, f.deleteUnusedLease(ctx, ref.Namespace, ref.Name)
+	case "KubernetesCluster": // its Machines need addresses soon: the delivery has started this process
+		return nil, nil
 	default:
 		return nil, events.Permanent(fmt.Errorf("reconcile %s %s/%s: %s has nothing to do for this kind: correct the filter of its Trigger", ref.Kind, ref.Namespace, ref.Name, name))
 	}

@@ -140,6 +140,13 @@ func TestNodeCost(t *testing.T) {
 	}
 	s.requireCosts(w, handle, []costStep{
 		{
+			name: "NewCluster", reason: "the delivery only starts the process",
+			event: func() event.Event {
+				return change(t, events.TypeAdd, "KubernetesCluster", s.Namespace, "c", &v1alpha1.KubernetesCluster{})
+			},
+			want: map[string]int{},
+		},
+		{
 			name: "Declared", reason: "reads the Machine, its provider and its network, and creates the interface",
 			event: func() event.Event { return machineEvent(events.TypeAdd) },
 			want:  map[string]int{"GET machines": 1, "GET machineproviders": 1, "GET networknamespaces": 1, "POST networkconfigurations": 1},
