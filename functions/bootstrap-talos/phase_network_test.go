@@ -74,7 +74,7 @@ func TestEndpointIsServed(t *testing.T) {
 	s := newEnv(t, envOptions{})
 	s.temporary = true
 	s.create(s.cluster("shop", 3, 0))
-	s.awaitReason("shop", "WaitingForEndpoint", "nothing serves the endpoint", "control planes answer", "shop-cp-0", "02:00:00", "alias net0")
+	s.awaitReason("shop", "WaitingForEndpoint", "nothing serves the endpoint", "control planes answer", "node shop-cp-", "02:00:00", "alias net0")
 	if kc := s.get("shop"); kc.Status.Phase == v1alpha1.ClusterRunning {
 		t.Errorf("the cluster is %s, although no node serves its endpoint", kc.Status.Phase)
 	}
