@@ -249,10 +249,12 @@ func (e *env) tour() {
 	// A function reads the Secrets of the simulators when its pod starts.
 	e.awaitZero()
 	e.Step("no function has a pod")
-	for _, name := range []string{"machineprovider-kubevirt.yaml", "networkpool-tour.yaml", "tour-network.yaml"} {
-		e.Apply(e.example(name))
-	}
+	e.Apply(e.example("machineprovider-kubevirt.yaml"))
+	e.Apply(e.example("networkpool-tour.yaml"))
+	start := time.Now()
+	e.Apply(e.example("tour-network.yaml"))
 	e.Kubectl("wait", "networknamespace/tour-network", "--for=jsonpath={.status.provisioningPhase}=Ready", "--timeout=180s")
+	e.results.network = time.Since(start)
 	e.Step("the network is Ready")
 	e.Apply(e.example("simple-kubernetescluster.yaml"))
 	e.Kubectl("wait", "kubernetescluster/simple-cluster", "--for=jsonpath={.status.phase}=Running", "--timeout=280s")

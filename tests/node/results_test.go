@@ -17,6 +17,8 @@ import (
 type results struct {
 	commit, machine string
 	sections        []*section
+	// network is the time from kubectl apply to the Ready network of the tour, without a pod of provision-network.
+	network time.Duration
 }
 
 // section is a table of times in seconds, with the load average of the machine before the first of them.
@@ -80,14 +82,20 @@ func (r *results) isBusy() bool {
 	return err == nil && load > float64(runtime.NumCPU())
 }
 
-// write prints the page, and writes it into the file in VITI_NODE_RESULTS.
+// fileVariable names the environment variable with the file of the page.
+const fileVariable = "VITI_NODE_RESULTS"
+
+// isWritten reports whether the page is written into a file.
+func (r *results) isWritten() bool { return os.Getenv(fileVariable) != "" }
+
+// write prints the page, and writes it into the file, if there is one.
 func (r *results) write(t *testing.T, root string) {
 	t.Helper()
 	t.Log("\n" + r.markdown())
-	path := os.Getenv("VITI_NODE_RESULTS")
-	if path == "" {
+	if !r.isWritten() {
 		return
 	}
+	path := os.Getenv(fileVariable)
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(root, path)
 	}

@@ -9,8 +9,6 @@ import (
 )
 
 const (
-	// runs is the number of measured starts from zero. Their median is the figure.
-	runs = 3
 	// idleTimeout is the longest time until no function has a pod: the interval of the checks of MachineProviders, the
 	// window of the revisions, and the grace periods of Knative.
 	idleTimeout = 6 * time.Minute
@@ -19,7 +17,8 @@ const (
 // scaleFromZero measures the time from kubectl apply to a cluster that is Running, while no function has a pod.
 func (e *env) scaleFromZero() {
 	var took, idle []time.Duration
-	table := e.results.table("Scale from zero", "from kubectl apply to a Running cluster")
+	runs := e.starts()
+	table := e.results.table("Scale from zero", "from kubectl apply")
 	for range runs {
 		e.deleteCluster()
 		e.Step("the cluster is deleted")
@@ -33,13 +32,23 @@ func (e *env) scaleFromZero() {
 	}
 	slices.Sort(took)
 	slices.Sort(idle)
-	table.row(fmt.Sprintf("no function has a pod: median of %d", runs), took[runs/2])
-	table.row("no function has a pod: fastest", took[0])
-	table.row("no function has a pod: slowest", took[runs-1])
-	table.row("functions have pods", e.warmStart())
+	table.row("to a Ready network, provision-network has no pod", e.results.network)
+	table.row(fmt.Sprintf("to a Running cluster, no function has a pod: median of %d", runs), took[runs/2])
+	table.row("to a Running cluster, no function has a pod: fastest", took[0])
+	table.row("to a Running cluster, no function has a pod: slowest", took[runs-1])
+	table.row("to a Running cluster, functions have pods", e.warmStart())
 	table.row(fmt.Sprintf("from the end of a cluster until no function has a pod: median of %d", runs), idle[runs/2])
 	e.requireNoRestarts()
 	e.requireNoneRefused()
+}
+
+// starts returns the number of measured starts from zero, whose median is the figure: ten for the page of results, and three
+// otherwise, because each takes a minute.
+func (e *env) starts() int {
+	if e.results.isWritten() {
+		return 10
+	}
+	return 3
 }
 
 // warmStart measures the same while the functions of the deletion still have pods.
