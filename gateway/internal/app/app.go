@@ -32,6 +32,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/ingest"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/metrics"
+	"github.com/vitistack/stack/gateway/internal/nodeevents"
 	"github.com/vitistack/stack/gateway/internal/replicas"
 	"github.com/vitistack/stack/gateway/internal/stream"
 	"github.com/vitistack/stack/gateway/internal/watch"
@@ -67,6 +68,8 @@ type app struct {
 	producer   *domainevents.Producer
 	deliveries *ingest.Deliveries
 	external   *ingest.External
+	// nodeEvents is nil if no events of nodes are received.
+	nodeEvents *nodeevents.Server
 }
 
 // brokerDelay is the time that a change waits for the Broker to deliver its event.
@@ -85,7 +88,7 @@ func newApp(version string, c *config.Config, kubernetes *rest.Config, log *slog
 		Database: func() sql.DBStats { return a.history.Stats() }, Displaced: func() uint64 { return a.server.Displaced() },
 		Heartbeats: func() []inventory.Dependency { return a.heartbeats.Last() },
 	})
-	for _, create := range []func(*rest.Config) error{a.createKubernetes, a.createStores, a.createServer, a.createEvents} {
+	for _, create := range []func(*rest.Config) error{a.createKubernetes, a.createStores, a.createServer, a.createEvents, a.createNodeEvents} {
 		if err := create(kubernetes); err != nil {
 			return nil, err
 		}
@@ -202,6 +205,22 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 		Metrics: a.metrics, Timeout: c.APITimeout, Log: log,
 	})
 	return err
+}
+
+// createNodeEvents opens the port for events of nodes, if one is configured.
+func (a *app) createNodeEvents(*rest.Config) error {
+	if a.config.NodeEventsAddress == "" {
+		return nil
+	}
+	a.metrics.DeclareNodeEvents(nodeevents.EventOutcomes, nodeevents.ForwardOutcomes, nodeevents.RefusalReasons)
+	var err error
+	a.nodeEvents, err = nodeevents.Listen(context.Background(), a.config.NodeEventsAddress, nodeevents.Options{
+		Store: a.store, Broker: a.broker, Metrics: a.metrics, Timeout: a.config.APITimeout, Log: a.component("nodeevents"),
+	})
+	if err != nil {
+		return fmt.Errorf("nodes.eventsAddress: %w", err)
+	}
+	return nil
 }
 
 // showOwnEvent counts and shows an event of the gateway itself.

@@ -89,7 +89,7 @@ func (a *app) parts() []func(context.Context) {
 	rounds := &resyncrequest.Requester{Store: a.store, Broker: a.broker, Period: c.ResyncPeriod, Timeout: c.APITimeout, Log: a.component("resync")}
 	nodes := &nodeprobe.Watcher{Store: a.store, Broker: a.broker, Interval: c.NodeProbeInterval, Timeout: c.APITimeout, Log: a.component("nodeprobe")}
 	operators := &health.OperatorProber{Store: a.store, Operators: c.Operators, Log: a.component("operators")}
-	return []func(context.Context){
+	parts := []func(context.Context){
 		a.watcher.Run,
 		func(ctx context.Context) { p.run(ctx, a.watcher.Synced()) },
 		func(ctx context.Context) { a.health.Run(ctx, c.HealthCheckInterval, a.history.Migrated()) },
@@ -102,4 +102,8 @@ func (a *app) parts() []func(context.Context) {
 		operators.Run,
 		a.replicas.Run,
 	}
+	if a.nodeEvents != nil {
+		parts = append(parts, p.after(a.nodeEvents.Run))
+	}
+	return parts
 }

@@ -22,6 +22,8 @@ type Config struct {
 	HeartbeatSchedule, ResyncSchedule cron.Schedule
 	// NodeProbeInterval is the time between two dials of a cluster's node.
 	NodeProbeInterval time.Duration
+	// NodeEventsAddress is the address of the event sink of Talos nodes. It is empty if there is none.
+	NodeEventsAddress string
 
 	Server    Server
 	Logging   Logging

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"regexp"
@@ -64,6 +66,22 @@ func address(to *string, name, env, help string) Key {
 			u, err := url.Parse(value)
 			if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 				return fmt.Errorf("write an http or https URL, for example http://host:8080/path")
+			}
+		}
+		*to = value
+		return nil
+	})
+}
+
+// hostPort is an address to listen on, or nothing.
+func hostPort(to *string, name, env, help string) Key {
+	return key("string", name, env, "", help, func(value string) error {
+		if value != "" {
+			host, port, err := net.SplitHostPort(value)
+			_, bad := strconv.ParseUint(port, 10, 16)
+			_, unknown := netip.ParseAddr(host)
+			if err != nil || bad != nil || host != "" && unknown != nil {
+				return fmt.Errorf("write an IP address and a port, or only the port, for example :9993")
 			}
 		}
 		*to = value

@@ -41,6 +41,7 @@ func (c *Config) general() []Key {
 		schedule(&c.HeartbeatSchedule, "heartbeat.schedule", "HEARTBEAT_SCHEDULE", "*/10 * * * * *", "Schedule of PingSource heartbeat, in its syntax. Without an event for three intervals, Broker or event source is unhealthy. Empty means that no heartbeat is expected."),
 		schedule(&c.ResyncSchedule, "resync.schedule", "RESYNC_SCHEDULE", "*/10 * * * *", "Schedule of PingSource resync, in its syntax. Without a full round for three intervals, resync is unhealthy. Empty means that no round is expected."),
 		duration(&c.NodeProbeInterval, "nodes.probeInterval", "NODE_PROBE_INTERVAL", "10s", time.Second, "How often the nodes and endpoints of Running clusters are dialled. A cluster is reconciled when one of them fails to answer twice."),
+		hostPort(&c.NodeEventsAddress, "nodes.eventsAddress", "NODE_EVENTS_ADDRESS", "Address on which events of Talos nodes are received, such as :9993. Set NODE_EVENTS_ENDPOINT of bootstrap-talos to where nodes reach it. Empty means that none are received."),
 		boolean(&c.Metrics.Enabled, "metrics.enabled", "METRICS_ENABLED", true, "Whether /metrics is served."),
 		integer(&c.Metrics.MaxSeries, "metrics.maxSeries", "", 1000, 1, 1_000_000, "Clusters and networks with metric series of their own; the rest is counted as _other."),
 	}

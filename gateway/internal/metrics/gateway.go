@@ -46,6 +46,9 @@ type Gateway struct {
 	durations   *Family
 	events      *Family
 	deliveries  *Family
+	nodeEvents  *Family
+	forwarded   *Family
+	refused     *Family
 	layers      map[inventory.Topic]*metrics.PrometheusHistogram
 	hits        map[string]*metrics.Counter
 	misses      map[string]*metrics.Counter
@@ -109,6 +112,9 @@ func NewGateway(o Options, from Sources) *Gateway {
 		func(add addSeries) { countFollowers(from.Snapshot(), o.MaxSeries, add) })
 	m.addPipeline(from.Snapshot, o.MaxSeries)
 	m.addStream(from)
+	m.nodeEvents = r.Counter("vitistack_operator_node_events_received_total", "Events that Talos nodes have sent, by outcome", "outcome")
+	m.forwarded = r.Counter("vitistack_operator_node_events_forwarded_total", "Requests for a reconcile of a cluster because of events of its nodes, by outcome: sent or failed", "outcome")
+	m.refused = r.Counter("vitistack_operator_node_connections_refused_total", "Connections for events of nodes that were closed at once, by reason: unknown_address or limit", "reason")
 	r.counter("vitistack_operator_pushed_series_refused_total", "Pushed series that were refused, because they are unknown, invalid or too many", m.Pushed.Refused)
 	addProcess(r, float64(o.Started.UnixMilli())/1000)
 	return m
@@ -183,6 +189,24 @@ func (m *Gateway) DeclareDeliveries(endpoint, outcome string) { m.deliveries.Cou
 
 // Delivery counts an attempt to deliver an event to an endpoint.
 func (m *Gateway) Delivery(endpoint, outcome string) { m.deliveries.Count(endpoint, outcome).Inc() }
+
+// DeclareNodeEvents makes the counters of events of nodes exist at 0.
+func (m *Gateway) DeclareNodeEvents(outcomes, forwarded, refused []string) {
+	for family, values := range map[*Family][]string{m.nodeEvents: outcomes, m.forwarded: forwarded, m.refused: refused} {
+		for _, v := range values {
+			family.Count(v)
+		}
+	}
+}
+
+// NodeEvent counts an event of a node.
+func (m *Gateway) NodeEvent(outcome string) { m.nodeEvents.Count(outcome).Inc() }
+
+// NodeEventForwarded counts a request for a reconcile because of events of nodes.
+func (m *Gateway) NodeEventForwarded(outcome string) { m.forwarded.Count(outcome).Inc() }
+
+// NodeConnectionRefused counts a connection for events of nodes that was closed at once.
+func (m *Gateway) NodeConnectionRefused(reason string) { m.refused.Count(reason).Inc() }
 
 // Commit observes the time that a snapshot took.
 func (m *Gateway) Commit(took time.Duration) { m.commit.Update(took.Seconds()) }
