@@ -17,6 +17,9 @@ const (
 	// TypeResync comes from the function resync for each object that needs a
 	// reconcile.
 	TypeResync = "io.vitistack.resync"
+	// SourceNodeEvents is the source of the TypeResync that the gateway sends for a KubernetesCluster because one of its
+	// nodes has reported a change.
+	SourceNodeEvents = "/gateway/nodeevents"
 	// TypeResyncRequested comes from the gateway and requests that the function resync
 	// reconciles what is due. Its data is ResyncRequested.
 	TypeResyncRequested = "io.vitistack.resync.requested"

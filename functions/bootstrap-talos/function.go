@@ -36,6 +36,8 @@ type function struct {
 	upgrades     *upgrades
 	resizes      *resizes
 	deletion     *deletion
+	// eventSink is whether nodes send events.
+	eventSink bool
 	// reconciles has the reconciles of clusters that run and that wait.
 	reconciles sharedReconciles
 }
@@ -47,6 +49,8 @@ type functionOptions struct {
 	// talosVersion is the Talos version of clusters that name none.
 	talosVersion string
 	images       talos.Images
+	// eventSink is the address to which nodes send their events, empty if they send none.
+	eventSink string
 	// addonHosts reads the manifests of add-ons by their URLs.
 	addonHosts *addonsource.Hosts
 	now        func() time.Time
@@ -58,7 +62,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 	status := &statusWriter{kube: client}
 	secrets := &secretStore{kube: client, now: o.now}
 	machines := &machineStore{kube: client, manifests: store, images: o.images, status: status}
-	renderer := &configRenderer{kube: client, manifests: store, images: o.images}
+	renderer := &configRenderer{kube: client, manifests: store, images: o.images, eventSink: o.eventSink}
 	plans := &planner{kube: client, talosVersion: o.talosVersion}
 	etcd := &etcdChecker{machines: machines}
 	nodes := &nodeLister{secrets: secrets}
@@ -86,6 +90,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		upgrades:     &upgrades{etcd: etcd, images: o.images, status: status, now: o.now},
 		resizes:      &resizes{kube: client, machines: machines, nodes: nodes, etcd: etcd, status: status, now: o.now},
 		deletion:     &deletion{kube: client, manifests: store, machines: machines, status: status},
+		eventSink:    o.eventSink != "",
 	}
 }
 
@@ -95,11 +100,13 @@ type reconcileOptions struct {
 	eventID string
 	// changed is whether an object has just changed, so that a delivery that polls nodes need not go on.
 	changed bool
-	// full is whether a cluster that is up to date is reconciled too.
+	// full is whether a cluster that is up to date is reconciled too, and everything that may have changed without an event is read.
 	full bool
+	// reported is whether a node has reported a change, also of a cluster that is up to date.
+	reported bool
 	// reportErrors is whether the event has failed for so long that the status says so.
 	reportErrors bool
-	// polls is whether nodes, which send no events, are polled for nodePollTime.
+	// polls is whether nodes are polled for nodePollTime, unless an event of theirs follows.
 	polls bool
 }
 

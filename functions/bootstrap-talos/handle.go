@@ -27,8 +27,9 @@ import (
 // none. The event is a hint: everything that decides is read from the API server.
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
 	age := events.Age(in, f.now())
+	reported := in.Source() == events.SourceNodeEvents
 	options := reconcileOptions{
-		eventID: in.ID(), changed: events.IsChange(in.Type()) && age < time.Second, full: in.Type() == events.TypeResync,
+		eventID: in.ID(), changed: events.IsChange(in.Type()) && age < time.Second, full: in.Type() == events.TypeResync && !reported, reported: reported,
 		polls: true, reportErrors: age >= retryGracePeriod,
 	}
 	if in.Type() == events.TypeWorkorderApproved || in.Type() == events.TypeWorkorderRejected {
@@ -192,7 +193,9 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 	}
 	c.observed.unconfigured = members
 	if c.observed.configs, err = f.renderer.renderAndSave(ctx, c, c.membersWithoutConfig(members)); err == nil {
-		err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error { return f.configurator.configureNodes(ctx, c) })
+		err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
+			return f.awaitNodeEvent(ctx, c, f.configurator.configureNodes(ctx, c))
+		})
 	}
 	if errors.As(reconcile.SecretsError(err, plan.FunctionName), new(reconcile.UserError)) {
 		return full()

@@ -24,6 +24,8 @@ type configRenderer struct {
 	kube      *kube.Client
 	manifests *manifests.Store
 	images    talos.Images
+	// eventSink is the address to which nodes send their events, or empty.
+	eventSink string
 }
 
 // renderMissing finds the members whose nodes have not been seen with their configurations, and
@@ -124,6 +126,7 @@ func (r *configRenderer) clusterConfig(c *cluster) talos.ClusterConfig {
 	common := talos.ClusterConfig{
 		Name: c.Name, Endpoint: c.Status.Endpoint, Talos: c.plan.Talos, Contract: c.plan.Contract,
 		Disk: "/dev/vda", Installer: r.images.Installer(c.KubernetesCluster, c.plan.Talos), Keys: c.observed.keys, VIP: c.observed.vip, Port: c.plan.LocalPort(),
+		EventSink: r.eventSink,
 	}
 	if c.Spec.Networking != nil {
 		common.Networking = *c.Spec.Networking

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -25,6 +26,10 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
+		endpoint, err := talos.CheckEventSink(os.Getenv(eventSinkVariable))
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", eventSinkVariable, err)
+		}
 		f := newFunction(client, functionOptions{
 			manifestsDir: os.Getenv("RESULTS_PATH"),
 			talosVersion: envOr("TALOS_VERSION", plan.DefaultTalosVersion),
@@ -32,12 +37,16 @@ func main() {
 				Factory:   strings.TrimSuffix(envOr("IMAGE_FACTORY", talos.DefaultFactory), "/"),
 				Schematic: envOr("TALOS_SCHEMATIC", talos.DefaultSchematic),
 			},
+			eventSink:  endpoint,
 			addonHosts: addonsource.New(os.Getenv(addons.HostsVariable)),
 			now:        time.Now,
 		})
 		return f.handle, nil
 	}, events.WithConcurrent(concurrentKind))
 }
+
+// eventSinkVariable is the variable with the address at which nodes reach the gateway, which receives their events.
+const eventSinkVariable = "NODE_EVENTS_ENDPOINT"
 
 // concurrentKind is the kind whose deliveries sharedReconciles serializes, so that a change of a cluster ends the polling of its nodes.
 const concurrentKind = "KubernetesCluster"

@@ -113,7 +113,7 @@ func checkReleases(ctx context.Context, c *cluster) error {
 // Ready, control planes first. A node that does not answer adds nothing.
 func withUnmetConditions(ctx context.Context, c *cluster, waiting error) error {
 	var w reconcile.WaitError
-	if !errors.As(waiting, &w) || !w.Requeue || w.Reason == "RemovingNodes" || c.connections.credentials == nil {
+	if !errors.As(waiting, &w) || !(w.Requeue || c.report.nodeEventFollows) || w.Reason == "RemovingNodes" || c.connections.credentials == nil {
 		return waiting
 	}
 	for _, m := range c.plan.Members {

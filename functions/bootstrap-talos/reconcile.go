@@ -39,7 +39,7 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 		}
 		return nil, err
 	}
-	if v1alpha1.IsPaused(kc) || kc.DeletionTimestamp == nil && isUpToDate(kc) && !options.full && !kube.ReconcileRequested(kc) {
+	if v1alpha1.IsPaused(kc) || kc.DeletionTimestamp == nil && isUpToDate(kc) && !options.full && !options.reported && !kube.ReconcileRequested(kc) {
 		return nil, nil
 	}
 	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), eventID: options.eventID, deadline: pollDeadline(options), polls: options.polls, full: options.full}
@@ -93,7 +93,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		return err
 	}
 	err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
-		return f.status.reportWaiting(ctx, c, f.runNodePhases(ctx, c))
+		return f.status.reportWaiting(ctx, c, f.awaitNodeEvent(ctx, c, f.runNodePhases(ctx, c)))
 	})
 	err = reconcile.MostUrgent(f.configurator.reconfigureResetNodes(ctx, c), err)
 	err = f.checkWaitingCluster(ctx, c, err)

@@ -20,6 +20,8 @@ type report struct {
 	machinesCreated, keysCreated, bootstrapped bool
 	// bootstrapSent is whether this delivery has sent a bootstrap request.
 	bootstrapSent bool
+	// nodeEventFollows is whether the cluster continues by the event of a node.
+	nodeEventFollows bool
 	// apiUnanswered is whether the workload API has not answered, or cannot be asked.
 	apiUnanswered bool
 	// unreachable is whether the workload API of a cluster that has been running does not answer.

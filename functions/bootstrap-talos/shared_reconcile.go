@@ -87,6 +87,7 @@ func (s *sharedReconciles) take(key string, own reconcileOptions) reconcileOptio
 // with returns options that do what o and others do.
 func (o reconcileOptions) with(others reconcileOptions) reconcileOptions {
 	o.full = o.full || others.full
+	o.reported = o.reported || others.reported
 	o.polls = o.polls || others.polls
 	o.reportErrors = o.reportErrors || others.reportErrors
 	return o

@@ -35,6 +35,8 @@ type ClusterConfig struct {
 	VIP netip.Addr
 	// Port is the port of the API servers, zero for the default of Talos.
 	Port int32
+	// EventSink is the host and port to which nodes send their events, empty if they send none.
+	EventSink string
 }
 
 // NodeConfig is what the configuration of one node has of its own.
@@ -79,7 +81,10 @@ func Render(c ClusterConfig, n NodeConfig) (config.Provider, error) {
 			return nil, fmt.Errorf("write authorities of %s: %w", n.Name, err)
 		}
 	}
-	if provider, err = addNodeSettings(provider, c, n); err != nil {
+	if provider, err = addNodeSettings(provider, c, n); err == nil {
+		provider, err = addEventSink(provider, c)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("write configuration of %s: %w", n.Name, err)
 	}
 	for _, p := range n.Patches {

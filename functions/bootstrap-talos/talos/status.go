@@ -81,3 +81,17 @@ func UnmetConditions(ctx context.Context, address string, a *Credentials) string
 	}
 	return fmt.Sprintf("%s: %s", status.TypedSpec().Stage, strings.Join(unmet, ", "))
 }
+
+// IsMachineReady reports whether a node answers and is ready by its own status: its services run, its static pods and its Node are Ready.
+func IsMachineReady(ctx context.Context, address string, a *Credentials) bool {
+	if state, _ := Probe(ctx, address, a); state != Configured {
+		return false
+	}
+	ctx, client, end, err := Connect(ctx, address, a, DialTimeout)
+	if err != nil {
+		return false
+	}
+	defer end()
+	status, err := safe.StateGetByID[*runtime.MachineStatus](ctx, client.COSI, runtime.MachineStatusID)
+	return err == nil && status.TypedSpec().Status.Ready
+}

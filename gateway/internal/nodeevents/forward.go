@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// source is the source of the events that request a reconcile of a cluster.
-	source = "/gateway/nodeevents"
 	// gatherTime is how long the first event of a cluster waits for others of the same moment.
 	gatherTime = 20 * time.Millisecond
 	// maxSends bounds the requests to the Broker at the same time.
@@ -69,7 +67,7 @@ func (s *Server) request(ctx context.Context, o *inventory.Object, cause string)
 	ref := events.Ref{APIVersion: o.APIVersion, Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	err := s.Broker.Send(ctx, events.NewReconcileRequest(source, ref, o.UID, cause))
+	err := s.Broker.Send(ctx, events.NewReconcileRequest(events.SourceNodeEvents, ref, o.UID, cause))
 	if err == nil {
 		s.Metrics.NodeEventForwarded(outcomeSent)
 		return

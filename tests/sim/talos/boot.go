@@ -87,8 +87,9 @@ type boot struct {
 	vips []netip.Addr
 	// undoTry reverts a configuration in mode try.
 	undoTry *time.Timer
-	// last is the last published machine status.
-	last machineStatus
+	// last is the last published machine status, and lastServices are the last published services.
+	last         machineStatus
+	lastServices map[string]service
 }
 
 func newBoot(n *node) *boot {
@@ -96,7 +97,7 @@ func newBoot(n *node) *boot {
 	b := &boot{
 		node: n, ctx: ctx, cancel: cancel,
 		id: uuid.NewString(), began: time.Now(),
-		events: newEventLog(), kmsg: &kmsg{}, peers: newPeers(),
+		events: newEventLog(), kmsg: &kmsg{}, peers: newPeers(), lastServices: map[string]service{},
 		network: wiringOf(n.Machine, n.config),
 	}
 	b.printf("Linux version %s-talos", kernelVersion)

@@ -163,6 +163,7 @@ func (n *node) bringUp() {
 	n.mustSave()
 	b := newBoot(n)
 	n.boot = b
+	n.fleet.work.Go(b.followSink)
 	switch {
 	case n.config == nil && len(n.Machine.Seed) > 0:
 		b.readSeed()

@@ -180,9 +180,11 @@ func serviceProblems(f facts) []string {
 	return problems
 }
 
-// announceStatus publishes the status if it has changed. Callers hold Fleet.mu.
+// announceStatus publishes the states of services and the status of the machine that have changed. Callers hold Fleet.mu.
 func (b *boot) announceStatus() {
-	s := statusOf(b.facts())
+	f := b.facts()
+	b.announceServices(servicesOf(f))
+	s := statusOf(f)
 	if reflect.DeepEqual(s, b.last) {
 		return
 	}
@@ -196,4 +198,24 @@ func (b *boot) announceStatus() {
 			&machineapi.MachineStatusEvent_MachineStatus_UnmetCondition{Name: u.Name, Reason: u.Reason})
 	}
 	b.events.publish(event, "")
+}
+
+// announceServices publishes the services whose state or health has changed, as machined's ServiceRunner does.
+func (b *boot) announceServices(services []service) {
+	for _, s := range services {
+		if s == b.lastServices[s.id] {
+			continue
+		}
+		b.lastServices[s.id] = s
+		event := &machineapi.ServiceStateEvent{
+			Service: s.id, Message: s.message, Action: actionOf(s.state),
+			Health: &machineapi.ServiceHealth{Unknown: s.unknown || !s.running, Healthy: s.healthy},
+		}
+		b.events.publish(event, "")
+	}
+}
+
+// actionOf returns the state of a service as its event has it.
+func actionOf(state string) machineapi.ServiceStateEvent_Action {
+	return machineapi.ServiceStateEvent_Action(machineapi.ServiceStateEvent_Action_value[strings.ToUpper(state)])
 }
