@@ -36,8 +36,8 @@ type function struct {
 	upgrades     *upgrades
 	resizes      *resizes
 	deletion     *deletion
-	// eventSink is whether nodes send events.
-	eventSink bool
+	// reports has when nodes have reported.
+	reports nodeReports
 	// reconciles has the reconciles of clusters that run and that wait.
 	reconciles sharedReconciles
 }
@@ -90,7 +90,6 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		upgrades:     &upgrades{etcd: etcd, images: o.images, status: status, now: o.now},
 		resizes:      &resizes{kube: client, machines: machines, nodes: nodes, etcd: etcd, status: status, now: o.now},
 		deletion:     &deletion{kube: client, manifests: store, machines: machines, status: status},
-		eventSink:    o.eventSink != "",
 	}
 }
 
@@ -98,7 +97,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 type reconcileOptions struct {
 	// eventID is the ID of the event. It is the same when the event is redelivered.
 	eventID string
-	// changed is whether an object has just changed, so that a delivery that polls nodes need not go on.
+	// changed is whether an object has just changed, or a node has just reported, so that a delivery that polls nodes need not go on.
 	changed bool
 	// full is whether a cluster that is up to date is reconciled too, and everything that may have changed without an event is read.
 	full bool
@@ -106,7 +105,7 @@ type reconcileOptions struct {
 	reported bool
 	// reportErrors is whether the event has failed for so long that the status says so.
 	reportErrors bool
-	// polls is whether nodes are polled for nodePollTime, unless an event of theirs follows.
+	// polls is whether nodes are polled for nodePollTime, unless awaitNodeEvent finds that they send an event.
 	polls bool
 }
 

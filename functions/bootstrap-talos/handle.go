@@ -29,7 +29,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	age := events.Age(in, f.now())
 	reported := in.Source() == events.SourceNodeEvents
 	options := reconcileOptions{
-		eventID: in.ID(), changed: events.IsChange(in.Type()) && age < time.Second, full: in.Type() == events.TypeResync && !reported, reported: reported,
+		eventID: in.ID(), changed: (events.IsChange(in.Type()) || reported) && age < time.Second, full: in.Type() == events.TypeResync && !reported, reported: reported,
 		polls: true, reportErrors: age >= retryGracePeriod,
 	}
 	if in.Type() == events.TypeWorkorderApproved || in.Type() == events.TypeWorkorderRejected {

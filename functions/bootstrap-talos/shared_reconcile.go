@@ -40,6 +40,9 @@ type reconcileResult struct {
 func (f *function) reconcileCluster(ctx context.Context, namespace, name string, options reconcileOptions) (*event.Event, error) {
 	key := namespace + "/" + name
 	f.reconciles.add(key, options)
+	if options.reported {
+		f.reports.record(key, f.now())
+	}
 	if options.changed {
 		f.reconciles.calls.Supersede(key)
 	}

@@ -31,7 +31,7 @@ import (
 
 func main() {
 	state := flag.String("state", ".run/sim", "`folder` that keeps the disks of simulated machines")
-	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, proxmox, talos, nam, netbox and kea take rules, GET /calls/ of these counts what they were asked for, GET /ready answers 204 once all simulators serve, and PUT /crash names the addresses of nodes that crash; what is listened on is written to <state>/control")
+	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, proxmox, talos, nam, netbox and kea take rules, GET /calls/ of these counts what they were asked for, GET /ready answers 204 once all simulators serve, PUT /timing sets the durations of the steps of nodes, and PUT /crash names the addresses of nodes that crash; what is listened on is written to <state>/control")
 	var kubevirts programs
 	flag.StringVar(&kubevirts.judge, "judge", "", "`program` of tests/judges/kubevirt, which also has to allow each virtual machine")
 	listen := flag.String("listen", loopbackAddress, "`IP` at which functions reach the simulators. With another than "+loopbackAddress+
@@ -73,8 +73,8 @@ func run(ctx context.Context, at site, control string, real programs, log *slog.
 	} {
 		switches["/faults/"+name], switches["/calls/"+name] = plan, http.HandlerFunc(plan.ServeCalls)
 	}
-	crash, started := &crashes{}, &ready{log: log}
-	switches["/crash"], switches["/ready"] = crash, started
+	crash, started, pace := &crashes{}, &ready{log: log}, &timing{}
+	switches["/crash"], switches["/ready"], switches["/timing"] = crash, started, pace
 	if err := serveControl(ctx, at.state, control, switches); err != nil {
 		return err
 	}
@@ -99,6 +99,7 @@ func run(ctx context.Context, at site, control string, real programs, log *slog.
 		return err
 	}
 	crash.fleet.Store(fleet)
+	pace.fleet.Store(fleet)
 	inside := guests{fleet: fleet}
 	cluster, err := serveProxmox(ctx, config, at, others, inside, router, log.With("simulator", "proxmox"))
 	if err != nil {

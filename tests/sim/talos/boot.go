@@ -213,7 +213,8 @@ func (b *boot) configure() {
 		return
 	}
 	b.node.provisionUserVolumes()
-	b.later(b.node.fleet.timing.Services, func() {
+	timing := b.node.fleet.timing
+	b.later(timing.vary(timing.Services), func() {
 		b.services = true
 		b.node.fleet.reconcile(b.node.cluster())
 	})

@@ -60,6 +60,13 @@ type Option func(*Fleet)
 // WithTiming sets the durations of the machines' steps.
 func WithTiming(t Timing) Option { return func(f *Fleet) { f.timing = t } }
 
+// SetTiming sets the durations of the steps that begin afterwards, and of the Nodes of clusters that begin afterwards.
+func (f *Fleet) SetTiming(t Timing) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.timing = t.withDefaults()
+}
+
 // WithShutdownObserver calls observe in a new goroutine when a machine has switched itself off, as it
 // does on a shutdown request.
 func WithShutdownObserver(observe func(id string)) Option {

@@ -3,6 +3,7 @@ package talos
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"time"
 
@@ -139,8 +140,15 @@ type Timing struct {
 	// NodeLost is the time from the end of a machine to its Node being unknown. Default: 100 ms.
 	// Negative: none.
 	NodeLost time.Duration
+	// Spread is by which part of itself each Boot, Services and EtcdPull is longer or shorter at random. Default: 0.
+	Spread float64
 	// PodStop is the time from a pod's deletion to the end of its containers.
 	PodStop time.Duration
+}
+
+// vary returns the duration of one step.
+func (t Timing) vary(d time.Duration) time.Duration {
+	return d + time.Duration(float64(d)*t.Spread*(2*rand.Float64()-1)) //nolint:gosec // no secret
 }
 
 func (t Timing) withDefaults() Timing {

@@ -120,7 +120,7 @@ func (b *boot) pullEtcd(restore func() error) {
 	}
 	b.printf("[talos] service[etcd](Preparing): pulling the image of etcd")
 	var pull *time.Timer
-	pull = b.later(n.fleet.timing.EtcdPull, func() {
+	pull = b.later(n.fleet.timing.vary(n.fleet.timing.EtcdPull), func() {
 		c := n.cluster()
 		if b.pulling != pull || c == nil || n.Etcd != nil {
 			return // another request has started the pull again

@@ -139,7 +139,7 @@ func (n *node) plug(m Machine) error {
 // start begins a boot after a pause without listeners.
 func (n *node) start(pause time.Duration) {
 	f := n.fleet
-	n.restarting = time.AfterFunc(pause+f.timing.Boot, func() {
+	n.restarting = time.AfterFunc(pause+f.timing.vary(f.timing.Boot), func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if n.on && n.boot == nil && !f.closed && f.nodes[n.Machine.ID] == n {

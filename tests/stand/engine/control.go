@@ -68,6 +68,16 @@ func (e *Engine) Crash(addresses ...string) {
 	})
 }
 
+// SetNodeTiming sets the durations of the steps of simulated nodes that begin afterwards. timing is talos.Timing as JSON. It waits for
+// simulators that are starting.
+func (e *Engine) SetNodeTiming(timing string) {
+	e.t.Helper()
+	feed.Until(e.t, "the nodes have their timing", func() (bool, string) {
+		err := e.put("/timing", timing)
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
 // AwaitSimulators waits until all simulators serve.
 func (e *Engine) AwaitSimulators() {
 	e.t.Helper()
