@@ -28,7 +28,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- $env = dict "NAM_URL" $v.nam.url "NAM_TLS_SECRET_NAME" $v.nam.tlsSecret "NETBOX_URL" $v.netbox.url "NETBOX_TLS_SECRET_NAME" $v.netbox.tlsSecret -}}
   {{- if $v.netbox.shared }}{{ $_ := set $env "NETBOX_SHARED" "true" }}{{ end -}}
 {{- else if eq .name "bootstrap-talos" -}}
-  {{- $env = dict "TALOS_VERSION" $v.talos.version "IMAGE_FACTORY" $v.talos.imageFactory "TALOS_SCHEMATIC" $v.talos.schematic "ALLOWED_ADDON_HOSTS" (join "," $v.addons.allowedHosts) -}}
+  {{- $env = dict "TALOS_VERSION" $v.talos.version "IMAGE_FACTORY" $v.talos.imageFactory "TALOS_SCHEMATIC" $v.talos.schematic "ALLOWED_ADDON_HOSTS" (join "," $v.addons.allowedHosts) "NODE_EVENTS_ENDPOINT" (($v.nodeEvents).endpoint | default "") -}}
 {{- else if eq .name "create-vm" -}}
   {{- $env = dict "IMAGE_FACTORY" $v.talos.imageFactory "ALLOWED_IMAGE_HOSTS" (join "," $v.images.allowedHosts) "CREDENTIALS_NAMESPACES" (join "," $v.credentials.namespaces) -}}
 {{- end -}}
@@ -152,6 +152,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- $mounts = append $mounts (dict "name" "tls" "mountPath" "/etc/vitistack/tls" "readOnly" true) -}}
   {{- range list "startupProbe" "readinessProbe" "livenessProbe" }}{{ $_ = set (index $c .).httpGet "scheme" "HTTPS" }}{{ end -}}
 {{- end -}}
+{{- if ($v.nodeEvents).enabled }}{{ $_ = set $env "NODE_EVENTS_ADDRESS" ":9993" }}{{ end -}}
 {{- $schedules := dict "HEARTBEAT_SCHEDULE" (($v.heartbeat).schedule | default "*/10 * * * * *") "RESYNC_SCHEDULE" $v.functions.resync.schedule -}}
 {{- range $c.env }}{{ if hasKey $schedules .name }}{{ $_ := set . "value" (get $schedules .name) }}{{ end }}{{ end -}}
 {{- $given := merge (dict) $v.gateway.env $env (include "vitistack.previewSettings" .root | fromYaml) -}}
@@ -189,6 +190,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- $_ := set (index (index (index $o.spec.ingress 0).from 0).namespaceSelector.matchExpressions 0) "values" $v.networkPolicy.ingressNamespaces -}}
 {{- else if eq $name "gateway" -}}
   {{- $_ := set (index (index $o.spec.ingress 1).from 0).namespaceSelector "matchLabels" $eventing -}}
+{{- else if eq $name "gateway-node-events" -}}
+  {{- $_ := set (index $o.spec.ingress 0) "from" (include "vitistack.peers" $v.networkPolicy.nodes | fromYaml).list -}}
 {{- else if eq $name "broker-ingress" -}}
   {{- $_ := set (index (index $o.spec.ingress 0).from 1).namespaceSelector "matchLabels" $eventing -}}
 {{- else if eq $name "broker-dispatchers" -}}
@@ -253,6 +256,12 @@ list: [create-vm, bootstrap-talos, etcd-backup]
   {{- $_ = set $o.spec "type" $v.service.type -}}
   {{- $_ = set (index $o.spec.ports 0) "port" (int $v.service.port) -}}
   {{- with $v.service.annotations }}{{ $_ = set $o.metadata "annotations" . }}{{ end -}}
+{{- else if and (eq $o.kind "Service") (eq $o.metadata.name "gateway-node-events") -}}
+  {{- $_ = set $o.spec "type" $v.nodeEvents.service.type -}}
+  {{- $port := index $o.spec.ports 0 -}}
+  {{- $_ = set $port "port" (int $v.nodeEvents.service.port) -}}
+  {{- with $v.nodeEvents.service.nodePort }}{{ $_ = set $port "nodePort" (int .) }}{{ end -}}
+  {{- with $v.nodeEvents.service.annotations }}{{ $_ = set $o.metadata "annotations" . }}{{ end -}}
 {{- else if and (eq $o.kind "ClusterRole") (eq $o.metadata.name "vitistack-edit") (eq (default "required" $v.networkPools) "optional") -}}
   {{- /* A namespace that no NetworkPool binds would choose any network. */ -}}
   {{- $rules := list -}}

@@ -39,6 +39,8 @@ func TestWrongValues(t *testing.T) {
 		"WrongOIDC":       {"YAML parses on as true", "authentication.oidc=on", "value must be one of 'auto', 'enabled', 'disabled'"},
 		"WrongPools":      {"an unknown word would have no effect", "networkPools=off", "networkPools"},
 		"WrongSelector":   {"a selector that Knative ignores selects nothing", "eventSource.namespaceSelector.labels.vitistack=enabled", "additional properties 'labels' not allowed"},
+		"EventsNowhere":   {"nodes would send their events to nothing", "nodeEvents.endpoint=10.0.0.5:9993", "nodeEvents.endpoint needs nodeEvents.enabled"},
+		"EventsWhere":     {"Talos needs a port", "nodeEvents.enabled=true,nodeEvents.endpoint=10.0.0.5", "nodeEvents/endpoint"},
 		"RightScale":      {"the maximum is allowed", "functions.create-vm.minScale=2,functions.create-vm.maxScale=2", ""},
 	}
 	h := newHelm(t, &rest.Config{})
@@ -226,6 +228,37 @@ func TestPublishedService(t *testing.T) {
 	}
 	if !inside {
 		t.Error("no Service has the port of the Broker's deliveries")
+	}
+}
+
+// TestNodeEvents enables the event sink of nodes: the gateway listens, its Service keeps the addresses of nodes, only networks of nodes reach it, and
+// nodes get the address of the value.
+func TestNodeEvents(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, &rest.Config{})
+	off := h.render(t, "nodeEvents.enabled=false")
+	on := h.render(t, "nodeEvents.enabled=true,nodeEvents.endpoint=events.example.com:9993,nodeEvents.service.type=NodePort,"+
+		"nodeEvents.service.nodePort=30993,networkPolicy.nodes.cidrs={10.20.0.0/16}")
+	for _, o := range off {
+		if text := fmt.Sprint(o.Object); strings.Contains(text, "NODE_EVENTS") || strings.Contains(text, "node-events") {
+			t.Errorf("%s %s has settings of node events, which are off", o.GetKind(), o.GetName())
+		}
+	}
+	found := map[string]string{}
+	for _, o := range on {
+		found[o.GetKind()+"/"+o.GetName()] += fmt.Sprint(o.Object)
+	}
+	for object, parts := range map[string][]string{
+		"Service/gateway-node-events":       {"type:NodePort", "externalTrafficPolicy:Local", "nodePort:30993", "targetPort:9993"},
+		"NetworkPolicy/gateway-node-events": {"cidr:10.20.0.0/16", "port:9993"},
+		"Deployment/gateway":                {"name:NODE_EVENTS_ADDRESS value::9993"},
+		"Service/bootstrap-talos":           {"name:NODE_EVENTS_ENDPOINT value:events.example.com:9993"},
+	} {
+		for _, part := range parts {
+			if !strings.Contains(found[object], part) {
+				t.Errorf("%s has no %s: %s", object, part, found[object])
+			}
+		}
 	}
 }
 
