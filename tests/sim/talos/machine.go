@@ -148,7 +148,7 @@ type Timing struct {
 
 // vary returns the duration of one step.
 func (t Timing) vary(d time.Duration) time.Duration {
-	return d + time.Duration(float64(d)*t.Spread*(2*rand.Float64()-1)) //nolint:gosec // no secret
+	return d + time.Duration(float64(d)*t.Spread*(2*rand.Float64()-1))
 }
 
 func (t Timing) withDefaults() Timing {

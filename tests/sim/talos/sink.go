@@ -41,7 +41,7 @@ func (b *boot) followSink() {
 		if b.publishTo(endpoint, from, &sent) == nil {
 			continue
 		}
-		wait := time.Duration(float64(pause) * (1 + sinkPauseSpread*(2*rand.Float64()-1))) //nolint:gosec // spreads the load
+		wait := time.Duration(float64(pause) * (1 + sinkPauseSpread*(2*rand.Float64()-1)))
 		pause = min(time.Duration(float64(pause)*sinkPauseFactor), longestSinkPause)
 		select {
 		case <-b.ctx.Done():
