@@ -96,6 +96,7 @@ func TestTalos(t *testing.T) {
 	e.checkNodes(t, 1, 1)
 	t.Run("Configuration", e.checkConfiguration)
 	t.Run("Pods", e.checkPods)
+	t.Run("Events", e.checkEvents)
 
 	e.scaleControlPlane(3)
 	e.checkNodes(t, 3, 1)
@@ -127,6 +128,24 @@ func (e *env) awaitRunning(nodes int) {
 		return fmt.Errorf("phase %s, %d machines: %s", phase, len(machines), message)
 	})
 	e.step("KubernetesCluster %s is Running", clusterName)
+}
+
+// checkEvents checks that the real machined has sent its events to the gateway, which has requested reconciles.
+func (e *env) checkEvents(t *testing.T) {
+	text, err := e.Ask("metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if series, ok := strings.CutPrefix(strings.TrimSpace(line), "vitistack_operator_node_"); ok {
+			e.step("gateway: %s", series)
+		}
+	}
+	for _, zero := range []string{`events_received_total{outcome="accepted"} 0`, `events_forwarded_total{outcome="sent"} 0`} {
+		if strings.Contains(string(text), "vitistack_operator_node_"+zero+"\n") {
+			t.Errorf("no event of a node has had its cluster reconciled: %s", zero)
+		}
+	}
 }
 
 // readyCondition returns the condition Ready of a cluster.

@@ -27,8 +27,11 @@ import (
 	"github.com/vitistack/stack/tests/stand/registry"
 )
 
-// registryPort is the port of the registry at the address of the lab.
-const registryPort = "5000"
+// Ports of the registry, and of the gateway for events of nodes, at the address of the lab.
+const (
+	registryPort = "5000"
+	eventsPort   = "9993"
+)
 
 var storageClasses = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"}
 
@@ -51,7 +54,8 @@ func newEnv(t *testing.T) *env {
 	t.Setenv("VITI_LAB", folder())
 	t.Setenv("VITI_GUESTS", filepath.Join(folder(), "bin", "node"))
 	e := &env{t: t, dir: t.TempDir(), start: time.Now()}
-	e.Engine = engine.Start(t)
+	sink := net.JoinHostPort(lab.Gateway, eventsPort)
+	e.Engine = engine.Start(t, "--config", "NODE_EVENTS_ADDRESS="+sink, "--config", "NODE_EVENTS_ENDPOINT="+sink)
 	t.Cleanup(func() {
 		if t.Failed() {
 			printConsoles(t)
