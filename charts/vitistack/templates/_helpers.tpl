@@ -191,7 +191,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- else if eq $name "gateway" -}}
   {{- $_ := set (index (index $o.spec.ingress 1).from 0).namespaceSelector "matchLabels" $eventing -}}
 {{- else if eq $name "gateway-node-events" -}}
-  {{- $_ := set (index $o.spec.ingress 0) "from" (include "vitistack.peers" $v.networkPolicy.nodes | fromYaml).list -}}
+  {{- $peers := (include "vitistack.peers" $v.networkPolicy.nodes | fromYaml).list -}}
+  {{- /* A rule without peers would admit everybody. */ -}}
+  {{- if $peers }}{{ $_ := set (index $o.spec.ingress 0) "from" $peers }}{{ else }}{{ $_ := set $o.spec "ingress" list }}{{ end -}}
 {{- else if eq $name "broker-ingress" -}}
   {{- $_ := set (index (index $o.spec.ingress 0).from 1).namespaceSelector "matchLabels" $eventing -}}
 {{- else if eq $name "broker-dispatchers" -}}

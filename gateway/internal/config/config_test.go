@@ -103,6 +103,8 @@ func TestRefusals(t *testing.T) {
 		"BadEnv":      {reason: "the error names the variable", env: map[string]string{"CORS_MAXAGE": "x"}, names: []string{"CORS_MAXAGE"}},
 		"BadLevel":    {reason: "the error names the levels", env: map[string]string{"LOG_LEVEL": "loud"}, names: []string{"LOG_LEVEL", "debug"}},
 		"BadSink":     {reason: "a sink is a URL", env: map[string]string{"K_SINK": "broker"}, names: []string{"K_SINK"}},
+		"BadEvents":   {reason: "events of nodes need a port", env: map[string]string{"NODE_EVENTS_ADDRESS": "9993"}, names: []string{"NODE_EVENTS_ADDRESS", ":9993"}},
+		"EventsName":  {reason: "the gateway listens on an IP address", env: map[string]string{"NODE_EVENTS_ADDRESS": "events.example.com:9993"}, names: []string{"NODE_EVENTS_ADDRESS"}},
 		"UnknownFlag": {reason: "the error names the flag", args: []string{"--nothing=1"}, names: []string{"nothing"}},
 		"Argument":    {reason: "only flags are arguments", args: []string{"serve"}, names: []string{"serve"}},
 		"Duplicate":   {reason: "a key is unique", file: "cors:\n  maxAge: 1\n  maxAge: 2\n", names: []string{"maxAge"}},

@@ -260,6 +260,14 @@ func TestNodeEvents(t *testing.T) {
 			}
 		}
 	}
+	for _, o := range h.render(t, "nodeEvents.enabled=true,networkPolicy.nodes.cidrs=null") {
+		if o.GetName() != "gateway-node-events" || o.GetKind() != "NetworkPolicy" {
+			continue
+		}
+		if rules, _, _ := unstructured.NestedSlice(o.Object, "spec", "ingress"); len(rules) > 0 {
+			t.Errorf("without networks of nodes the policy admits %v", rules)
+		}
+	}
 }
 
 // TestPreviewSettings checks that previews of the gateway decide by the settings that the functions have.
