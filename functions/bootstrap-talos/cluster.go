@@ -24,7 +24,7 @@ type cluster struct {
 	before *v1alpha1.KubernetesCluster
 	// eventID is the ID of the event that is delivered.
 	eventID string
-	// deadline is the time until which the delivery polls nodes, which send no events, and polls
+	// deadline is the time until which the delivery polls nodes, unless an event of theirs follows, and polls
 	// is whether it does so at all. It is of the clock of reconcile.Poll, not the function's.
 	deadline time.Time
 	polls    bool

@@ -203,7 +203,7 @@ func waitForTalos(c *cluster) error {
 }
 
 // checkNodesReady returns a WaitError for members that are no Ready Nodes. Machines send an
-// event when they run, and Nodes send none.
+// event when they run. Nodes send one only with an event sink: see awaitNodeEvent.
 func checkNodesReady(_ context.Context, c *cluster) error {
 	silent := false
 	var unready []string

@@ -32,7 +32,7 @@ type Watcher struct {
 }
 
 // Run dials the nodes and endpoints of Running clusters at each interval, and requests a reconcile of a cluster when one of its
-// addresses stops or begins to answer, until ctx ends. Nodes send no events; without this a dead node is noticed only in the
+// addresses stops or begins to answer, until ctx ends. A dead node sends no event; without this it is noticed only in the
 // next full round of resync.
 func (w *Watcher) Run(ctx context.Context) {
 	prober := New(outbound.FromEnvironment().DialContext)
