@@ -34,6 +34,7 @@ func TestNode(t *testing.T) {
 		{"Knative", (*env).installKnative},
 		{"Install", (*env).install},
 		{"Tour", (*env).tour},
+		{"Retries", (*env).retries},
 		{"Borders", (*env).borders},
 		{"ScaleFromZero", (*env).scaleFromZero},
 		{"Faults", (*env).faults},
