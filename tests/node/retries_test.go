@@ -2,57 +2,39 @@ package node
 
 import (
 	"fmt"
-	"strings"
 	"time"
-
-	"github.com/vitistack/stack/tests/stand/kubernetes"
 )
 
-// silentProvider is a hypervisor that does not answer, at an address.
-const silentProvider = `
-apiVersion: v1
-kind: Secret
-metadata: {name: silent, namespace: vitistack-system}
-stringData: {username: root@pam, password: secret}
----
+// interfaceManifest is an interface without a machine.
+const interfaceManifest = `
 apiVersion: vitistack.io/v1alpha1
-kind: MachineProvider
-metadata: {name: silent}
+kind: NetworkConfiguration
+metadata: {name: held}
 spec:
-  type: proxmox
-  endpoint: {url: "https://%s:9"}
-  credentialsRef: {name: silent, namespace: vitistack-system}
+  networkNamespaceName: tour-network
+  networkInterfaces: [{name: eth0, macAddress: "02:00:00:00:40:01"}]
 `
 
-// retries has deliveries for three Machines fail, because their hypervisor does not answer, and requires that another Machine is
-// Running long before the last retry.
+// retries has the deliveries of a NetworkConfiguration fail for as long as the Broker repeats them, and requires that another one
+// is served meanwhile. They fail because the IPAllocation of an earlier NetworkConfiguration with its name is held by a finalizer.
 func (e *env) retries() {
-	const (
-		// retryTime is how long the Broker repeats a failed delivery.
-		retryTime = 48 * time.Second
-		machine   = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: %s}\nspec: {template: small, providerRef: {name: %s}}\n"
-	)
-	e.Apply(fmt.Sprintf(silentProvider, kubernetes.Address))
-	var silent []string
-	for i := range 3 {
-		name := fmt.Sprint("silent-", i)
-		silent = append(silent, "machine/"+name)
-		e.Apply(fmt.Sprintf(machine, name, "silent"))
-	}
-	e.Kubectl(append([]string{"wait", "--for=jsonpath={.status.failures}", "--timeout=60s"}, silent...)...)
-	e.Step("deliveries for %s fail", strings.Join(silent, ", "))
+	const retryTime = 48 * time.Second // of the Broker
+	e.Apply(interfaceManifest)
+	e.Kubectl("wait", "networkconfiguration/held", "--for=condition=Ready", "--timeout=60s")
+	e.Kubectl("patch", "ipallocation/held-eth0", "--type=json", "-p", `[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/held"}]`)
+	e.Kubectl("delete", "networkconfiguration/held", "--timeout=60s")
+	e.Apply(interfaceManifest)
+	e.Kubectl("wait", "networkconfiguration/held", `--for=jsonpath={.status.conditions[?(@.type=="Ready")].reason}=WaitingForAddress`, "--timeout=60s")
+	e.Step("the deliveries of an interface fail")
 	start := time.Now()
-	e.Apply(fmt.Sprintf(machine, "beside", "kubevirt"))
-	e.Kubectl("wait", "machine/beside", "--for=jsonpath={.status.phase}=Running", "--timeout=120s")
+	e.Apply(e.example("basic-vm.yaml"))
+	e.Kubectl("wait", "machine/basic-vm", "--for=jsonpath={.status.phase}=Running", "--timeout=180s")
 	if took := time.Since(start); took > retryTime/2 {
-		e.T.Errorf("another machine is Running after %s: it has waited for the retries", took.Round(time.Second/10))
+		e.T.Errorf("a machine is Running after %s: its interface has waited for the retries of another one", took.Round(time.Second/10))
 	}
-	e.Step("another machine is Running")
-	e.Kubectl("delete", "machine/beside", "--timeout=120s")
-	e.Kubectl(append([]string{"delete", "--wait=false"}, silent...)...)
-	for _, name := range silent { // a deletion waits for the hypervisor, which never answers
-		e.Kubectl("patch", name, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
-	}
-	e.Kubectl("delete", "machineprovider/silent", "--timeout=60s")
-	e.Step("they are deleted")
+	e.Step("a machine is Running meanwhile")
+	e.Kubectl("patch", "ipallocation/held-eth0", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	e.Kubectl("wait", "networkconfiguration/held", "--for=condition=Ready", fmt.Sprint("--timeout=", 2*retryTime))
+	e.Kubectl("delete", "machine/basic-vm", "networkconfiguration/held", "--timeout=180s")
+	e.Step("both are deleted")
 }
