@@ -276,7 +276,7 @@ func (e *env) checkPods(*testing.T) {
 		found := map[string]bool{}
 		for _, pod := range pods.Items {
 			if !podReady(pod) {
-				return fmt.Errorf("pod %s is %s", pod.Name, pod.Status.Phase)
+				return fmt.Errorf("pod %s is %s: %s", pod.Name, pod.Status.Phase, whyNotReady(pod))
 			}
 			found[pod.Labels["k8s-app"]] = true
 		}
@@ -288,6 +288,22 @@ func (e *env) checkPods(*testing.T) {
 		return nil
 	})
 	e.step("all pods are Ready: control plane, CoreDNS, kube-proxy, flannel")
+}
+
+// whyNotReady returns what the scheduler and the kubelet report about a pod.
+func whyNotReady(pod corev1.Pod) string {
+	var all []string
+	for _, c := range pod.Status.Conditions {
+		if c.Status != corev1.ConditionTrue {
+			all = append(all, fmt.Sprintf("%s %s %s", c.Type, c.Reason, c.Message))
+		}
+	}
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if c.State.Waiting != nil {
+			all = append(all, fmt.Sprintf("%s %s %s", c.Name, c.State.Waiting.Reason, c.State.Waiting.Message))
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 func podReady(pod corev1.Pod) bool {
