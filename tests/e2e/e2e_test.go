@@ -130,7 +130,8 @@ func readyCondition(obj *unstructured.Unstructured) (ready metav1.Condition) {
 
 func TestClusterLivesAndGoes(t *testing.T) {
 	t.Parallel()
-	e := engine.Start(t, "--audit", "--idle", "3s", "--config", "RESYNC_PERIOD=5s")
+	// The full round of every ten minutes would start functions if it came in the idle time.
+	e := engine.Start(t, "--audit", "--idle", "3s", "--ping-every", "24h", "--config", "RESYNC_PERIOD=5s")
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
 	e.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
 	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
