@@ -37,7 +37,7 @@ const (
 )
 
 // patch makes nodes pull images from the registry of the lab. A kubelet from 1.35 runs on cgroups of version 1 only on
-// request.
+// request, and would taint a node while less than 15 % of this machine's disk is free.
 const patch = `machine:
   registries:
     mirrors:
@@ -46,6 +46,7 @@ const patch = `machine:
   kubelet:
     extraConfig:
       failCgroupV1: false
+      evictionHard: {nodefs.available: 1%, imagefs.available: 1%}
 `
 
 // manifests are a network in the lab, and a cluster in it.
