@@ -32,12 +32,7 @@ const forged = "forged\x1b[31m\n{\"level\":\"error\"}"
 // has no effect. The second costs a reconcile in ten seconds, and changes nothing.
 func TestForgedNodeEvents(t *testing.T) {
 	t.Parallel()
-	kept, err := port.Keep(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kept.Close)
-	address := fmt.Sprintf("127.0.0.1:%d", kept.Number)
+	address := port.KeepAddress(t)
 	e := engine.Start(t, "--config", "NODE_EVENTS_ADDRESS="+address, "--config", "NODE_EVENTS_ENDPOINT="+address)
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
 	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))

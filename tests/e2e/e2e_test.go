@@ -169,17 +169,26 @@ func data(secret *unstructured.Unstructured, key string) string {
 	return string(raw)
 }
 
-// nodesAreReady lists the nodes of a cluster with the kubeconfig that its owner gets.
+// nodesAreReady lists the nodes of a cluster.
 func nodesAreReady(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	if out := getNodes(t, e, "--no-headers"); strings.Count(out, " Ready ") != 3 {
+		t.Errorf("not all nodes are Ready:\n%s", out)
+	}
+}
+
+// getNodes runs kubectl get nodes with the kubeconfig that the owner of the cluster simple-cluster gets.
+func getNodes(t *testing.T, e *engine.Engine, args ...string) string {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, []byte(data(e.Get(engine.Secrets, "default", "simple-cluster-kubeconfig"), "kubeconfig")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), engine.Local(t), "kubectl", "--kubeconfig", kubeconfig, "get", "nodes", "--no-headers").CombinedOutput()
-	if err != nil || strings.Count(string(out), " Ready ") != 3 {
-		t.Errorf("kubectl get nodes: %v\n%s", err, out)
+	out, err := exec.CommandContext(t.Context(), engine.Local(t), append([]string{"kubectl", "--kubeconfig", kubeconfig, "get", "nodes"}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl get nodes: %v\n%s", err, out)
 	}
+	return string(out)
 }
 
 // isIdle waits until no function runs, and then checks that none is started and nothing is written

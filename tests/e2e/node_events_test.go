@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,9 +22,9 @@ const nodesTakeTime = `{"Boot": 4000000000, "Services": 5000000000, "EtcdPull": 
 func TestNodeEvents(t *testing.T) {
 	t.Parallel()
 	polled := createSlowCluster(t, "RESYNC_PERIOD=1m")
-	address := keptAddress(t)
+	address := port.KeepAddress(t)
 	reported := createSlowCluster(t, "RESYNC_PERIOD=1m", "NODE_EVENTS_ADDRESS="+address, "NODE_EVENTS_ENDPOINT="+address)
-	lost := createSlowCluster(t, "RESYNC_PERIOD=1m", "NODE_EVENTS_ENDPOINT="+keptAddress(t))
+	lost := createSlowCluster(t, "RESYNC_PERIOD=1m", "NODE_EVENTS_ENDPOINT="+port.KeepAddress(t))
 	t.Logf("polled:   %s", polled)
 	t.Logf("reported: %s", reported)
 	t.Logf("lost:     %s", lost)
@@ -86,17 +85,9 @@ func createSlowCluster(t *testing.T, settings ...string) slowCluster {
 // lastReady returns when the last Node of the cluster became Ready, to the second.
 func lastReady(t *testing.T, e *engine.Engine) time.Time {
 	t.Helper()
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(data(e.Get(engine.Secrets, "default", "simple-cluster-kubeconfig"), "kubeconfig")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), engine.Local(t), "kubectl", "--kubeconfig", kubeconfig, "get", "nodes",
-		"-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].lastTransitionTime}`).CombinedOutput()
-	if err != nil {
-		t.Fatalf("list nodes: %v: %s", err, out)
-	}
+	out := getNodes(t, e, "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].lastTransitionTime}`)
 	var last time.Time
-	for _, text := range strings.Fields(string(out)) {
+	for _, text := range strings.Fields(out) {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
 			t.Fatal(err)
@@ -146,15 +137,4 @@ func counters(t *testing.T, e *engine.Engine, name string) string {
 		}
 	}
 	return strings.Join(found, ", ")
-}
-
-// keptAddress returns an address on which nothing listens, and that no other process gets.
-func keptAddress(t *testing.T) string {
-	t.Helper()
-	kept, err := port.Keep(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kept.Close)
-	return fmt.Sprintf("127.0.0.1:%d", kept.Number)
 }

@@ -135,8 +135,8 @@ func (w *world) breakAndMend(t *testing.T, name string, f fault) {
 	if f.repairs {
 		w.checkRepair()
 	}
-	mend := func(obj *unstructured.Unstructured) { obj.Object["spec"] = before.Object["spec"] }
-	if err := w.update(s, metav1.UpdateOptions{}, mend); err != nil {
+	restore := func(obj *unstructured.Unstructured) { obj.Object["spec"] = before.Object["spec"] }
+	if err := w.update(s, metav1.UpdateOptions{}, restore); err != nil {
 		t.Errorf("%s: the change back is refused: %v", name, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"testing"
 )
 
 // Port is a port that no other process gets from the kernel, also while the server that it is kept for does not
@@ -39,3 +40,14 @@ func Keep(number int) (*Port, error) {
 
 // Close releases the port.
 func (p *Port) Close() { _ = p.socket.Close() }
+
+// KeepAddress returns an address of the form 127.0.0.1:port whose port is kept until the test ends.
+func KeepAddress(t testing.TB) string {
+	t.Helper()
+	kept, err := Keep(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kept.Close)
+	return fmt.Sprintf("127.0.0.1:%d", kept.Number)
+}
