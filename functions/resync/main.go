@@ -41,7 +41,7 @@ const (
 	graceShare = 3
 )
 
-// readGrace returns the grace for the period RESYNC_PERIOD in which the gateway requests at most one round.
+// readGrace returns the grace for the period RESYNC_PERIOD in which the gateway requests each due object once.
 func readGrace(getenv func(string) string) (time.Duration, error) {
 	text := getenv("RESYNC_PERIOD")
 	if text == "" {

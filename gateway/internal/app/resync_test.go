@@ -3,10 +3,13 @@ package app
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/cloudevents/sdk-go/v2/event"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
@@ -61,4 +64,27 @@ func TestRequestsResync(t *testing.T) {
 	p.Status.ObservedGeneration, p.Status.Conditions, p.Status.MachineCount = 1, ready, 1
 	s.api.Put(t, "machineproviders", p)
 	eventually(t, "a round for a provider that counts a machine which is not there", func() bool { return len(rounds()) > last })
+}
+
+// TestRequestsSoon lets an object become due in a period in which another one has been requested, and requires a request for it in the same period.
+func TestRequestsSoon(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	due := func(name string) *v1alpha1.Machine {
+		return &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name, UID: types.UID(name), Generation: 1}}
+	}
+	s := startCold(t, func(api *fakeapi.Server) { api.Put(t, "machines", due("broken")) }, "--broker.sink="+b.URL, "--resync.period=1h")
+	s.waitReady()
+	await := func(name string) {
+		eventually(t, "a request for "+name, func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return slices.ContainsFunc(b.events, func(e event.Event) bool {
+				return e.Type() == events.TypeResyncRequested && strings.Contains(string(e.Data()), name)
+			})
+		})
+	}
+	await("broken")
+	s.api.Put(t, "machines", due("lost"))
+	await("lost")
 }

@@ -16,7 +16,7 @@ type Config struct {
 	APITimeout          time.Duration
 	HealthCheckInterval time.Duration
 	SinkURL             string
-	// ResyncPeriod is the shortest time between two requested rounds of resync.
+	// ResyncPeriod is the interval at which a reconcile of an object that stays due is requested from resync.
 	ResyncPeriod time.Duration
 	// HeartbeatSchedule and ResyncSchedule are when PingSources send heartbeats and start full rounds. They are nil if nothing expects them.
 	HeartbeatSchedule, ResyncSchedule cron.Schedule

@@ -37,7 +37,7 @@ func (c *Config) general() []Key {
 		duration(&c.APITimeout, "api.timeout", "API_TIMEOUT", "30s", time.Second, "How long a request may take."),
 		duration(&c.HealthCheckInterval, "health.checkInterval", "HEALTH_CHECK_INTERVAL", "30s", time.Second, "How often database, cache and operators are checked."),
 		address(&c.SinkURL, "broker.sink", "K_SINK", "Address of the Broker, which a SinkBinding sets. Empty means that nothing is sent to a Broker."),
-		duration(&c.ResyncPeriod, "resync.period", "RESYNC_PERIOD", "1m", time.Second, "Shortest time between two rounds that the gateway requests from the function resync because an object is due."),
+		duration(&c.ResyncPeriod, "resync.period", "RESYNC_PERIOD", "1m", time.Second, "Interval at which the gateway requests a reconcile of an object that stays due from the function resync. The first request follows a third of it after the last write of the object."),
 		schedule(&c.HeartbeatSchedule, "heartbeat.schedule", "HEARTBEAT_SCHEDULE", "*/10 * * * * *", "Schedule of PingSource heartbeat, in its syntax. Without an event for three intervals, Broker or event source is unhealthy. Empty means that no heartbeat is expected."),
 		schedule(&c.ResyncSchedule, "resync.schedule", "RESYNC_SCHEDULE", "*/10 * * * *", "Schedule of PingSource resync, in its syntax. Without a full round for three intervals, resync is unhealthy. Empty means that no round is expected."),
 		duration(&c.NodeProbeInterval, "nodes.probeInterval", "NODE_PROBE_INTERVAL", "10s", time.Second, "How often the nodes and endpoints of Running clusters are dialled. A cluster is reconciled when one of them fails to answer twice."),

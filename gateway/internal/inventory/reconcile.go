@@ -31,9 +31,9 @@ func reconcileOf(o *Object, m *metav1.ObjectMeta) (*Reconcile, error) {
 	return &Reconcile{Need: due.Decide(string(o.Kind), m, status), Provider: status.Provider, Counted: status.MachineCount}, nil
 }
 
-// Due returns the first objects, at most so many and in the order of the layers, that are due at a time and were last written more than
-// grace before, so that the event of their last write has been delivered.
-func (s *Store) Due(now time.Time, grace time.Duration, most int) (found []*Object) {
+// Due returns the objects, in the order of the layers, that are due at a time and were last written more than grace before, so that the event
+// of their last write has been delivered.
+func (s *Store) Due(now time.Time, grace time.Duration) (found []*Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	machines := map[string]int{}
@@ -46,9 +46,7 @@ func (s *Store) Due(now time.Time, grace time.Duration, most int) (found []*Obje
 				continue
 			}
 			if o.Reconcile.Due(now) || (o.Kind == KindProvider && o.Reconcile.Counted != machines[o.Name]) {
-				if found = append(found, o); len(found) == most {
-					return found
-				}
+				found = append(found, o)
 			}
 		}
 	}

@@ -18,18 +18,21 @@ import (
 const (
 	// source is the source of the requests.
 	source = "/gateway/resync"
-	// mostNamed is the number of objects up to which a request names them. If more are due, resync reads all objects: a page
-	// of 500 costs about as much as one object by its name.
+	// mostNamed is the number of objects up to which a request names them. If more are due at the first request of a period,
+	// resync reads all objects: a page of 500 costs about as much as one object by its name.
 	mostNamed = 100
 	// dueInterval is the time between two searches for an object that is due.
 	dueInterval = time.Second
+	// requestInterval is the shortest time between two requests.
+	requestInterval = 5 * time.Second
 	// retryInterval is the time to wait after a request that the Broker did not accept.
 	retryInterval = 10 * time.Second
 	// graceShare is the part of the period for which the event of an object's last write may be in transit.
 	graceShare = 3
 )
 
-// Requester sends a request at most once a period. Every replica runs one; requests of the same period have the same id.
+// Requester requests each object that is due once a period. Every replica runs one. Periods start at the same times in all replicas, so that
+// their first requests of a period have the same id.
 type Requester struct {
 	Store  *inventory.Store
 	Broker *events.Sender
@@ -37,6 +40,15 @@ type Requester struct {
 	// Timeout bounds each request to the Broker.
 	Timeout time.Duration
 	Log     *slog.Logger
+
+	current period
+}
+
+// period is what has been requested in a period.
+type period struct {
+	number, requests int64
+	// covered are the objects that are due and that a request has named, or for which resync reads all.
+	covered map[events.DueObject]bool
 }
 
 // Run sends a request whenever an object is due, until ctx ends. It searches the inventory, so that nothing runs while no object
@@ -56,38 +68,72 @@ func (r *Requester) Run(ctx context.Context) {
 	}
 }
 
-// requestDue sends the request if an object is due, and returns the time until the next search.
+// requestDue sends a request if an object is due that no request of the period covers, and returns the time until the next search. An object
+// that stays due hence delays none whose events were lost.
 func (r *Requester) requestDue(ctx context.Context, now time.Time) time.Duration {
-	due := r.Store.Due(now, r.Period/graceShare, mostNamed+1)
+	if number := now.UnixMilli() / r.Period.Milliseconds(); number != r.current.number {
+		r.current = period{number: number, covered: map[events.DueObject]bool{}}
+	}
+	due := r.current.uncovered(r.Store.Due(now, r.Period/graceShare))
 	if len(due) == 0 {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	e, err := newRequest(due, now.UnixMilli()/r.Period.Milliseconds())
+	e, err := newRequest(r.current.requestID(), due)
 	if err == nil {
 		err = r.Broker.Send(ctx, e)
 	}
 	if err != nil && !errors.Is(err, events.ErrNoSink) && ctx.Err() == nil {
-		r.Log.Warn("Cannot request a resync", "kind", string(due[0].Kind), "namespace", due[0].Namespace, "name", due[0].Name, "error", err.Error())
+		r.Log.Warn("Cannot request a resync", "kind", due[0].Kind, "namespace", due[0].Namespace, "name", due[0].Name, "error", err.Error())
 	}
 	if err != nil {
 		return min(r.Period, retryInterval)
 	}
-	return r.Period
+	r.current.add(due)
+	return min(r.Period, requestInterval)
 }
 
-// newRequest returns the request for objects that are due in a period. It names them unless they are more than mostNamed.
-func newRequest(due []*inventory.Object, period int64) (event.Event, error) {
+// uncovered returns the objects that no request covers. After the first request they are at most as many as a request names, so that
+// resync reads all at most once a period.
+func (p *period) uncovered(due []*inventory.Object) (left []events.DueObject) {
+	for _, o := range due {
+		if ref := (events.DueObject{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}); !p.covered[ref] {
+			left = append(left, ref)
+		}
+		if p.requests > 0 && len(left) == mostNamed {
+			break
+		}
+	}
+	return left
+}
+
+// requestID returns the id of the next request.
+func (p *period) requestID() string {
+	id := "round-" + strconv.FormatInt(p.number, 10)
+	if p.requests > 0 {
+		id += "-" + strconv.FormatInt(p.requests, 10)
+	}
+	return id
+}
+
+// add records a request for objects.
+func (p *period) add(due []events.DueObject) {
+	p.requests++
+	for _, ref := range due {
+		p.covered[ref] = true
+	}
+}
+
+// newRequest returns the request for objects that are due. It names them unless they are more than mostNamed.
+func newRequest(id string, due []events.DueObject) (event.Event, error) {
 	e := event.New()
 	e.SetType(events.TypeResyncRequested)
 	e.SetSource(source)
-	e.SetID("round-" + strconv.FormatInt(period, 10))
+	e.SetID(id)
 	data := events.ResyncRequested{}
 	if len(due) <= mostNamed {
-		for _, o := range due {
-			data.Objects = append(data.Objects, events.DueObject{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name})
-		}
+		data.Objects = due
 	}
 	if err := e.SetData(event.ApplicationJSON, data); err != nil {
 		return e, fmt.Errorf("write event %s: %w", e.ID(), err)
