@@ -162,10 +162,10 @@ clean-kubevirt: ## Remove what a killed make test-kubevirt has left: cgroups, di
 	@go run ./tests/stand/lab/clean kubevirt $(KUBEVIRT)
 
 TALOS = $(CACHE)/talos
-test-talos: build judge ## Run the whole stack on nodes of the real Talos, as root
+test-talos: build judge ## Run the whole stack on nodes of the real Talos, as root (RESULTS=tests/talos/RESULTS.md writes the times)
 	@sh tests/stand/kubernetes/packages.sh
 	@cd tests/talos && sh build.sh $(TALOS) && sh rootfs.sh $(TALOS)
-	@VITI_TALOS=$(TALOS) go test -count=1 -timeout 40m -v ./tests/talos
+	@VITI_TALOS=$(TALOS) VITI_RESULTS=$(RESULTS) go test -count=1 -timeout 40m -v ./tests/talos
 
 clean-talos: ## Remove what a killed make test-talos has left: cgroups, disks, changed sysctls
 	@go run ./tests/stand/lab/clean talos $(TALOS)
@@ -174,7 +174,7 @@ NODE = $(CACHE)/node
 test-node: helm ## Run the stack on a real node with the real Knative, as root (RESULTS=tests/node/RESULTS.md writes the times)
 	@sh tests/stand/kubernetes/packages.sh && sh tests/node/build.sh $(NODE) $(KNATIVE)
 	@echo "Building the images ..." && $(MAKE) --no-print-directory --silent images PLATFORMS=linux/$$(go env GOARCH) > /dev/null 2>&1
-	@VITI_NODE=$(NODE) VITI_NODE_RESULTS=$(RESULTS) go test -count=1 -timeout 60m -v ./tests/node
+	@VITI_NODE=$(NODE) VITI_RESULTS=$(RESULTS) go test -count=1 -timeout 60m -v ./tests/node
 
 clean-node: ## Remove what a killed make test-node has left: cgroups, disks, changed sysctls
 	@go run ./tests/stand/lab/clean node $(NODE)

@@ -31,7 +31,7 @@ func (e *env) faults() {
 	}
 	all[0].kill = func() error { return nil }
 	all = append(all, fault{"everything", e.killEverything})
-	table := e.results.table("Faults", "5 machines are created, and this is killed: until all are Running")
+	table := e.results.Table("Faults", "5 machines are created, and this is killed: until all are Running")
 	for i, f := range all {
 		prefix := fmt.Sprintf("fault-%d-", i)
 		start := time.Now()
@@ -40,7 +40,7 @@ func (e *env) faults() {
 			e.T.Fatalf("kill %s: %v", f.name, err)
 		}
 		e.awaitRunning(prefix, 5)
-		table.row(f.name, time.Since(start))
+		table.Row(f.name, time.Since(start))
 		e.Step("killed: %s", f.name)
 		e.deleteMachines(prefix)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/tests/stand/kubernetes"
+	"github.com/vitistack/stack/tests/stand/results"
 )
 
 // functions are the Knative Services of the stack.
@@ -25,7 +26,7 @@ var functions = []string{"allocate-ip", "bootstrap-talos", "create-vm", "etcd-ba
 // other.
 func TestNode(t *testing.T) {
 	e := newEnv(t)
-	t.Cleanup(func() { e.results.write(t, e.Root) })
+	t.Cleanup(func() { e.results.Write(t, e.Root) })
 	for _, step := range []struct {
 		name string
 		run  func(*env)
@@ -49,8 +50,8 @@ func TestNode(t *testing.T) {
 
 // startNode starts the control plane and the node, and waits until pods resolve names.
 func (e *env) startNode() {
-	table := e.results.table("Node and Knative", "from an empty machine")
-	e.Boot(table.row)
+	table := e.nodeTable()
+	e.Boot(table.Row)
 	e.Apply(networkManifest)
 	if err := e.Start(kubernetes.NetworkPolicies); err != nil {
 		e.T.Fatal(err)
@@ -86,10 +87,15 @@ func (e *env) installKnative() {
 	}
 	e.Apply(text)
 	deployments("kourier-system")
-	table := e.results.sections[0]
-	table.row("Knative Serving available", e.Step("Knative Serving is available"))
+	table := e.nodeTable()
+	table.Row("Knative Serving available", e.Step("Knative Serving is available"))
 	deployments("knative-eventing")
-	table.row("Knative Eventing available, after Serving", e.Step("Knative Eventing is available"))
+	table.Row("Knative Eventing available, after Serving", e.Step("Knative Eventing is available"))
+}
+
+// nodeTable is the table of the steps startNode and installKnative.
+func (e *env) nodeTable() *results.Section {
+	return e.results.Table("Node and Knative", "from an empty machine")
 }
 
 var digest = regexp.MustCompile(`(?m)^Digest: (sha256:[0-9a-f]+)$`)
@@ -106,8 +112,8 @@ func (e *env) install() {
 	if len(pins) <= len(functions) {
 		e.T.Fatalf("make images printed the digests of %d images: %v", len(pins), pins)
 	}
-	table := e.results.table("Installation", "step")
-	table.row("make images, with a warm cache, for one platform", e.Step("%d images are built and pushed", len(pins)))
+	table := e.results.Table("Installation", "step")
+	table.Row("make images, with a warm cache, for one platform", e.Step("%d images are built and pushed", len(pins)))
 	// The release writes them into the chart: make pin.
 	values := e.Path("values.yaml")
 	text := "image: {repository: " + repository + ", digests: {" + strings.Join(pins, ", ") + "}}\n" +
@@ -127,12 +133,12 @@ func (e *env) install() {
 	start := time.Now()
 	e.Must(5*time.Minute, "helm", "install", "vitistack", chart+"@"+found[1], "--plain-http", "--namespace", system, "--values", values)
 	e.Await("all is Ready", 5*time.Minute, e.isInstalled)
-	table.row("helm install, until everything is Ready", time.Since(start))
+	table.Row("helm install, until everything is Ready", time.Since(start))
 	e.Step("helm install: everything is Ready")
 	e.requireNoRestarts()
 	e.requireNoneRefused()
 	e.Must(5*time.Minute, "helm", "test", "vitistack", "--namespace", system)
-	table.row("helm test", e.Step("helm test passes"))
+	table.Row("helm test", e.Step("helm test passes"))
 }
 
 const (
@@ -255,7 +261,7 @@ func (e *env) tour() {
 	start := time.Now()
 	e.Apply(e.example("tour-network.yaml"))
 	e.Kubectl("wait", "networknamespace/tour-network", "--for=jsonpath={.status.provisioningPhase}=Ready", "--timeout=180s")
-	e.results.network = time.Since(start)
+	e.zeroTable().Row("to a Ready network, provision-network has no pod", time.Since(start))
 	e.Step("the network is Ready")
 	e.Apply(e.example("simple-kubernetescluster.yaml"))
 	e.Kubectl("wait", "kubernetescluster/simple-cluster", "--for=jsonpath={.status.phase}=Running", "--timeout=280s")

@@ -21,7 +21,7 @@ func (e *env) upgrade() {
 	}
 	e.Must(time.Minute, "crane", "tag", "--insecure", repository+"/gateway:v1", "v2")
 	const count = 20
-	table := e.results.table("Upgrade", "20 machines are created")
+	table := e.results.Table("Upgrade", "20 machines are created")
 	e.Restart()
 	e.createMachines("upgrade-", count)
 	e.Must(5*time.Minute, "helm", "upgrade", "vitistack", e.Path("vitistack-1.0.0.tgz"), "--namespace", system, "--reset-then-reuse-values", "--force-conflicts",
@@ -30,7 +30,7 @@ func (e *env) upgrade() {
 	e.Await("everything is Ready with the new images", 5*time.Minute, func(ctx context.Context) error {
 		return errors.Join(e.isInstalled(ctx), e.requireImages(ctx, func(image string) bool { return strings.HasSuffix(image, ":v2") }))
 	})
-	table.row("helm upgrade, until they are Running, and all functions Ready with the new images", e.Step("helm upgrade: no machine of %d is lost", count))
+	table.Row("helm upgrade, until they are Running, and all functions Ready with the new images", e.Step("helm upgrade: no machine of %d is lost", count))
 	e.deleteMachines("upgrade-")
 	e.Restart()
 	e.createMachines("rollback-", count)
@@ -39,7 +39,7 @@ func (e *env) upgrade() {
 	e.Await("everything is Ready with the images of before", 5*time.Minute, func(ctx context.Context) error {
 		return errors.Join(e.isInstalled(ctx), e.requireImages(ctx, func(image string) bool { return strings.Contains(image, "@sha256:") }))
 	})
-	table.row("helm rollback, likewise", e.Step("helm rollback: no machine of %d is lost", count))
+	table.Row("helm rollback, likewise", e.Step("helm rollback: no machine of %d is lost", count))
 	e.deleteMachines("rollback-")
 	e.requireNoneRefused()
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/vitistack/stack/tests/stand/results"
 )
 
 const (
@@ -18,7 +20,7 @@ const (
 func (e *env) scaleFromZero() {
 	var took, idle []time.Duration
 	runs := e.starts()
-	table := e.results.table("Scale from zero", "from kubectl apply")
+	table := e.zeroTable()
 	for range runs {
 		e.deleteCluster()
 		e.Step("the cluster is deleted")
@@ -32,20 +34,24 @@ func (e *env) scaleFromZero() {
 	}
 	slices.Sort(took)
 	slices.Sort(idle)
-	table.row("to a Ready network, provision-network has no pod", e.results.network)
-	table.row(fmt.Sprintf("to a Running cluster, no function has a pod: median of %d", runs), took[runs/2])
-	table.row("to a Running cluster, no function has a pod: fastest", took[0])
-	table.row("to a Running cluster, no function has a pod: slowest", took[runs-1])
-	table.row("to a Running cluster, functions have pods", e.warmStart())
-	table.row(fmt.Sprintf("from the end of a cluster until no function has a pod: median of %d", runs), idle[runs/2])
+	table.Row(fmt.Sprintf("to a Running cluster, no function has a pod: median of %d", runs), took[runs/2])
+	table.Row("to a Running cluster, no function has a pod: fastest", took[0])
+	table.Row("to a Running cluster, no function has a pod: slowest", took[runs-1])
+	table.Row("to a Running cluster, functions have pods", e.warmStart())
+	table.Row(fmt.Sprintf("from the end of a cluster until no function has a pod: median of %d", runs), idle[runs/2])
 	e.requireNoRestarts()
 	e.requireNoneRefused()
+}
+
+// zeroTable is the table of the steps tour and scaleFromZero.
+func (e *env) zeroTable() *results.Section {
+	return e.results.Table("Scale from zero", "from kubectl apply")
 }
 
 // starts returns the number of measured starts from zero, whose median is the figure: ten for the page of results, and three
 // otherwise, because each takes a minute.
 func (e *env) starts() int {
-	if e.results.isWritten() {
+	if results.IsWritten() {
 		return 10
 	}
 	return 3

@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/kubernetes"
 	"github.com/vitistack/stack/tests/stand/lab"
 	"github.com/vitistack/stack/tests/stand/registry"
+	"github.com/vitistack/stack/tests/stand/results"
 )
 
 // system is the namespace of the stack.
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) { os.Exit(lab.Node(folder()).Main(m)) }
 type env struct {
 	*kubernetes.Cluster
 	suite   context.Context // ends after all steps
-	results *results
+	results *results.Page
 }
 
 func newEnv(t *testing.T) *env {
@@ -38,7 +39,7 @@ func newEnv(t *testing.T) *env {
 		t.Skip("run make test-node")
 	}
 	c := kubernetes.New(t, lab.Node(folder()), filepath.Join(folder(), "bin"))
-	e := &env{Cluster: c, suite: t.Context(), results: newResults(t, c.Root)}
+	e := &env{Cluster: c, suite: t.Context(), results: results.New(t, c.Root, "make test-node RESULTS=tests/node/RESULTS.md")}
 	e.serveImages()
 	return e
 }

@@ -31,8 +31,10 @@ const (
 
 // Image is a folder that becomes an image of one layer.
 type Image struct {
-	// Name is the last element of the repository. Each repository with that name, and each tag, is this image.
-	Name   string
+	// Name is the last element of the repository. Each repository with that name is this image.
+	Name string
+	// Tag is the only tag of the image. Without it, the image has each tag that no other image of the name has.
+	Tag    string
 	Folder string
 	// Entrypoint is the command of a container that has none.
 	Entrypoint []string
@@ -42,7 +44,7 @@ type Image struct {
 
 // Registry is an HTTP handler.
 type Registry struct {
-	manifests map[string]blob // by name of the image, and by digest
+	manifests map[string]blob // by name or name:tag of the image, and by digest
 	blobs     map[string]blob // by digest
 }
 
@@ -98,7 +100,11 @@ func (r *Registry) add(image Image) error {
 	if err != nil {
 		return err
 	}
-	r.manifests[image.Name], r.manifests[manifest.digest] = manifest, manifest
+	name := image.Name
+	if image.Tag != "" {
+		name += ":" + image.Tag
+	}
+	r.manifests[name], r.manifests[manifest.digest] = manifest, manifest
 	r.blobs[config.digest], r.blobs[layer.digest] = config, layer
 	return nil
 }
@@ -148,7 +154,11 @@ func (r *Registry) find(rest string) (blob, bool) {
 		b, ok := r.manifests[reference]
 		return b, ok
 	case kind == "manifests":
-		b, ok := r.manifests[path.Base(repository)]
+		name := path.Base(repository)
+		b, ok := r.manifests[name+":"+reference]
+		if !ok {
+			b, ok = r.manifests[name]
+		}
 		return b, ok
 	default:
 		return blob{}, false

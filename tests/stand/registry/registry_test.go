@@ -18,6 +18,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// TestTag serves an image with a tag beside one of the same name that has all other tags.
+func TestTag(t *testing.T) {
+	t.Parallel()
+	images := map[string]Image{"every": {Name: "kubelet"}, "upgraded": {Name: "kubelet", Tag: "v1.35.7"}}
+	var all []Image
+	for content, image := range images {
+		image.Folder = t.TempDir()
+		if err := os.WriteFile(filepath.Join(image.Folder, "kubelet"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, image)
+	}
+	r, err := New(all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	manifest := func(tag string) string {
+		code, data := get(t, server.URL+"/v2/siderolabs/kubelet/manifests/"+tag)
+		if code != http.StatusOK {
+			t.Errorf("tag %s: %d", tag, code)
+		}
+		return string(data)
+	}
+	if manifest("v1.35.6") != manifest("latest") || manifest("v1.35.6") == manifest("v1.35.7") {
+		t.Error("an image without a tag is not that of all tags except v1.35.7")
+	}
+}
+
 // TestPull requests what a client requests for a pull, and compares each digest.
 func TestPull(t *testing.T) {
 	t.Parallel()
