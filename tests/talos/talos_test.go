@@ -32,8 +32,9 @@ import (
 const (
 	namespace   = "default"
 	clusterName = "real"
-	// kubernetesVersion is the version of the programs of build.sh.
-	kubernetesVersion = "1.35.6"
+	// kubernetesVersion is the version of the programs of build.sh, and upgradedVersion that of its second set, which differs
+	// in the version only.
+	kubernetesVersion, upgradedVersion = "1.35.6", "1.35.7"
 )
 
 // patch makes nodes pull images from the registry of the lab. A kubelet from 1.35 runs on cgroups of version 1 only on
@@ -92,8 +93,11 @@ func TestTalos(t *testing.T) {
 		t.Skip("make test-talos sets VITI_TALOS, and builds the programs in it")
 	}
 	e := newEnv(t)
-	e.Apply(namespace, fmt.Sprintf(manifests, strings.ReplaceAll(patch, "\n", "\n    ")))
-	e.awaitRunning(2)
+	create := func() { e.Apply(namespace, fmt.Sprintf(manifests, strings.ReplaceAll(patch, "\n", "\n    "))) }
+	e.measure("create one control plane and one worker", func() {
+		create()
+		e.awaitRunning(2)
+	})
 	e.checkNodes(t, 1, 1)
 	t.Run("Configuration", e.checkConfiguration)
 	t.Run("Pods", e.checkPods)
@@ -102,11 +106,34 @@ func TestTalos(t *testing.T) {
 	e.scaleControlPlane(3)
 	e.checkNodes(t, 3, 1)
 	t.Run("VirtualAddress", e.checkVirtualAddress)
-	e.measureOutage("the API servers have their new configurations", func() { e.checkPods(t) })
-	e.changeAPIServers(t)
+	e.measureOutage("have the API servers get their new configurations", func() { e.checkPods(t) })
+	e.measure("change the configuration of three API servers", func() { e.changeAPIServers(t) })
+	e.measureOutage("upgrade Kubernetes", func() { e.upgrade(t) })
+	e.checkNodes(t, 3, 1)
+	e.measure("cut the power of all nodes", func() { e.loseAllPower(t) })
+	e.measure("lose the data of one of three control planes", func() { e.loseOneMember(t) })
+	e.measure("lose the data of three control planes, and restore etcd from a snapshot", func() { e.restore(t) })
+	e.measure("lose the data of two of three control planes, and restore etcd from the third", func() { e.restoreMinority(t) })
 	e.scaleControlPlane(1)
 	e.checkNodes(t, 1, 1)
-	e.deleteAll()
+	e.measure("delete the cluster", e.deleteCluster)
+
+	e.kubernetes = kubernetesVersion
+	e.measure("create it again, and cut the power of its control plane while it pulls the image of etcd", func() {
+		e.cutPowerDuringPull(create)
+		e.awaitRunning(2)
+	})
+	e.checkNodes(t, 1, 1)
+	e.deleteCluster()
+	e.deleteNetwork()
+}
+
+// measure adds the time that a step takes to the page of results.
+func (e *env) measure(step string, do func()) {
+	e.t.Helper()
+	began := time.Now()
+	do()
+	e.results.Table("A cluster of Talos nodes", "from the change until the cluster is Running with all nodes Ready").Row(step, time.Since(began))
 }
 
 // awaitRunning waits until the cluster is Running with a number of nodes, and prints each message on the way.
@@ -172,7 +199,7 @@ func (e *env) checkNodes(t *testing.T, controlPlanes, workers int) {
 		}
 		clear(addresses)
 		for _, node := range list.Items {
-			if err := checkNode(node); err != nil {
+			if err := e.checkNode(node); err != nil {
 				return err
 			}
 			_, controlPlane := node.Labels["node-role.kubernetes.io/control-plane"]
@@ -209,9 +236,9 @@ func (e *env) checkNodes(t *testing.T, controlPlanes, workers int) {
 }
 
 // checkNode returns an error unless a node is Ready with the expected versions.
-func checkNode(node corev1.Node) error {
+func (e *env) checkNode(node corev1.Node) error {
 	info := node.Status.NodeInfo
-	if info.KubeletVersion != "v"+kubernetesVersion || !strings.HasPrefix(info.OSImage, "Talos") {
+	if info.KubeletVersion != "v"+e.kubernetes || !strings.HasPrefix(info.OSImage, "Talos") {
 		return fmt.Errorf("Node %s runs kubelet %s on %s", node.Name, info.KubeletVersion, info.OSImage)
 	}
 	for _, condition := range node.Status.Conditions {
@@ -364,8 +391,8 @@ func (e *env) scaleControlPlane(replicas int) {
 func (e *env) measureOutage(change string, do func()) {
 	e.t.Helper()
 	longest := e.watchAPI()
-	do()
-	e.t.Logf("          %s: the longest outage of the tenant's API was %.1f s", change, longest().Seconds())
+	e.measure(change, do)
+	e.results.Table("Outages", "longest time in which the tenant's API did not answer, at the endpoint of before").Row(change, longest())
 }
 
 // watchAPI requests the version of the tenant's API at the endpoint of the present kubeconfig until the returned function
@@ -395,6 +422,40 @@ func (e *env) watchAPI() (stop func() time.Duration) {
 		cancel()
 		return <-result
 	}
+}
+
+// upgrade upgrades Kubernetes, and checks that each part of the control plane has the new version.
+func (e *env) upgrade(t *testing.T) {
+	t.Helper()
+	if _, err := e.Client.Resource(engine.KubernetesClusters).Namespace(namespace).Patch(t.Context(), clusterName, types.MergePatchType,
+		[]byte(`{"spec":{"topology":{"version":"`+upgradedVersion+`"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.kubernetes = upgradedVersion
+	e.step("the version of Kubernetes is changed to %s", upgradedVersion)
+	e.awaitRunning(4)
+	client := e.workload()
+	if v, err := client.Discovery().ServerVersion(); err != nil || v.GitVersion != "v"+upgradedVersion {
+		t.Errorf("the API server has the version %v: %v", v, err)
+	}
+	e.await("the pods of the upgrade are Ready", 3*time.Minute, func(ctx context.Context) error {
+		for app, wanted := range map[string]int{"kube-apiserver": 3, "kube-controller-manager": 3, "kube-scheduler": 3, "kube-proxy": 4} {
+			list, err := client.CoreV1().Pods("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=" + app})
+			if err != nil {
+				return err
+			}
+			if len(list.Items) != wanted {
+				return fmt.Errorf("there are %d pods of %s, want %d", len(list.Items), app, wanted)
+			}
+			for _, pod := range list.Items {
+				if image := pod.Spec.Containers[0].Image; !podReady(pod) || !strings.HasSuffix(image, ":v"+upgradedVersion) {
+					return fmt.Errorf("pod %s with image %s is not Ready with version %s", pod.Name, image, upgradedVersion)
+				}
+			}
+		}
+		return nil
+	})
+	e.step("the control plane and kube-proxy have the version %s", upgradedVersion)
 }
 
 // apiPatch is a patch from which Talos renders the API servers again.
@@ -497,9 +558,8 @@ func (e *env) watchAPIServers(wanted int) (stop func() time.Duration) {
 	}
 }
 
-// deleteAll deletes the cluster and its network, and checks that nothing of them is left: no object, process, disk or
-// network interface.
-func (e *env) deleteAll() {
+// deleteCluster deletes the cluster, and checks that no object and no disk of it is left.
+func (e *env) deleteCluster() {
 	e.t.Helper()
 	e.Delete(engine.KubernetesClusters, namespace, clusterName)
 	e.await("the cluster is deleted", 5*time.Minute, func(context.Context) error {
@@ -526,6 +586,11 @@ func (e *env) deleteAll() {
 		return err
 	})
 	e.step("KubernetesCluster %s and all that belongs to it are deleted", clusterName)
+}
+
+// deleteNetwork deletes the network, and checks that no process and no network interface is left.
+func (e *env) deleteNetwork() {
+	e.t.Helper()
 	e.Delete(engine.NetworkNamespaces, namespace, "lab")
 	e.await("the network is deleted", time.Minute, func(context.Context) error {
 		if e.Get(engine.NetworkNamespaces, namespace, "lab") != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 	"github.com/vitistack/stack/tests/stand/lab"
 	"github.com/vitistack/stack/tests/stand/registry"
+	"github.com/vitistack/stack/tests/stand/results"
 )
 
 // Ports of the registry, and of the gateway for events of nodes, at the address of the lab.
@@ -34,6 +35,9 @@ const (
 )
 
 var storageClasses = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"}
+
+// root is the repository.
+const root = "../.."
 
 // folder returns the folder of build.sh, or an empty string if the suite was not requested.
 func folder() string { return os.Getenv("VITI_TALOS") }
@@ -46,16 +50,23 @@ type env struct {
 	t     *testing.T
 	dir   string // credentials of the cluster
 	start time.Time
+	// images is the registry of the nodes.
+	images  *images
+	results *results.Page
+	// kubernetes is the version of Kubernetes that the cluster should have.
+	kubernetes string
 }
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	serveImages(t)
+	served := serveImages(t)
 	t.Setenv("VITI_LAB", folder())
 	t.Setenv("VITI_GUESTS", filepath.Join(folder(), "bin", "node"))
-	e := &env{t: t, dir: t.TempDir(), start: time.Now()}
+	e := &env{t: t, dir: t.TempDir(), start: time.Now(), images: served, kubernetes: kubernetesVersion}
 	sink := net.JoinHostPort(lab.Gateway, eventsPort)
 	e.Engine = engine.Start(t, "--config", "NODE_EVENTS_ADDRESS="+sink, "--config", "NODE_EVENTS_ENDPOINT="+sink)
+	e.results = results.New(t, root, "make test-talos RESULTS=tests/talos/RESULTS.md")
+	t.Cleanup(func() { e.results.Write(t, root) })
 	t.Cleanup(func() {
 		if t.Failed() {
 			printConsoles(t)
@@ -83,16 +94,19 @@ func (e *env) step(format string, args ...any) {
 type images struct {
 	registry http.Handler
 
-	mu   sync.Mutex
-	held string        // the repository that does not answer
-	free chan struct{} // closed when it answers
+	mu    sync.Mutex
+	held  string        // the repository that does not answer
+	free  chan struct{} // closed when it answers
+	asked func()        // tells that a request waits
 }
 
-// hold delays all answers for a repository until release is called.
-func (i *images) hold(repository string) {
+// hold delays all answers for a repository until release is called. The returned channel is closed when a request waits.
+func (i *images) hold(repository string) (asked <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.held, i.free = repository, make(chan struct{})
+	waits := make(chan struct{})
+	i.held, i.free, i.asked = repository, make(chan struct{}), sync.OnceFunc(func() { close(waits) })
+	return waits
 }
 
 func (i *images) release() {
@@ -104,9 +118,10 @@ func (i *images) release() {
 
 func (i *images) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
-	held, free := i.held, i.free
+	held, free, asked := i.held, i.free, i.asked
 	i.mu.Unlock()
 	if held != "" && strings.Contains(r.URL.Path, "/"+held+"/") {
+		asked()
 		select {
 		case <-free:
 		case <-r.Context().Done():
@@ -115,18 +130,20 @@ func (i *images) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.registry.ServeHTTP(w, r)
 }
 
-// serveImages serves the images of the folder images until the test ends.
+// serveImages serves the images of rootfs.sh until the test ends.
 func serveImages(t *testing.T) *images {
 	t.Helper()
 	entrypoints := map[string][]string{"pause": {"/pause"}, "coredns": {"/coredns"}}
-	folders, err := filepath.Glob(filepath.Join(folder(), "images", "*"))
-	if err != nil || len(folders) == 0 {
-		t.Fatalf("find the images of rootfs.sh in %s: %d, %v; run make test-talos", folder(), len(folders), err)
-	}
 	var all []registry.Image
-	for _, path := range folders {
-		name := filepath.Base(path)
-		all = append(all, registry.Image{Name: name, Folder: path, Entrypoint: entrypoints[name]})
+	for in, tag := range map[string]string{"images": "", "upgraded": "v" + upgradedVersion} {
+		folders, err := filepath.Glob(filepath.Join(folder(), in, "*"))
+		if err != nil || len(folders) == 0 {
+			t.Fatalf("find the images of rootfs.sh in %s/%s: %d, %v; run make test-talos", folder(), in, len(folders), err)
+		}
+		for _, path := range folders {
+			name := filepath.Base(path)
+			all = append(all, registry.Image{Name: name, Tag: tag, Folder: path, Entrypoint: entrypoints[name]})
+		}
 	}
 	handler, err := registry.New(all...)
 	if err != nil {

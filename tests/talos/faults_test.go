@@ -1,0 +1,252 @@
+package talos
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/stand/lab"
+)
+
+// power switches a node off with kill -9 to all of its processes, or on.
+func (e *env) power(id, verb string) {
+	e.t.Helper()
+	command := exec.CommandContext(e.t.Context(), filepath.Join(folder(), "bin", "node"), verb, id)
+	if verb == "on" {
+		guest, err := os.ReadFile(filepath.Join(lab.Talos(folder()).Nodes(), id, "guest.json"))
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		command.Stdin = bytes.NewReader(guest)
+	}
+	if out, err := command.CombinedOutput(); err != nil {
+		e.t.Fatalf("node %s %s: %v\n%s", verb, id, err, out)
+	}
+}
+
+// cutPowerDuringPull switches the first control plane off while it pulls the image of etcd, and on again. Talos then has lost the
+// request to begin etcd, so the stack has to repeat it.
+func (e *env) cutPowerDuringPull(apply func()) {
+	e.t.Helper()
+	pulled := e.images.hold("etcd")
+	apply()
+	select {
+	case <-pulled:
+	case <-time.After(5 * time.Minute):
+		e.t.Fatal("no node pulls the image of etcd after 5 minutes")
+	}
+	e.step("the control plane pulls the image of etcd")
+	id := e.nodeOf(e.t, clusterName+"-cp-0")
+	e.power(id, "off")
+	e.images.release()
+	e.power(id, "on")
+	e.step("the control plane was switched off and on")
+}
+
+// loseAllPower switches all nodes off and on again. The cluster continues without a change by the stack.
+func (e *env) loseAllPower(t *testing.T) {
+	ids, err := nodeFolders()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		e.power(id, "off")
+	}
+	e.step("all %d nodes are off", len(ids))
+	for _, id := range ids {
+		e.power(id, "on")
+	}
+	e.checkPods(t)
+	e.awaitRunning(len(ids))
+	e.checkNodes(t, len(ids)-1, 1)
+}
+
+// awaitMembers waits until the etcd of each control plane answers, and knows the same leader.
+func (e *env) awaitMembers(t *testing.T, wanted int) {
+	t.Helper()
+	config := e.credential("talosconfig")
+	e.await(fmt.Sprintf("%d members of etcd answer", wanted), 5*time.Minute, func(ctx context.Context) error {
+		for i := range wanted {
+			if _, err := talosctl(ctx, "--talosconfig", config, "--nodes", e.controlPlane(t, i), "etcd", "status"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	e.step("the etcd of %d control planes answers", wanted)
+}
+
+// loseOneMember empties the disk of one of three control planes. The stack replaces the member of etcd, and nobody has to act.
+func (e *env) loseOneMember(t *testing.T) {
+	e.loseData(t, 1)
+	e.awaitMembers(t, 3)
+	e.awaitRunning(4)
+	e.checkNodes(t, 3, 1)
+}
+
+// backup takes one snapshot of the cluster's etcd.
+const backup = `apiVersion: vitistack.io/v1alpha1
+kind: EtcdBackup
+metadata: {name: once}
+spec:
+  clusterName: ` + clusterName + `
+  storageLocation: {type: local, path: lab}
+`
+
+// restore loses the data of etcd on all three control planes, and brings it back from a snapshot by the steps in the documentation of
+// etcd-backup. An object that was deleted after the snapshot exists again.
+func (e *env) restore(t *testing.T) {
+	ctx, kept := t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
+	objects := e.workload().CoreV1().ConfigMaps("default")
+	if _, err := objects.Create(ctx, kept, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	snapshot := e.takeSnapshot(t)
+	if err := objects.Delete(ctx, kept.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	e.loseData(t, 0, 1, 2)
+	e.awaitEtcdReason(t, "EtcdLost")
+	e.recover(t, snapshot)
+	if _, err := objects.Get(ctx, kept.Name, metav1.GetOptions{}); err != nil {
+		t.Errorf("the object that was deleted after the snapshot: %v", err)
+	}
+}
+
+// restoreMinority loses the data of two of three control planes, and brings etcd back from the data of the third, by the steps in the
+// documentation of etcd-backup.
+func (e *env) restoreMinority(t *testing.T) {
+	ctx := t.Context()
+	e.loseData(t, 1, 2)
+	e.awaitEtcdReason(t, "EtcdUnavailable")
+	to := t.TempDir()
+	if _, err := talosctl(ctx, "--talosconfig", e.credential("talosconfig"), "--nodes", e.controlPlane(t, 0), "cp", "/var/lib/etcd/member/snap/db", to); err != nil {
+		t.Fatal(err)
+	}
+	e.loseData(t, 0, 1, 2)
+	e.recover(t, filepath.Join(to, "db"), "--recover-skip-hash-check")
+}
+
+// recover bootstraps etcd from a file on the first control plane, and waits until the others have joined it.
+func (e *env) recover(t *testing.T, file string, flags ...string) {
+	t.Helper()
+	address := e.controlPlane(t, 0)
+	e.await("the first control plane answers", time.Minute, func(ctx context.Context) error {
+		_, err := talosctl(ctx, "--talosconfig", e.credential("talosconfig"), "--nodes", address, "version")
+		return err
+	})
+	args := append([]string{"--talosconfig", e.credential("talosconfig"), "--nodes", address, "bootstrap", "--recover-from=" + file}, flags...)
+	if _, err := talosctl(t.Context(), args...); err != nil {
+		t.Fatal(err)
+	}
+	e.awaitMembers(t, 3)
+	e.checkPods(t)
+	e.awaitRunning(4)
+	e.checkNodes(t, 3, 1)
+}
+
+// awaitEtcdReason waits until the condition EtcdHealthy has a reason.
+func (e *env) awaitEtcdReason(t *testing.T, wanted string) {
+	t.Helper()
+	e.await("EtcdHealthy is False with reason "+wanted, 5*time.Minute, func(context.Context) error {
+		cluster := e.Get(engine.KubernetesClusters, namespace, clusterName)
+		conditions, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
+		for _, condition := range conditions {
+			if c, ok := condition.(map[string]any); ok && c["type"] == v1alpha1.ConditionEtcdHealthy && c["reason"] == wanted {
+				return nil
+			}
+		}
+		return fmt.Errorf("the conditions are %v", conditions)
+	})
+	e.step("EtcdHealthy is False with reason %s", wanted)
+}
+
+// takeSnapshot returns the file of a snapshot that etcd-backup has taken, whose checksum is correct.
+func (e *env) takeSnapshot(t *testing.T) (path string) {
+	t.Helper()
+	e.Apply(namespace, backup)
+	done := v1alpha1.EtcdBackup{}
+	e.await("the snapshot is taken", 2*time.Minute, func(context.Context) error {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(e.Get(engine.EtcdBackups, namespace, "once").Object, &done); err != nil {
+			return err
+		}
+		if len(done.Status.Backups) == 0 {
+			return fmt.Errorf("phase %s: %v", done.Status.Phase, done.Status.Conditions)
+		}
+		return nil
+	})
+	err := filepath.WalkDir(filepath.Join(e.Dir, "backups"), func(file string, _ os.DirEntry, err error) error {
+		if strings.HasSuffix(file, ".db") {
+			path = file
+		}
+		return err
+	})
+	if err != nil || path == "" {
+		t.Fatalf("find the snapshot: %q, %v", path, err)
+	}
+	check := exec.CommandContext(t.Context(), "sha256sum", "-c", filepath.Base(path)+".sha256")
+	check.Dir = filepath.Dir(path)
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Fatalf("sha256sum -c: %v\n%s", err, out)
+	}
+	e.step("etcd-backup has taken a snapshot of %s", done.Status.BackupSize)
+	return path
+}
+
+// loseData empties the folder /var of some control planes, as talosctl reset --system-labels-to-wipe=EPHEMERAL does.
+func (e *env) loseData(t *testing.T, controlPlanes ...int) {
+	t.Helper()
+	for _, i := range controlPlanes {
+		id := e.nodeOf(t, fmt.Sprintf("%s-cp-%d", clusterName, i))
+		e.power(id, "off")
+		if err := os.RemoveAll(filepath.Join(lab.Talos(folder()).Nodes(), id, "disk", "var")); err != nil {
+			t.Fatal(err)
+		}
+		e.power(id, "on")
+	}
+	e.step("control planes %v have lost the data of etcd", controlPlanes)
+}
+
+// controlPlane returns the address of a control plane.
+func (e *env) controlPlane(t *testing.T, i int) string {
+	t.Helper()
+	address, err := addressOf(*e.Get(engine.Machines, namespace, fmt.Sprintf("%s-cp-%d", clusterName, i)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// nodeOf returns the ID of the node of a Machine.
+func (e *env) nodeOf(t *testing.T, machine string) string {
+	t.Helper()
+	ids, err := nodeFolders()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		guest, err := os.ReadFile(filepath.Join(lab.Talos(folder()).Nodes(), id, "guest.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(guest, []byte(`"`+machine+`"`)) {
+			return id
+		}
+	}
+	t.Fatalf("Machine %s has no node", machine)
+	return ""
+}
