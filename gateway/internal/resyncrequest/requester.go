@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
-	"strconv"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -31,8 +31,8 @@ const (
 	graceShare = 3
 )
 
-// Requester requests each object that is due once a period. Every replica runs one. Periods start at the same times in all replicas, so that
-// their first requests of a period have the same id.
+// Requester requests each object that is due once a period. Every replica runs one. Periods start at the same times in all replicas, and
+// requests of a period that say the same have the same id.
 type Requester struct {
 	Store  *inventory.Store
 	Broker *events.Sender
@@ -46,7 +46,9 @@ type Requester struct {
 
 // period is what has been requested in a period.
 type period struct {
-	number, requests int64
+	number int64
+	// begun is whether there was a request.
+	begun bool
 	// covered are the objects that are due and that a request has named, or for which resync reads all.
 	covered map[events.DueObject]bool
 }
@@ -80,7 +82,7 @@ func (r *Requester) requestDue(ctx context.Context, now time.Time) time.Duration
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	e, err := newRequest(r.current.requestID(), due)
+	e, err := newRequest(r.current.number, due)
 	if err == nil {
 		err = r.Broker.Send(ctx, e)
 	}
@@ -101,42 +103,36 @@ func (p *period) uncovered(due []*inventory.Object) (left []events.DueObject) {
 		if ref := (events.DueObject{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}); !p.covered[ref] {
 			left = append(left, ref)
 		}
-		if p.requests > 0 && len(left) == mostNamed {
+		if p.begun && len(left) == mostNamed {
 			break
 		}
 	}
 	return left
 }
 
-// requestID returns the id of the next request.
-func (p *period) requestID() string {
-	id := "round-" + strconv.FormatInt(p.number, 10)
-	if p.requests > 0 {
-		id += "-" + strconv.FormatInt(p.requests, 10)
-	}
-	return id
-}
-
 // add records a request for objects.
 func (p *period) add(due []events.DueObject) {
-	p.requests++
+	p.begun = true
 	for _, ref := range due {
 		p.covered[ref] = true
 	}
 }
 
-// newRequest returns the request for objects that are due. It names them unless they are more than mostNamed.
-func newRequest(id string, due []events.DueObject) (event.Event, error) {
+// newRequest returns the request of a period for objects that are due. It names them unless they are more than mostNamed.
+func newRequest(period int64, due []events.DueObject) (event.Event, error) {
 	e := event.New()
 	e.SetType(events.TypeResyncRequested)
 	e.SetSource(source)
-	e.SetID(id)
 	data := events.ResyncRequested{}
 	if len(due) <= mostNamed {
 		data.Objects = due
 	}
 	if err := e.SetData(event.ApplicationJSON, data); err != nil {
-		return e, fmt.Errorf("write event %s: %w", e.ID(), err)
+		return e, fmt.Errorf("write the request of period %d: %w", period, err)
 	}
+	// A Broker may drop an event whose id it knows, so requests of other replicas with other objects need other ids.
+	content := fnv.New64a()
+	_, _ = content.Write(e.Data())
+	e.SetID(fmt.Sprintf("round-%d-%x", period, content.Sum64()))
 	return e, nil
 }

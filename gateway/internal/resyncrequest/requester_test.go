@@ -20,7 +20,7 @@ import (
 func TestNewRequest(t *testing.T) {
 	t.Parallel()
 	for due, want := range map[int]int{1: 1, mostNamed: mostNamed, mostNamed + 1: 0} {
-		e, err := newRequest("round-7", machines("vm", due))
+		e, err := newRequest(7, machines("vm", due))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,12 +28,31 @@ func TestNewRequest(t *testing.T) {
 		if err := e.DataAs(&data); err != nil {
 			t.Fatal(err)
 		}
-		if len(data.Objects) != want || e.ID() != "round-7" {
+		if len(data.Objects) != want {
 			t.Errorf("request %s for %d objects names %d, want %d", e.ID(), due, len(data.Objects), want)
 		}
 		if want > 0 && data.Objects[0] != (events.DueObject{Kind: "Machine", Namespace: "team-a", Name: "vm-0"}) {
 			t.Errorf("the request names %+v first", data.Objects[0])
 		}
+	}
+}
+
+// TestRequestID gives requests of several replicas the same id only if they say the same in the same period.
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	id := func(period int64, due []events.DueObject) string {
+		e, err := newRequest(period, due)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.ID()
+	}
+	first := id(7, machines("vm", 1))
+	if id(7, machines("vm", 1)) != first {
+		t.Error("the same request has another id")
+	}
+	if id(7, machines("vm", 2)) == first || id(8, machines("vm", 1)) == first {
+		t.Error("another request has the same id")
 	}
 }
 
