@@ -37,12 +37,12 @@ func (e *env) power(id, verb string) {
 	}
 }
 
-// cutPowerDuringPull switches the first control plane off while it pulls the image of etcd, and on again. Talos then has lost the
-// request to begin etcd, so the stack has to repeat it.
-func (e *env) cutPowerDuringPull(apply func()) {
+// cutPowerDuringPull creates the cluster, and switches its first control plane off while that pulls the image of etcd, and on again. Talos
+// then has lost the request to begin etcd, so the stack has to repeat it.
+func (e *env) cutPowerDuringPull() {
 	e.t.Helper()
 	pulled := e.images.hold("etcd")
-	apply()
+	e.Apply(namespace, cluster)
 	select {
 	case <-pulled:
 	case <-time.After(5 * time.Minute):

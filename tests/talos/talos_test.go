@@ -50,8 +50,8 @@ const patch = `machine:
       evictionHard: {nodefs.available: 1%, imagefs.available: 1%}
 `
 
-// manifests are a network in the lab, and a cluster in it.
-const manifests = `apiVersion: vitistack.io/v1alpha2
+// network is a network in the lab, and the patch of its clusters.
+const network = `apiVersion: vitistack.io/v1alpha2
 kind: NetworkNamespace
 metadata: {name: lab}
 spec:
@@ -70,8 +70,10 @@ metadata: {name: lab-patches}
 data:
   lab.yaml: |
     %s
----
-apiVersion: vitistack.io/v1alpha1
+`
+
+// cluster is a cluster in that network.
+const cluster = `apiVersion: vitistack.io/v1alpha1
 kind: KubernetesCluster
 metadata: {name: ` + clusterName + `}
 spec:
@@ -93,9 +95,9 @@ func TestTalos(t *testing.T) {
 		t.Skip("make test-talos sets VITI_TALOS, and builds the programs in it")
 	}
 	e := newEnv(t)
-	create := func() { e.Apply(namespace, fmt.Sprintf(manifests, strings.ReplaceAll(patch, "\n", "\n    "))) }
+	e.Apply(namespace, fmt.Sprintf(network, strings.ReplaceAll(patch, "\n", "\n    ")))
 	e.measure("create one control plane and one worker", func() {
-		create()
+		e.Apply(namespace, cluster)
 		e.awaitRunning(2)
 	})
 	e.checkNodes(t, 1, 1)
@@ -120,7 +122,7 @@ func TestTalos(t *testing.T) {
 
 	e.kubernetes = kubernetesVersion
 	e.measure("create it again, and cut the power of its control plane while it pulls the image of etcd", func() {
-		e.cutPowerDuringPull(create)
+		e.cutPowerDuringPull()
 		e.awaitRunning(2)
 	})
 	e.checkNodes(t, 1, 1)
