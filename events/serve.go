@@ -35,7 +35,7 @@ type Handler func(ctx context.Context, in event.Event) (*event.Event, error)
 // SIGTERM or SIGINT, and then ends the process. It calls build once, before it serves. An
 // error of build is logged, and the process exits with 1.
 //
-// Environment variables, with their defaults: PORT (8080) is the port to listen on,
+// Environment variables, with their defaults: PORT (8080) is the port to listen on, SERVER_HOST (every address) the address,
 // LOG_LEVEL (info) the least level that is logged, and METRICS_PUSH_URL (none) the URL of
 // the gateway for metrics. If OIDC_ENABLED (false) is true, each delivery needs a token for
 // OIDC_AUDIENCE of one of OIDC_SUBJECTS.
@@ -75,16 +75,24 @@ func run(ctx context.Context, name string, build func() (Handler, error), log *s
 	if err != nil {
 		return err
 	}
-	port := os.Getenv("PORT")
-	if port == "" {
-		port = "8080"
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+port)
+	listener, err := listen(ctx, os.Getenv("SERVER_HOST"), os.Getenv("PORT"))
 	if err != nil {
-		return fmt.Errorf("listen on PORT %s: %w", port, err)
+		return err
 	}
 	options = append(options, pushTo(os.Getenv("METRICS_PUSH_URL"), pushPause), WithVerifier(verifier))
 	return Serve(ctx, listener, name, handle, log, options...)
+}
+
+// listen opens the port that Knative names in PORT, or 8080, on the host, or on every address if host is empty.
+func listen(ctx context.Context, host, port string) (net.Listener, error) {
+	if port == "" {
+		port = "8080"
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return nil, fmt.Errorf("listen on SERVER_HOST %q and PORT %s: %w", host, port, err)
+	}
+	return listener, nil
 }
 
 func newVerifier(name string) (*triggerauth.Verifier, error) {

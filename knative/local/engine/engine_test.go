@@ -113,7 +113,7 @@ func functionActsAsItsServiceAccount(t *testing.T, r *env) {
 		User: "system:serviceaccount:vitistack-system:paint", Data: got.Data,
 		ListSecrets: `secrets is forbidden: User "system:serviceaccount:vitistack-system:paint" cannot list resource "secrets" in API group "" at the cluster scope`,
 		Env: map[string]string{
-			"K_SERVICE": "paint", "K_SINK": r.summary.Ingress, "COLOR": "from the ConfigMap", "PAINT": "from the Secret",
+			"K_SERVICE": "paint", "SERVER_HOST": "127.0.0.1", "K_SINK": r.summary.Ingress, "COLOR": "from the ConfigMap", "PAINT": "from the Secret",
 			"RECORD": filepath.Join(r.options.State, "volumes", "paint", "data", "record.jsonl"),
 		},
 	}

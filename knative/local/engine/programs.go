@@ -85,6 +85,10 @@ func (p *programs) command(ctx context.Context, program manifest.Program, port i
 	p.ports[program.Name].in(env)
 	p.addresses.in(env)
 	env["PORT"], env["KUBECONFIG"] = strconv.Itoa(port), kubeconfig
+	// In a cluster every address of a pod is served, behind network policies. This machine has none.
+	if env["SERVER_HOST"] == "" {
+		env["SERVER_HOST"] = "127.0.0.1"
+	}
 	if program.Kind.Kind == "Service" {
 		env["K_SERVICE"], env["K_CONFIGURATION"], env["K_REVISION"] = program.Name, program.Name, revision(program.Name)
 	}

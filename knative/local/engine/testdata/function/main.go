@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -57,7 +58,7 @@ func main() {
 	}
 }
 
-// listen accepts events at PORT, or only at BROKER_PORT if it is set, until ctx ends.
+// listen accepts events at PORT of SERVER_HOST, or only at BROKER_PORT if it is set, until ctx ends.
 func listen(ctx context.Context, f *function) error {
 	probes, all := http.NewServeMux(), http.NewServeMux()
 	probes.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
@@ -69,7 +70,7 @@ func listen(ctx context.Context, f *function) error {
 	}
 	done := make(chan error, len(handlers))
 	for port, handler := range handlers {
-		server := &http.Server{Addr: "127.0.0.1:" + port, Handler: handler}
+		server := &http.Server{Addr: net.JoinHostPort(os.Getenv("SERVER_HOST"), port), Handler: handler}
 		go func() {
 			err := server.ListenAndServe()
 			if errors.Is(err, http.ErrServerClosed) {
@@ -116,7 +117,7 @@ func (f *function) handle(ctx context.Context, path string, e cloudevents.Event)
 	if secrets != nil {
 		line.ListSecrets = secrets.Error()
 	}
-	for _, name := range []string{"K_SINK", "K_SERVICE", "COLOR", "PAINT", "RECORD"} {
+	for _, name := range []string{"K_SINK", "K_SERVICE", "SERVER_HOST", "COLOR", "PAINT", "RECORD"} {
 		line.Env[name] = os.Getenv(name)
 	}
 	var reply *cloudevents.Event
