@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 // TestReadme runs the commands of the README's tour in a folder like a checkout in which make run is
@@ -57,5 +60,42 @@ func TestReadme(t *testing.T) {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the tour should show %q:\n%s", want, out)
 		}
+	}
+}
+
+// TestExamplesOfClusters applies the examples that other pages name, until their clusters are Ready.
+func TestExamplesOfClusters(t *testing.T) {
+	t.Parallel()
+	e := engine.Start(t)
+	e.Apply("default", e.StaticNetwork("network", 10, 250))
+	e.Apply("default", e.Example("cluster-with-addons.yaml"))
+	template, cluster, _ := strings.Cut(e.Example("clustertemplate.yaml"), "\n---\n")
+	e.Apply("", template)
+	e.Apply("default", cluster)
+	for _, name := range []string{"addons-cluster", "from-template"} {
+		feed.Until(t, name+" is Ready", func() (bool, string) {
+			status, message := condition(e.Get(engine.KubernetesClusters, "default", name), "Ready")
+			return status == "True", message
+		})
+	}
+	feed.Until(t, "the template is Ready", func() (bool, string) {
+		status, message := condition(e.Get(engine.ClusterTemplates, "", "standard"), "Ready")
+		return status == "True", message
+	})
+}
+
+// TestOnlyLoopback reaches the gateway at no other address than that of the README.
+func TestOnlyLoopback(t *testing.T) {
+	t.Parallel()
+	gateway, err := url.Parse(engine.Start(t).Gateway())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gateway.Hostname() != "127.0.0.1" {
+		t.Fatalf("the gateway is at %s", gateway)
+	}
+	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", net.JoinHostPort("127.0.0.2", gateway.Port())); err == nil {
+		_ = conn.Close()
+		t.Errorf("the gateway answers at %s", conn.RemoteAddr())
 	}
 }

@@ -51,7 +51,18 @@ var kinds = []*kind{
 	{rbac("Role"), "roles", nil, true, false},
 	{rbac("RoleBinding"), "rolebindings", nil, true, false},
 	leaseKind,
-	{schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "VolumeAttachment"}, "volumeattachments", nil, false, true},
+	{storage("VolumeAttachment"), "volumeattachments", nil, false, true},
+	// What add-ons define and no controller here acts on: no pod is refused by a quota, and no volume is provisioned.
+	{core("ResourceQuota"), "resourcequotas", []string{"quota"}, true, true},
+	{core("LimitRange"), "limitranges", []string{"limits"}, true, false},
+	{core("PersistentVolumeClaim"), "persistentvolumeclaims", []string{"pvc"}, true, true},
+	{schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"}, "cronjobs", []string{"cj"}, true, true},
+	{networking("NetworkPolicy"), "networkpolicies", []string{"netpol"}, true, false},
+	{networking("Ingress"), "ingresses", []string{"ing"}, true, true},
+	{networking("IngressClass"), "ingressclasses", nil, false, false},
+	{schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass"}, "priorityclasses", []string{"pc"}, false, false},
+	{storage("StorageClass"), "storageclasses", []string{"sc"}, false, false},
+	{storage("CSIDriver"), "csidrivers", nil, false, false},
 }
 
 func core(name string) schema.GroupVersionKind {
@@ -64,6 +75,14 @@ func apps(name string) schema.GroupVersionKind {
 
 func rbac(name string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: name}
+}
+
+func networking(name string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: name}
+}
+
+func storage(name string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: name}
 }
 
 // kindOf returns the resource in a path.
