@@ -193,10 +193,10 @@ type MachineMemory struct {
 }
 
 // Size is an amount of bytes, for example 20Gi. It has no exponent: to read
-// 1e-999999999 takes hours.
+// 1e-999999999 takes hours. A size below 1Mi has lost its unit.
 //
 // +kubebuilder:validation:MaxLength=24
-// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9.]+([kMGTPE]|[KMGTPE]i)?$') && isQuantity(self) && quantity(self).isGreaterThan(quantity('0')) && quantity(self).isLessThan(quantity('1Ei'))",message="write a size greater than zero and below 1Ei, for example 20Gi"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9.]+([kMGTPE]|[KMGTPE]i)?$') && isQuantity(self) && !quantity(self).isLessThan(quantity('1Mi')) && quantity(self).isLessThan(quantity('1Ei'))",message="write a size with its unit, at least 1Mi and below 1Ei, for example 20Gi"
 type Size string
 
 var (
