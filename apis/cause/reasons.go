@@ -101,7 +101,7 @@ var advices = map[string]Advice{
 	"NetworkNamespaceNotFound":             on(Requester, createNetwork),
 	"NetworkNamespaceAmbiguous":            on(Requester, "The namespace has several NetworkNamespaces: name one in spec.networkNamespaceName."),
 	"NetworkConfigurationNotFound":         on(Requester, "Create the NetworkConfiguration that the message names, or name another in spec.networks."),
-	"NetworkDeleting":                      on(Requester, "The network is being deleted: delete this object, and create it again in another network."),
+	"NetworkDeleting":                      on(Requester, "The network is being deleted: delete what you created in it (the KubernetesCluster, Machine, NetworkConfiguration or IPAllocation), and create it again in another network."),
 	"TemplateNotFound":                     on(Requester, "Write small, medium, large or the name of a MachineClass into the template, or ask the platform team to create a MachineClass."),
 	"ProviderNotFound":                     on(Requester, "Name an existing MachineProvider in providerRef (kubectl get machineproviders)."),
 	"ClusterTemplateNotFound":              on(Requester, "Write the name of an existing ClusterTemplate into spec.templateRef (kubectl get clustertemplates), or ask the platform team to create it."),

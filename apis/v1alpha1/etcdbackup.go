@@ -63,7 +63,8 @@ type EtcdBackupSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterName cannot be changed: make another EtcdBackup for another cluster"
 	ClusterName string `json:"clusterName"`
 	// When to take a snapshot, in UTC: five fields as in cron, or @hourly, @daily,
-	// @weekly, @monthly or @every 6h. Default: once. Example: 0 2 * * *.
+	// @weekly, @monthly or @every 6h. Snapshots are at least a minute apart. Default: once.
+	// Example: 0 2 * * *.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(@(hourly|daily|midnight|weekly|monthly|yearly|annually)|@every [0-9hms.]+|([^ @=]+ +){4}[^ @=]+)$')",message="write five fields such as 0 2 * * *, or @daily, or @every 6h; times are UTC"

@@ -112,7 +112,7 @@ func TestClosedNetwork(t *testing.T) {
 		s.configuration(name, "net", eth0())
 		s.reconcile(f, name)
 		nc := s.awaitReason(name, "NetworkDeleting")
-		if len(nc.Status.NetworkInterfaces) > 0 && nc.Status.NetworkInterfaces[0].IPAllocated || !strings.Contains(nc.Status.Message, "create it again in another network") {
+		if len(nc.Status.NetworkInterfaces) > 0 && nc.Status.NetworkInterfaces[0].IPAllocated || !strings.Contains(nc.Status.Message, "delete what you created in it (the KubernetesCluster, Machine, NetworkConfiguration or IPAllocation), and create it again in another network") {
 			t.Errorf("%s: status %+v, want no address", phase, nc.Status)
 		}
 		s.reconcile(f, "web")

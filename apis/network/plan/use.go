@@ -16,7 +16,7 @@ func CheckOpen(nn *v1alpha2.NetworkNamespace) string {
 	if nn.DeletionTimestamp == nil {
 		return ""
 	}
-	return fmt.Sprintf("NetworkNamespace %s is being deleted, and allocates no addresses: delete this object, and create it again in another network", nn.Name)
+	return fmt.Sprintf("NetworkNamespace %s is being deleted, and allocates no addresses: delete what you created in it (the KubernetesCluster, Machine, NetworkConfiguration or IPAllocation), and create it again in another network", nn.Name)
 }
 
 // CheckVLAN returns a message if a NetworkConfiguration names another VLAN than that of its

@@ -130,7 +130,7 @@ export const reasons = {
   "NetworkAvailable": ["no action","No action: this is as it should be."],
   "NetworkConfigurationNotFound": ["requester","Create the NetworkConfiguration that the message names, or name another in spec.networks."],
   "NetworkConfigured": ["no action","No action: this is as it should be."],
-  "NetworkDeleting": ["requester","The network is being deleted: delete this object, and create it again in another network."],
+  "NetworkDeleting": ["requester","The network is being deleted: delete what you created in it (the KubernetesCluster, Machine, NetworkConfiguration or IPAllocation), and create it again in another network."],
   "NetworkFailed": ["requester","See the NetworkConfiguration.",["NetworkConfiguration","IPAllocation","NetworkNamespace"]],
   "NetworkNamespace/Provisioning": ["no action","No action: the provider of networks works on it, or has not answered yet. If this lasts, the network team checks the provider."],
   "NetworkNamespaceAmbiguous": ["requester","The namespace has several NetworkNamespaces: name one in spec.networkNamespaceName."],
