@@ -120,15 +120,15 @@ func (e explained) Unwrap() error { return e.err }
 // Explain returns an error of the API server about an object with what to do. The result wraps the
 // error.
 func (c *Connection) Explain(err error, k Kind, name string) error {
-	where := ""
-	if !k.ClusterScoped {
-		where = " in namespace " + c.Namespace
+	where, others := " in namespace "+c.Namespace, "kubectl get "+k.Resource+" -A lists the existing ones, and -n selects their namespace"
+	if k.ClusterScoped {
+		where, others = "", "kubectl get "+k.Resource+" lists the existing ones"
 	}
 	var status apierrors.APIStatus
 	message := ""
 	switch {
 	case apierrors.IsNotFound(err) && isOfObject(err):
-		message = fmt.Sprintf("%s %q does not exist%s: kubectl get %s -A lists the existing ones, and -n selects their namespace", k.Name, name, where, k.Resource)
+		message = fmt.Sprintf("%s %q does not exist%s: %s", k.Name, name, where, others)
 	case apierrors.IsNotFound(err):
 		message = fmt.Sprintf("the cluster at %s does not know the kind %s: select the management cluster with --context, or install the stack there", c.Config.Host, k.Name)
 	case apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil && len(status.Status().Details.Causes) > 0:

@@ -53,6 +53,7 @@ func TestLook(t *testing.T) {
 		"Names":    {"the cause is last", []string{"why", "kc/shop", "-o", "name"}, []string{"kubernetescluster/shop\nmachine/shop-cp-0\nnetworkconfiguration/shop-cp-0\n"}, false},
 		"JSON":     {"for scripts", []string{"why", "kc/shop", "-o", "json"}, []string{`"turn": "network team"`}, false},
 		"Absent":   {"the message has the way to the name", []string{"why", "machine/nope"}, []string{`Machine "nope" does not exist in namespace ` + e.namespace, "kubectl get machines -A"}, true},
+		"NoScope":  {"it is in no namespace", []string{"why", "mp/nope"}, []string{"MachineProvider \"nope\" does not exist: kubectl get machineproviders lists the existing ones\n"}, true},
 		"NoKind":   {"the message lists the kinds", []string{"why", "pod/x"}, []string{`no kind "pod"`, "machine (ma)"}, true},
 		"NoName":   {"the message has an example", []string{"why", "shop"}, []string{"write KIND/NAME, for example machine/web"}, true},
 		"Format":   {"the message lists the formats", []string{"why", "kc/shop", "-o", "wide"}, []string{"write json, yaml, name"}, true},
@@ -61,6 +62,9 @@ func TestLook(t *testing.T) {
 		"Tree":     {"everything below", []string{"tree", "kc/shop"}, []string{"├ uses NetworkNamespace net", "└ Machine shop-cp-0", "NetworkConfiguration shop-cp-0"}, false},
 		"Argument": {"it takes none", []string{"status", "shop"}, []string{"takes no argument"}, true},
 		"Flag":     {"the message leads to the list", []string{"status", "--all"}, []string{"kubectl viti status --help"}, true},
+		"Nowhere":  {"a wrong name is not a namespace in which all is well", []string{"status", "-n", "nope"}, []string{`Namespace "nope" does not exist`, "kubectl get namespaces"}, true},
+		"Empty":    {"a variable of a script is empty", []string{"upgrade", "shop", "--to", ""}, []string{"--to is empty: write a value, or leave it out"}, true},
+		"EmptyNS":  {"the namespace of the context is another one", []string{"status", "-n", ""}, []string{"--namespace is empty"}, true},
 		"Stranger": {"a user without rights reads which ones are missing", []string{"status", "--as", "nobody"}, []string{"You may not list", "vitistack-view"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -50,8 +50,10 @@ func (p *program) completeNames(k cluster.Kind) completions {
 	}
 }
 
+var namespaceKind = cluster.Kind{Name: "Namespace", Resource: "namespaces", Version: "v1", ClusterScoped: true}
+
 func (p *program) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return p.names(cmd, cluster.Kind{Name: "Namespace", Resource: "namespaces", Version: "v1", ClusterScoped: true})
+	return p.names(cmd, namespaceKind)
 }
 
 // completeTemplates completes the built-in sizes and the names of MachineClasses, each after a prefix.

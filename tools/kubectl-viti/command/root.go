@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
 	"github.com/vitistack/stack/tools/kubectl-viti/text"
@@ -58,6 +59,7 @@ func newRoot(streams Streams) *cobra.Command {
 		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl viti"},
 		SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return checkFlagValues(cmd.Flags()) },
 	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
@@ -73,6 +75,18 @@ func newRoot(streams Streams) *cobra.Command {
 		return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())
 	})
 	return root
+}
+
+// checkFlagValues refuses a flag that is given without a value, as by a script whose variable is empty: the command would act as
+// without the flag, for example in another namespace.
+func checkFlagValues(flags *pflag.FlagSet) error {
+	var err error
+	flags.Visit(func(f *pflag.Flag) {
+		if f.Value.Type() == "string" && f.Value.String() == "" {
+			err = fmt.Errorf("--%s is empty: write a value, or leave it out", f.Name)
+		}
+	})
+	return err
 }
 
 // hideRareFlags leaves flags out of help texts that only few kubeconfigs need. They work all the same.

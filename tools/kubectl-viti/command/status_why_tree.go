@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vitistack/stack/apis/cause"
 	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
@@ -62,11 +64,26 @@ func (s *status) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := checkNamespace(ctx, c, objects, namespace); err != nil {
+		return err
+	}
 	s.note(objects.Note())
 	if err := s.show(objects, namespace); err != nil || !s.watch {
 		return err
 	}
 	return c.Follow(ctx, namespace, readable(objects), func(now cluster.Objects) error { return s.show(now, namespace) })
+}
+
+// checkNamespace returns an error for a namespace without objects that does not exist. A user who may not read Namespaces gets none.
+func checkNamespace(ctx context.Context, c *cluster.Connection, objects cluster.Objects, namespace string) error {
+	isHere := func(u unstructured.Unstructured) bool { return u.GetNamespace() == namespace }
+	if namespace == "" || slices.ContainsFunc(objects.All, isHere) {
+		return nil
+	}
+	if _, err := c.Get(ctx, namespaceKind, namespace); apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
 }
 
 // readable returns the kinds that the user may list.
