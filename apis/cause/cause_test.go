@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/vitistack/stack/apis/cause"
 )
@@ -137,6 +137,10 @@ func TestChain(t *testing.T) {
 			NetworkConfiguration db | False Deleting: x | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z", ownerReferences: [{apiVersion: vitistack.io/v1alpha1, kind: Machine, name: db, uid: u, controller: true}]}, spec: {networkNamespaceName: net}}
 			Machine db | False Protected: set spec.protected to false | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z"}}`,
 			cause.Ref{Kind: "NetworkNamespace", Namespace: "shop", Name: "net"}, []string{"NetworkNamespace shop/net", "NetworkConfiguration shop/db", "Machine shop/db"}, cause.Requester},
+		"Changed": {"the next reconcile reads the new spec", `Machine db | True MachineRunning: runs | {metadata: {generation: 2}, status: {observedGeneration: 1}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
+		"Paused":  {"no function reads the new spec", `Machine db | True MachineRunning: runs | {metadata: {generation: 2, annotations: {vitistack.io/paused: ""}}, status: {observedGeneration: 1}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.PlatformTeam},
+		"Deleted": {"no function deletes it", `Machine db | True MachineRunning: runs | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z", annotations: {vitistack.io/paused: ""}}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.PlatformTeam},
+		"Frozen":  {"it is as its spec wants it", `Machine db | True MachineRunning: runs | {metadata: {annotations: {vitistack.io/paused: ""}}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
 		"New":     {"no function has seen it", `Machine db`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
 		"Stopped": {"it is off because its spec says so", `Machine db | False Stopped: off`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
 		"IPAM":    {"an IPAM chooses its reasons", `NetworkNamespace net | False NoSuchSite: write a site`, cause.Ref{Kind: "NetworkNamespace", Namespace: "shop", Name: "net"}, []string{"NetworkNamespace shop/net"}, cause.NetworkTeam},

@@ -127,6 +127,8 @@ func linkOf(o *Object) Link {
 	switch {
 	case !o.reports(), l.Ready && c.Reason != "Stopped":
 		advice = Advice{Owner: NoAction, Remedy: isGood}
+	case o.paused && !o.IsReady():
+		advice = Advice{Owner: PlatformTeam, Remedy: PausedRemedy(o.Ref)}
 	case o.ObservedGeneration < o.Generation && c.Reason != "" && c.Status == "True":
 		advice = Advice{Owner: NoAction, Remedy: "No action: the spec has just changed, and is reconciled next."}
 	case o.Deleting && c.Status == "True":
@@ -134,6 +136,16 @@ func linkOf(o *Object) Link {
 	}
 	l.Owner, l.Remedy = advice.Owner, advice.Remedy
 	return l
+}
+
+// PausedRemedy returns the remedy for an object with the annotation vitistack.io/paused, whose status no function updates.
+func PausedRemedy(r Ref) string {
+	object := strings.ToLower(r.Kind) + " " + r.Name
+	if r.Namespace != "" {
+		object += " -n " + r.Namespace
+	}
+	return "The annotation " + v1alpha1.AnnotationPaused + " keeps every function from changing the object. Finish kubectl viti move, which sets it, or remove it: kubectl annotate " +
+		object + " " + v1alpha1.AnnotationPaused + "-"
 }
 
 // Warning is a condition other than Ready that needs attention.

@@ -36,9 +36,11 @@ func (r Ref) String() string {
 // Object is the part of an object that the package reads.
 type Object struct {
 	Ref
-	UID                            string
-	Created                        time.Time
-	Deleting                       bool
+	UID      string
+	Created  time.Time
+	Deleting bool
+	// paused is whether the annotation vitistack.io/paused keeps every function from changing the object.
+	paused                         bool
 	Generation, ObservedGeneration int64
 	Phase                          string
 	Conditions                     []metav1.Condition
@@ -96,7 +98,7 @@ func (o *Object) IsReady() bool {
 func Decode(u *unstructured.Unstructured) (*Object, error) {
 	o := &Object{
 		Ref: Ref{u.GetKind(), u.GetNamespace(), u.GetName()}, UID: string(u.GetUID()), Created: u.GetCreationTimestamp().Time,
-		Deleting: u.GetDeletionTimestamp() != nil, Generation: u.GetGeneration(),
+		Deleting: u.GetDeletionTimestamp() != nil, Generation: u.GetGeneration(), paused: v1alpha1.IsPaused(u),
 	}
 	if c := metav1.GetControllerOf(u); c != nil {
 		o.owner = Ref{c.Kind, u.GetNamespace(), c.Name}

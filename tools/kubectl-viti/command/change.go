@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/vitistack/stack/apis/cause"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
 )
@@ -97,6 +98,9 @@ func (p *program) change(ctx context.Context, c change, args []string, dryRun bo
 	}
 	if dryRun {
 		done += "(dry run) "
+	}
+	if v1alpha1.IsPaused(before) {
+		p.note(cause.PausedRemedy(cause.Ref{Kind: k.Name, Namespace: before.GetNamespace(), Name: name}))
 	}
 	_, err = fmt.Fprintf(p.Out, "%s%s %s %s.\n", done, k.Name, name, c.effect(before))
 	return err

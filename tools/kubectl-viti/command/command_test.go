@@ -180,6 +180,12 @@ func TestChange(t *testing.T) {
 		}
 	}
 	e.must("reconcile", "machine/shop-cp-0")
+	if _, err := e.Patch(t.Context(), cluster.MustFindKind("kc"), "shop", []byte(`{"metadata":{"annotations":{"vitistack.io/paused":"true"}}}`), false); err != nil {
+		t.Fatal(err)
+	}
+	if _, notes, _ := e.run("resume", "shop"); !strings.Contains(notes, "kubectl annotate kubernetescluster shop -n "+e.namespace+" vitistack.io/paused-") {
+		t.Errorf("the cluster stays paused by the annotation: %s", notes)
+	}
 	first := e.get("machine", "shop-cp-0", "metadata", "annotations", "vitistack.io/reconcile")
 	e.must("reconcile", "machine/shop-cp-0")
 	if second := e.get("machine", "shop-cp-0", "metadata", "annotations", "vitistack.io/reconcile"); first == nil || first == second {
