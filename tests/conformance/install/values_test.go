@@ -40,6 +40,8 @@ func TestWrongValues(t *testing.T) {
 		"WrongPools":      {"an unknown word would have no effect", "networkPools=off", "networkPools"},
 		"WrongSelector":   {"a selector that Knative ignores selects nothing", "eventSource.namespaceSelector.labels.vitistack=enabled", "additional properties 'labels' not allowed"},
 		"EventsNowhere":   {"nodes would send their events to nothing", "nodeEvents.endpoint=10.0.0.5:9993", "nodeEvents.endpoint needs nodeEvents.enabled"},
+		"EventsURL":       {"Talos takes no URL", "nodeEvents.enabled=true,nodeEvents.endpoint=http://10.0.0.5:9993", "nodeEvents/endpoint"},
+		"EventsPort":      {"no such port exists", "nodeEvents.enabled=true,nodeEvents.endpoint=10.0.0.5:99999", "nodeEvents/endpoint"},
 		"EventsWhere":     {"Talos needs a port", "nodeEvents.enabled=true,nodeEvents.endpoint=10.0.0.5", "nodeEvents/endpoint"},
 		"RightScale":      {"the maximum is allowed", "functions.create-vm.minScale=2,functions.create-vm.maxScale=2", ""},
 	}
