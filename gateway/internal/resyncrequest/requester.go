@@ -70,8 +70,8 @@ func (r *Requester) Run(ctx context.Context) {
 	}
 }
 
-// requestDue sends a request if an object is due that no request of the period covers, and returns the time until the next search. An object
-// that stays due hence delays none whose events were lost.
+// requestDue sends a request if an object is due that no request of the period covers, and returns the time until the next search. So an object
+// that stays due does not delay another one whose events were lost.
 func (r *Requester) requestDue(ctx context.Context, now time.Time) time.Duration {
 	if number := now.UnixMilli() / r.Period.Milliseconds(); number != r.current.number {
 		r.current = period{number: number, covered: map[events.DueObject]bool{}}
