@@ -107,7 +107,11 @@ func TestVitiExplains(t *testing.T) {
 		causes = append(causes, tc.cause)
 		feed.Until(t, tc.object+" leads to the remedy", func() (bool, string) {
 			var answer struct{ Chain []cause.Link }
-			if err := json.Unmarshal(viti(t, e, "why", tc.object, "-n", tc.namespace, "-o", "json"), &answer); err != nil || len(answer.Chain) == 0 {
+			args := []string{"why", tc.object, "-o", "json"}
+			if tc.namespace != "" {
+				args = append(args, "-n", tc.namespace)
+			}
+			if err := json.Unmarshal(viti(t, e, args...), &answer); err != nil || len(answer.Chain) == 0 {
 				return false, fmt.Sprintf("%s: %v", tc.because, err)
 			}
 			last := answer.Chain[len(answer.Chain)-1]
