@@ -89,7 +89,7 @@ func (r *report) names(benchmark string) (names []string) {
 func (r *report) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Results\n\n`make bench` writes this page from what the benchmarks in this folder print; no figure in it is written by hand. "+
-		"[Another page](../node/RESULTS.md) has the times on a real node with Knative Serving.\n\n")
+		"Other pages have the times [on a real node with Knative Serving](../node/RESULTS.md), and [of clusters of real Talos nodes](../talos/RESULTS.md).\n\n")
 	fmt.Fprintf(&b, "Commit `%s`, on %s. A result of an earlier commit is marked in the table of commands at the end.\n\n", r.commit, strings.Join(r.machine, "; "))
 	if load := r.loadBefore(); load > float64(runtime.NumCPU()) {
 		fmt.Fprintf(&b, "> The machine was busy: its load average was %s before the first benchmark. Take counts and ratios from here, and no times.\n\n", number(load))
