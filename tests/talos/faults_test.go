@@ -74,7 +74,7 @@ func (e *env) loseAllPower(t *testing.T) {
 	e.checkNodes(t, len(ids)-1, 1)
 }
 
-// awaitMembers waits until the etcd of each control plane answers, and knows the same leader.
+// awaitMembers waits until the etcd of each control plane answers.
 func (e *env) awaitMembers(t *testing.T, wanted int) {
 	t.Helper()
 	config := e.credential("talosconfig")
@@ -89,7 +89,7 @@ func (e *env) awaitMembers(t *testing.T, wanted int) {
 	e.step("the etcd of %d control planes answers", wanted)
 }
 
-// loseOneMember empties the disk of one of three control planes. The stack replaces the member of etcd, and nobody has to act.
+// loseOneMember deletes the data of one of three control planes. Talos replaces its member of etcd by itself.
 func (e *env) loseOneMember(t *testing.T) {
 	e.loseData(t, 1)
 	e.awaitMembers(t, 3)
@@ -106,8 +106,8 @@ spec:
   storageLocation: {type: local, path: lab}
 `
 
-// restore loses the data of etcd on all three control planes, and brings it back from a snapshot by the steps in the documentation of
-// etcd-backup. An object that was deleted after the snapshot exists again.
+// restore loses the data of etcd on all three control planes, and brings it back from a snapshot as the documentation of etcd-backup
+// says, except that the cluster is not paused. An object that was deleted after the snapshot exists again.
 func (e *env) restore(t *testing.T) {
 	ctx, kept := t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
 	objects := e.workload().CoreV1().ConfigMaps("default")
@@ -127,8 +127,8 @@ func (e *env) restore(t *testing.T) {
 	}
 }
 
-// restoreMinority loses the data of two of three control planes, and brings etcd back from the data of the third, by the steps in the
-// documentation of etcd-backup.
+// restoreMinority loses the data of two of three control planes, and brings etcd back from the data of the third, as the
+// documentation of etcd-backup says, except that the cluster is not paused.
 func (e *env) restoreMinority(t *testing.T) {
 	ctx := t.Context()
 	e.loseData(t, 1, 2)

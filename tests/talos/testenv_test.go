@@ -97,7 +97,7 @@ type images struct {
 	mu    sync.Mutex
 	held  string        // the repository that does not answer
 	free  chan struct{} // closed when it answers
-	asked func()        // tells that a request waits
+	asked func()        // called when a request waits
 }
 
 // hold delays all answers for a repository until release is called. The returned channel is closed when a request waits.
