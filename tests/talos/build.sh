@@ -13,11 +13,8 @@ ln -sf "$kubernetes"/bin/* "$to/bin/"
 # The second set of programs, for an upgrade: the same code with the next version.
 kubernetes_version=$(version "$here/../../knative/local" k8s.io/kubernetes)
 next=${kubernetes_version%.*}.$((${kubernetes_version##*.} + 1))
-minor=${next#v1.}
-stamp=k8s.io/component-base/version
-flags="-s -w -X $stamp.gitVersion=$next -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*} -X $stamp.gitTreeState=clean"
 for program in kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet; do
-	! missing "upgraded-$program" "$next" || build "$here/../../knative/local" "upgraded-$program" "$next" "k8s.io/kubernetes/cmd/$program" -ldflags "$flags"
+	! missing "upgraded-$program" "$next" || build "$here/../../knative/local" "upgraded-$program" "$next" "k8s.io/kubernetes/cmd/$program" -ldflags "$(kubernetes_flags "$next")"
 done
 
 talos=$(version "$here/../.." github.com/siderolabs/talos/pkg/machinery)

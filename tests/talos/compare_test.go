@@ -1,7 +1,6 @@
 package talos
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -12,7 +11,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -360,10 +358,8 @@ func startReal(t *testing.T) *subject {
 	}
 	t.Setenv("VITI_LAB", folder())
 	run := func(verb string) {
-		command := exec.Command(filepath.Join(folder(), "bin", "node"), verb, guestID)
-		command.Stdin = bytes.NewReader(guest)
-		if out, err := command.CombinedOutput(); err != nil {
-			t.Errorf("node %s: %v\n%s", verb, err, out)
+		if err := runNode(verb, guestID, guest); err != nil {
+			t.Error(err)
 		}
 	}
 	run("on")

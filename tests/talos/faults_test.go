@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -24,18 +23,17 @@ import (
 // power switches a node off with kill -9 to all of its processes, or on.
 func (e *env) power(id, verb string) {
 	e.t.Helper()
-	command := exec.CommandContext(e.t.Context(), filepath.Join(folder(), "bin", "node"), verb, id)
-	if verb == "on" {
-		guest, err := os.ReadFile(filepath.Join(lab.Talos(folder()).Nodes(), id, "guest.json"))
-		if err != nil {
-			e.t.Fatal(err)
-		}
-		command.Stdin = bytes.NewReader(guest)
+	guest, err := os.ReadFile(guestFile(id))
+	if err == nil {
+		err = runNode(verb, id, guest)
 	}
-	if out, err := command.CombinedOutput(); err != nil {
-		e.t.Fatalf("node %s %s: %v\n%s", verb, id, err, out)
+	if err != nil {
+		e.t.Fatal(err)
 	}
 }
+
+// guestFile returns the file with the kubevirt.Guest of a node.
+func guestFile(id string) string { return filepath.Join(lab.Talos(folder()).Nodes(), id, "guest.json") }
 
 // cutPowerDuringPull creates the cluster, and switches its first control plane off while that pulls the image of etcd, and on again. Talos
 // then has lost the request to begin etcd, so the stack has to repeat it.
@@ -163,14 +161,11 @@ func (e *env) recover(t *testing.T, file string, flags ...string) {
 func (e *env) awaitEtcdReason(t *testing.T, wanted string) {
 	t.Helper()
 	e.await("EtcdHealthy is False with reason "+wanted, 5*time.Minute, func(context.Context) error {
-		cluster := e.Get(engine.KubernetesClusters, namespace, clusterName)
-		conditions, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
-		for _, condition := range conditions {
-			if c, ok := condition.(map[string]any); ok && c["type"] == v1alpha1.ConditionEtcdHealthy && c["reason"] == wanted {
-				return nil
-			}
+		_, reason, message := condition(e.Get(engine.KubernetesClusters, namespace, clusterName), v1alpha1.ConditionEtcdHealthy)
+		if reason != wanted {
+			return fmt.Errorf("it has the reason %q: %s", reason, message)
 		}
-		return fmt.Errorf("the conditions are %v", conditions)
+		return nil
 	})
 	e.step("EtcdHealthy is False with reason %s", wanted)
 }
@@ -239,7 +234,7 @@ func (e *env) nodeOf(t *testing.T, machine string) string {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
-		guest, err := os.ReadFile(filepath.Join(lab.Talos(folder()).Nodes(), id, "guest.json"))
+		guest, err := os.ReadFile(guestFile(id))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -120,7 +120,6 @@ func TestTalos(t *testing.T) {
 	e.checkNodes(t, 1, 1)
 	e.measure("delete the cluster", e.deleteCluster)
 
-	e.kubernetes = kubernetesVersion
 	e.measure("create it again, and cut the power of its control plane while it pulls the image of etcd", func() {
 		e.cutPowerDuringPull()
 		e.awaitRunning(2)
@@ -146,7 +145,8 @@ func (e *env) awaitRunning(nodes int) {
 		cluster := e.Get(engine.KubernetesClusters, namespace, clusterName)
 		phase, _, _ := unstructured.NestedString(cluster.Object, "status", "phase")
 		observed, _, _ := unstructured.NestedInt64(cluster.Object, "status", "observedGeneration")
-		ready, message := readyCondition(cluster)
+		ready, reason, message := condition(cluster, "Ready")
+		message = reason + ": " + message
 		if message != last {
 			e.step("%s: %s", phase, message)
 			last = message
@@ -178,21 +178,22 @@ func (e *env) checkEvents(t *testing.T) {
 	}
 }
 
-// readyCondition returns the condition Ready of a cluster.
-func readyCondition(cluster *unstructured.Unstructured) (ready bool, message string) {
+// condition returns a condition of a cluster.
+func condition(cluster *unstructured.Unstructured, conditionType string) (isTrue bool, reason, message string) {
 	conditions, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
 	for _, condition := range conditions {
-		if c, ok := condition.(map[string]any); ok && c["type"] == "Ready" {
-			return c["status"] == "True", fmt.Sprintf("%v: %v", c["reason"], c["message"])
+		if c, ok := condition.(map[string]any); ok && c["type"] == conditionType {
+			return c["status"] == "True", fmt.Sprint(c["reason"]), fmt.Sprint(c["message"])
 		}
 	}
-	return false, ""
+	return false, "", ""
 }
 
 // checkNodes compares what the tenant's API and Talos's own client say with the number of nodes.
 func (e *env) checkNodes(t *testing.T, controlPlanes, workers int) {
 	t.Helper()
 	client := e.workload()
+	version, _, _ := unstructured.NestedString(e.Get(engine.KubernetesClusters, namespace, clusterName).Object, "spec", "topology", "version")
 	addresses := map[bool][]string{}
 	e.await("all Nodes are Ready in the API of the tenant", 2*time.Minute, func(ctx context.Context) error {
 		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -201,7 +202,7 @@ func (e *env) checkNodes(t *testing.T, controlPlanes, workers int) {
 		}
 		clear(addresses)
 		for _, node := range list.Items {
-			if err := e.checkNode(node); err != nil {
+			if err := checkNode(node, version); err != nil {
 				return err
 			}
 			_, controlPlane := node.Labels["node-role.kubernetes.io/control-plane"]
@@ -216,9 +217,9 @@ func (e *env) checkNodes(t *testing.T, controlPlanes, workers int) {
 
 	config := e.credential("talosconfig")
 	for _, address := range slices.Concat(addresses[true], addresses[false]) {
-		version, err := talosctl(t.Context(), "--talosconfig", config, "--nodes", address, "version")
-		if err != nil || !strings.Contains(version, "Tag:         v"+versions.DefaultTalos) {
-			t.Errorf("talosctl version of %s: %v\n%s", address, err, version)
+		out, err := talosctl(t.Context(), "--talosconfig", config, "--nodes", address, "version")
+		if err != nil || !strings.Contains(out, "Tag:         v"+versions.DefaultTalos) {
+			t.Errorf("talosctl version of %s: %v\n%s", address, err, out)
 		}
 	}
 	members, err := talosctl(t.Context(), "--talosconfig", config, "--nodes", addresses[true][0], "etcd", "members")
@@ -237,10 +238,10 @@ func (e *env) checkNodes(t *testing.T, controlPlanes, workers int) {
 	e.step("talosctl: version of %d nodes, %d voting members of etcd", controlPlanes+workers, len(lines))
 }
 
-// checkNode returns an error unless a node is Ready with the expected versions.
-func (e *env) checkNode(node corev1.Node) error {
+// checkNode returns an error unless a node is Ready with a version of Kubernetes on Talos.
+func checkNode(node corev1.Node, version string) error {
 	info := node.Status.NodeInfo
-	if info.KubeletVersion != "v"+e.kubernetes || !strings.HasPrefix(info.OSImage, "Talos") {
+	if info.KubeletVersion != "v"+version || !strings.HasPrefix(info.OSImage, "Talos") {
 		return fmt.Errorf("Node %s runs kubelet %s on %s", node.Name, info.KubeletVersion, info.OSImage)
 	}
 	for _, condition := range node.Status.Conditions {
@@ -376,14 +377,19 @@ func (e *env) checkVirtualAddress(t *testing.T) {
 	e.step("the endpoint is the virtual address %s, which %v has", host, holders)
 }
 
+// patchCluster changes the cluster by a merge patch.
+func (e *env) patchCluster(patch string) {
+	e.t.Helper()
+	if _, err := e.Client.Resource(engine.KubernetesClusters).Namespace(namespace).Patch(e.t.Context(), clusterName, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
 // scaleControlPlane changes the number of control planes and waits for it.
 func (e *env) scaleControlPlane(replicas int) {
 	e.t.Helper()
-	patch := fmt.Appendf(nil, `{"spec":{"topology":{"controlplane":{"replicas":%d}}}}`, replicas)
-	if _, err := e.Client.Resource(engine.KubernetesClusters).Namespace(namespace).Patch(e.t.Context(), clusterName, types.MergePatchType,
-		patch, metav1.PatchOptions{}); err != nil {
-		e.t.Fatal(err)
-	}
+	e.patchCluster(fmt.Sprintf(`{"spec":{"topology":{"controlplane":{"replicas":%d}}}}`, replicas))
 	e.step("the control plane is scaled to %d", replicas)
 	e.measureOutage(fmt.Sprintf("scale the control plane to %d", replicas), func() { e.awaitRunning(replicas + 1) })
 }
@@ -429,11 +435,7 @@ func (e *env) watchAPI() (stop func() time.Duration) {
 // upgrade upgrades Kubernetes, and checks that each part of the control plane has the new version.
 func (e *env) upgrade(t *testing.T) {
 	t.Helper()
-	if _, err := e.Client.Resource(engine.KubernetesClusters).Namespace(namespace).Patch(t.Context(), clusterName, types.MergePatchType,
-		[]byte(`{"spec":{"topology":{"version":"`+upgradedVersion+`"}}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	e.kubernetes = upgradedVersion
+	e.patchCluster(`{"spec":{"topology":{"version":"` + upgradedVersion + `"}}}`)
 	e.step("the version of Kubernetes is changed to %s", upgradedVersion)
 	e.awaitRunning(4)
 	client := e.workload()
@@ -478,10 +480,7 @@ func (e *env) changeAPIServers(t *testing.T) {
 	t.Helper()
 	longest := e.watchAPIServers(2)
 	e.Apply(namespace, apiPatch)
-	if _, err := e.Client.Resource(engine.KubernetesClusters).Namespace(namespace).Patch(t.Context(), clusterName, types.MergePatchType,
-		[]byte(`{"spec":{"talos":{"patches":{"controlPlane":["lab-api"]}}}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	e.patchCluster(`{"spec":{"talos":{"patches":{"controlPlane":["lab-api"]}}}}`)
 	e.awaitRunning(4)
 	client := e.workload()
 	e.await("all API servers have the change", 3*time.Minute, func(ctx context.Context) error {

@@ -53,8 +53,6 @@ type env struct {
 	// images is the registry of the nodes.
 	images  *images
 	results *results.Page
-	// kubernetes is the version of Kubernetes that the cluster should have.
-	kubernetes string
 }
 
 func newEnv(t *testing.T) *env {
@@ -62,7 +60,7 @@ func newEnv(t *testing.T) *env {
 	served := serveImages(t)
 	t.Setenv("VITI_LAB", folder())
 	t.Setenv("VITI_GUESTS", filepath.Join(folder(), "bin", "node"))
-	e := &env{t: t, dir: t.TempDir(), start: time.Now(), images: served, kubernetes: kubernetesVersion}
+	e := &env{t: t, dir: t.TempDir(), start: time.Now(), images: served}
 	sink := net.JoinHostPort(lab.Gateway, eventsPort)
 	e.Engine = engine.Start(t, "--config", "NODE_EVENTS_ADDRESS="+sink, "--config", "NODE_EVENTS_ENDPOINT="+sink)
 	e.results = results.New(t, root, "make test-talos RESULTS=tests/talos/RESULTS.md")
@@ -234,6 +232,16 @@ func talosctl(ctx context.Context, args ...string) (string, error) {
 		return "", fmt.Errorf("talosctl %s: %w: %s", strings.Join(args, " "), err, &problems)
 	}
 	return out.String(), nil
+}
+
+// runNode runs the program node with a verb for the node of an ID, whose kubevirt.Guest is guest.
+func runNode(verb, id string, guest []byte) error {
+	command := exec.Command(filepath.Join(folder(), "bin", "node"), verb, id)
+	command.Stdin = bytes.NewReader(guest)
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("node %s %s: %w: %s", verb, id, err, out)
+	}
+	return nil
 }
 
 // nodeFolders returns the folders of all nodes that exist.

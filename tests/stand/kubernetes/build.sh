@@ -16,12 +16,8 @@ installed() { # installed CONSTANT: a version that Talos has or installs
 containerd=$(installed DefaultContainerdVersion)
 coredns=$(installed DefaultCoreDNSVersion)
 
-# The kubelet and the API server compare their versions when they start.
-minor=${kubernetes#v1.}
-stamp=k8s.io/component-base/version
-flags="-s -w -X $stamp.gitVersion=$kubernetes -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*} -X $stamp.gitTreeState=clean"
 for program in kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl; do
-	! missing $program "$kubernetes" || build "$engine" $program "$kubernetes" "k8s.io/kubernetes/cmd/$program" -ldflags "$flags"
+	! missing $program "$kubernetes" || build "$engine" $program "$kubernetes" "k8s.io/kubernetes/cmd/$program" -ldflags "$(kubernetes_flags "$kubernetes")"
 done
 ! missing etcd "$etcd" || build "$engine" etcd "$etcd" go.etcd.io/etcd/server/v3 -ldflags '-s -w'
 

@@ -27,3 +27,8 @@ build() { # build FOLDER PROGRAM VERSION PACKAGE [FLAG...]
 	mv "$to/bin/.building" "$to/bin/$program-$number"
 	ln -sf "$program-$number" "$to/bin/$program"
 }
+kubernetes_flags() { # kubernetes_flags VERSION: linker flags, because the kubelet and the API server compare their versions when they start
+	minor=${1#v1.}
+	stamp=k8s.io/component-base/version
+	echo "-s -w -X $stamp.gitVersion=$1 -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*} -X $stamp.gitTreeState=clean"
+}
