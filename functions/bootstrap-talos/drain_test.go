@@ -255,12 +255,26 @@ func TestDrain(t *testing.T) {
 			d.checkLabels()
 			d.checkAddonRefresh()
 			d.checkDrain()
-			for range 2 { // the second call finds no Node
-				if err := d.w.DeleteNode(t.Context(), d.node); err != nil {
-					t.Error(err)
-				}
-			}
+			d.checkDelete()
 		})
+	}
+}
+
+// checkDelete checks that only a Node that is as listed is deleted.
+func (d *drainEnv) checkDelete() {
+	d.Helper()
+	before := d.observedNode()
+	if err := d.w.PatchNode(d.Context(), d.node, map[string]any{"metadata": map[string]any{"labels": map[string]any{"taken": "over"}}}); err != nil {
+		d.Fatal(err)
+	}
+	if gone, err := d.w.DeleteNode(d.Context(), before); gone || err != nil {
+		d.Errorf("a Node that has changed is gone: %t, %v", gone, err)
+	}
+	now := d.observedNode()
+	for range 2 { // the second call finds no Node
+		if gone, err := d.w.DeleteNode(d.Context(), now); !gone || err != nil {
+			d.Errorf("the Node is gone: %t, %v", gone, err)
+		}
 	}
 }
 

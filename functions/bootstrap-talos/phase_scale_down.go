@@ -117,15 +117,15 @@ func (r *removals) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
 			return err
 		}
 	}
-	for _, name := range plan.OrphanedNodes(c.Name, c.observed.nodes, c.observed.hasMachine) {
-		if gone, err := r.machines.isGone(ctx, c, name); err != nil || !gone {
+	for _, n := range plan.OrphanedNodes(c.Name, c.observed.nodes, c.observed.hasMachine) {
+		if gone, err := r.machines.isGone(ctx, c, n.Name); err != nil || !gone {
 			return err
 		}
-		if err := r.manifests.Forget(ctx, c.KubernetesCluster, name); err != nil {
+		if err := r.manifests.Forget(ctx, c.KubernetesCluster, n.Name); err != nil {
 			return err
 		}
-		if err := c.connections.workload.DeleteNode(ctx, name); err != nil {
-			return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: waits for the workload API", name), Requeue: true}
+		if gone, err := c.connections.workload.DeleteNode(ctx, n); err != nil || !gone {
+			return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: waits for the workload API", n.Name), Requeue: true}
 		}
 	}
 	return nil
@@ -143,7 +143,7 @@ func (r *removals) cleanEarlierNodes(ctx context.Context, c *cluster) error {
 		case err != nil:
 			return err
 		}
-		if err := c.connections.workload.DeleteUnchangedNode(ctx, n); err != nil {
+		if _, err := c.connections.workload.DeleteNode(ctx, n); err != nil {
 			return waitForNodeOf(n)
 		}
 	}

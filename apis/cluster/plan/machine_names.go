@@ -107,14 +107,14 @@ func ordinalOf(name, prefix string) (int, bool) {
 
 // OrphanedNodes returns the Nodes named like machines of the cluster whose Machine does not
 // exist. Nodes that users have added have other names.
-func OrphanedNodes(cluster string, nodes []Node, exists func(name string) bool) []string {
-	var found []string
+func OrphanedNodes(cluster string, nodes []Node, exists func(name string) bool) []Node {
+	var found []Node
 	for _, n := range nodes {
 		if _, _, ours := ParseMachineName(cluster, n.Name); ours && !exists(n.Name) {
-			found = append(found, n.Name)
+			found = append(found, n)
 		}
 	}
-	slices.Sort(found)
+	slices.SortFunc(found, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	return found
 }
 

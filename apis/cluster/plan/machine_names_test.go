@@ -64,7 +64,7 @@ func TestOrphanedNodes(t *testing.T) {
 	t.Parallel()
 	nodes := []Node{{Name: "shop-pool-1"}, {Name: "shop-cp-0"}, {Name: "bare-metal-1"}, {Name: "shop-front-door"}, {Name: "shop-pool-9"}}
 	got := OrphanedNodes("shop", nodes, func(name string) bool { return name == "shop-cp-0" })
-	if diff := cmp.Diff([]string{"shop-pool-1", "shop-pool-9"}, got); diff != "" {
+	if diff := cmp.Diff([]Node{{Name: "shop-pool-1"}, {Name: "shop-pool-9"}}, got); diff != "" {
 		t.Errorf("only orphaned nodes with the names of machines are deleted (-want +got):\n%s", diff)
 	}
 }

@@ -124,32 +124,18 @@ func (w *Client) PatchNode(ctx context.Context, node string, fields map[string]a
 	return nil
 }
 
-// DeleteNode deletes a Node. A Node that does not exist is success.
-func (w *Client) DeleteNode(ctx context.Context, node string) error {
-	return w.deleteNode(ctx, node, nil)
-}
-
-// DeleteUnchangedNode deletes a Node that has not changed since it was listed. A Node that has changed stays, because
-// the kubelet of another machine may have taken it over, and does not register again.
-func (w *Client) DeleteUnchangedNode(ctx context.Context, n plan.Node) error {
-	err := w.deleteNode(ctx, n.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &n.ResourceVersion}})
-	if r := (StatusError{}); errors.As(err, &r) && r.Code == http.StatusConflict {
-		return nil
+// DeleteNode deletes a Node unless it has changed since it was listed, and reports whether it is gone. A Node that has
+// changed stays, because the kubelet of another machine may have taken it over, and does not register again.
+func (w *Client) DeleteNode(ctx context.Context, n plan.Node) (gone bool, err error) {
+	unchanged := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &n.ResourceVersion}}
+	err = w.call(ctx, http.MethodDelete, "/api/v1/nodes/"+url.PathEscape(n.Name), "application/json", unchanged, nil)
+	var answer StatusError
+	switch {
+	case err == nil, errors.As(err, &answer) && answer.Code == http.StatusNotFound:
+		return true, nil
+	case answer.Code == http.StatusConflict:
+		return false, nil
+	default:
+		return false, fmt.Errorf("delete node %s: %w", n.Name, err)
 	}
-	return err
-}
-
-func (w *Client) deleteNode(ctx context.Context, node string, options *metav1.DeleteOptions) error {
-	var body any
-	if options != nil {
-		body = options
-	}
-	err := w.call(ctx, http.MethodDelete, "/api/v1/nodes/"+url.PathEscape(node), "application/json", body, nil)
-	if r := (StatusError{}); errors.As(err, &r) && r.Code == http.StatusNotFound {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("delete node %s: %w", node, err)
-	}
-	return nil
 }
