@@ -232,16 +232,17 @@ func (up *upgrades) nextNodes(ctx context.Context, c *cluster, nodes []plan.Upgr
 	}
 	next := c.plan.NextNodesToUpgrade(s.Kind, nodes, s.Nodes, plan.UpgradeConcurrency(c.KubernetesCluster))
 	if len(next) > 0 {
-		if c.report.upgradeBlocker = up.upgradeBlocker(ctx, c, nodes); c.report.upgradeBlocker != "" {
+		if c.report.upgradeBlocker = up.upgradeBlocker(ctx, c, nodes, next[0].Member); c.report.upgradeBlocker != "" {
 			return nil
 		}
 	}
 	return next
 }
 
-// upgradeBlocker returns why no other node may be taken out of service now. It is empty if every
-// other node is Ready, every API server answers, and every member of etcd votes and answers.
-func (up *upgrades) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan.UpgradeNode) string {
+// upgradeBlocker returns why the next node may not be taken out of service now. It is empty if every
+// other node is Ready, every API server answers, and every member of etcd votes and answers. A control plane also
+// waits for the others to run their static pods as rendered, because one whose API server answers may be about to restart it.
+func (up *upgrades) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan.UpgradeNode, next plan.Member) string {
 	for _, o := range nodes {
 		switch {
 		case plan.IsNodeUpgrading(c.KubernetesCluster, o.Name):
@@ -254,8 +255,12 @@ func (up *upgrades) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan
 	if leaving := c.observed.leavingNode(); leaving != "" {
 		return "node " + leaving + " is leaving"
 	}
+	err := up.etcd.checkMembers(ctx, c)
+	if err == nil && next.Role == v1alpha1.RoleControlPlane {
+		err = awaitOtherControlPlanes(ctx, c, next)
+	}
 	var w reconcile.WaitError
-	switch err := up.etcd.checkMembers(ctx, c); {
+	switch {
 	case errors.As(err, &w):
 		return "it " + w.Message
 	case err != nil:
@@ -266,7 +271,7 @@ func (up *upgrades) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan
 }
 
 // sendRequests sends the request to each node whose step that is. A node that refuses has
-// failed, and one that does not answer gets another request later.
+// failed, one that does not answer gets another request later, and one that has not pulled its images in time at once.
 func (up *upgrades) sendRequests(ctx context.Context, c *cluster, steps map[string]plan.UpgradeStep) {
 	s := c.Status.Upgrade
 	forEachNode(s.Nodes, func(u *v1alpha1.NodeUpgrade) {
@@ -281,8 +286,15 @@ func (up *upgrades) sendRequests(ctx context.Context, c *cluster, steps map[stri
 			err = talos.UpgradeKubernetes(ctx, address, c.connections.credentials, s.Kind, u.To)
 		}
 		var refused reconcile.UserError
-		if errors.As(err, &refused) {
+		var wait reconcile.WaitError
+		switch {
+		case errors.As(err, &refused):
 			u.Step, u.Since, u.Message = v1alpha1.UpgradeFailed, metav1.NewTime(up.now()), refused.Message
+		case errors.As(err, &wait):
+			u.Message = wait.Message
+			if wait.Requeue {
+				u.Asked = nil
+			}
 		}
 	})
 }

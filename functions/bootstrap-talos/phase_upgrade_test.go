@@ -17,6 +17,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/sim/faults"
+	simtalos "github.com/vitistack/stack/tests/sim/talos"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
@@ -123,7 +124,7 @@ func (s *env) inOrder(kc *v1alpha1.KubernetesCluster, most int) {
 
 func TestUpgrades(t *testing.T) {
 	t.Parallel()
-	s := newEnv(t, envOptions{})
+	s := newEnv(t, envOptions{timing: simtalos.Timing{StaticPodPull: time.Hour}}) // no API server may wait for its image
 	s.newOutdatedCluster("shop", 3, 3)
 	s.addons("shop", "registry.k8s.io/kube-proxy:v1.33.4", "registry.k8s.io/coredns/coredns:v1.13.2")
 	s.watchUpgrade("shop", 2)
@@ -222,6 +223,27 @@ func TestUpgradeStops(t *testing.T) {
 		}
 		return false, "no condition"
 	})
+}
+
+// TestUpgradePulls has a node fail to pull the next API server. It keeps the one that runs, and continues once it can pull.
+func TestUpgradePulls(t *testing.T) {
+	t.Parallel()
+	var hurry atomic.Bool
+	s := newEnv(t, envOptions{now: hurried(&hurry)})
+	s.newOutdatedCluster("shop", 1, 0)
+	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ImagePull", Error: "no route to host"}); err != nil {
+		t.Fatal(err)
+	}
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.34.1" })
+	s.awaitReason("shop", "Upgrading", "it cannot pull registry.k8s.io/kube-apiserver:v1.34.1 yet", "no route to host")
+	if strings.Contains(s.activeConfig("shop", "cp-0"), "kube-apiserver:v1.34.1") {
+		t.Error("the node has the configuration of an image that it cannot pull")
+	}
+	if err := s.plan.Set(); err != nil {
+		t.Fatal(err)
+	}
+	hurry.Store(true)
+	s.awaitVersions("shop", "1.34.1", "1.12.6")
 }
 
 // TestUpgradeSurvives loses every tenth answer, before or after its effect.

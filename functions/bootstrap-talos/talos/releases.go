@@ -2,6 +2,7 @@ package talos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cosi-project/runtime/pkg/safe"
@@ -30,19 +31,33 @@ func CheckKubelet(ctx context.Context, address string, a *Credentials, version s
 	if err != nil {
 		return fmt.Errorf("read the kubelet of %s: %w", address, err)
 	}
-	return checkRelease(ctx, c, version, spec.TypedSpec().Image)
+	if image := spec.TypedSpec().Image; image != "" {
+		var refused reconcile.UserError
+		if err := pullImage(ctx, c, common.ContainerdNamespace_NS_SYSTEM, version, image); errors.As(err, &refused) {
+			return refused
+		}
+	}
+	return nil
 }
 
-// checkRelease returns a UserError if a node finds no image of a version. A node that does not answer in time has
-// begun to pull the image.
-func checkRelease(ctx context.Context, c *client.Client, version, image string) error {
-	if versions.IsReleased(version) || image == "" {
+// pullImage has a node pull the image of a version of Kubernetes. It returns a UserError if the registry does not
+// have the image, and a WaitError if it is not there yet, with Requeue if the node has not answered in time. Such a
+// node keeps what it has pulled, so another call continues.
+func pullImage(ctx context.Context, c *client.Client, namespace common.ContainerdNamespace, version, image string) error {
+	err := c.ImagePull(ctx, namespace, image) //nolint:staticcheck // its successor is not there before 1.13
+	reason := status.Convert(err).Message()
+	switch status.Code(err) {
+	case codes.OK, codes.Unimplemented:
 		return nil
+	case codes.DeadlineExceeded:
+		return reconcile.WaitError{Reason: "Upgrading", Message: "it pulls " + image, Requeue: true}
+	case codes.NotFound:
+		if !versions.IsReleased(version) {
+			problem := versions.Unreleased(version, image)
+			return reconcile.UserError{Reason: problem.Reason, Message: problem.Message}
+		}
+		return reconcile.UserError{Reason: "UpgradeRefused", Message: fmt.Sprintf("its registry does not have %s: %s", image, reason)}
+	default:
+		return reconcile.WaitError{Reason: "Upgrading", Message: fmt.Sprintf("it cannot pull %s yet: %s", image, reason)}
 	}
-	err := c.ImagePull(ctx, common.ContainerdNamespace_NS_SYSTEM, image) //nolint:staticcheck // its successor is not there before 1.13
-	if status.Code(err) != codes.NotFound {
-		return nil
-	}
-	problem := versions.Unreleased(version, image)
-	return reconcile.UserError{Reason: problem.Reason, Message: problem.Message}
 }

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	machineconfig "github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	resources "github.com/siderolabs/talos/pkg/machinery/resources/config"
@@ -20,15 +22,15 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// installerCallTimeout is the time in which a node pulls an installer image before it answers. A node
+// pullTimeout is the time in which a node pulls images before it answers. A node
 // that needs longer keeps what it has pulled, and gets another request.
-const installerCallTimeout = 18 * time.Second
+const pullTimeout = 18 * time.Second
 
 // UpgradeTalos has a node install an image beside its present one and reboot into it. The node
 // answers before it does so. A node that runs the version is left alone. A refusal of the node
 // is a UserError.
 func UpgradeTalos(ctx context.Context, address string, a *Credentials, image, version string) error {
-	ctx, c, end, err := Connect(ctx, address, a, installerCallTimeout)
+	ctx, c, end, err := Connect(ctx, address, a, pullTimeout)
 	if err != nil {
 		return err
 	}
@@ -57,9 +59,10 @@ func refusedError(err error, what string) error {
 }
 
 // UpgradeKubernetes changes the images of the Kubernetes components in the configuration that a
-// node runs, and changes nothing else. A refusal of the node is a UserError.
+// node runs, and changes nothing else. The node pulls the images first, so that a component is away only while it
+// restarts. A refusal of the node, and an image that its registry does not have, is a UserError.
 func UpgradeKubernetes(ctx context.Context, address string, a *Credentials, kind vitistack.UpgradeKind, version string) error {
-	ctx, c, end, err := Connect(ctx, address, a, longTimeout)
+	ctx, c, end, err := Connect(ctx, address, a, pullTimeout)
 	if err != nil {
 		return err
 	}
@@ -72,19 +75,25 @@ func UpgradeKubernetes(ctx context.Context, address string, a *Credentials, kind
 	if err != nil || changed == nil {
 		return err
 	}
-	if err := checkRelease(ctx, c, version, upgradedImage(current.Provider(), kind, version)); err != nil {
+	if err := pullUpgrade(ctx, c, current.Provider(), kind, version); err != nil {
 		return err
 	}
 	_, err = c.ApplyConfiguration(ctx, &machine.ApplyConfigurationRequest{Data: changed, Mode: machine.ApplyConfigurationRequest_NO_REBOOT})
 	return refusedError(err, "take Kubernetes "+version)
 }
 
-// upgradedImage returns the image that an upgrade needs first, of the API server or of the kubelet.
-func upgradedImage(p talosconfig.Provider, kind vitistack.UpgradeKind, version string) string {
+// pullUpgrade has a node pull the images of an upgrade, as talosctl upgrade-k8s does.
+func pullUpgrade(ctx context.Context, c *client.Client, p talosconfig.Provider, kind vitistack.UpgradeKind, version string) error {
+	tag := "v" + version
 	if kind == vitistack.UpgradeKubelet {
-		return plan.WithTag(p.Machine().Kubelet().Image(), "v"+version)
+		return pullImage(ctx, c, common.ContainerdNamespace_NS_SYSTEM, version, plan.WithTag(p.Machine().Kubelet().Image(), tag))
 	}
-	return plan.WithTag(p.Cluster().APIServer().Image(), "v"+version)
+	for _, image := range []string{p.Cluster().APIServer().Image(), p.Cluster().ControllerManager().Image(), p.Cluster().Scheduler().Image()} {
+		if err := pullImage(ctx, c, common.ContainerdNamespace_NS_CRI, version, plan.WithTag(image, tag)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // withKubernetesVersion returns a configuration with the images of a version, or nil if it has

@@ -74,12 +74,18 @@ func (b *boot) pull(ref string) (pulled, error) {
 		return pulled{}, err
 	}
 	defer unlock()
-	if image, ok := b.stored(ref); ok {
-		return image, nil
-	}
-	image := pulled{Ref: ref}
-	b.node.Images = append(b.node.Images, image)
+	image := b.store(ref)
 	return image, b.node.save()
+}
+
+// store adds an image to the store, and returns it. Callers hold Fleet.mu.
+func (b *boot) store(ref string) pulled {
+	image, ok := b.stored(ref)
+	if !ok {
+		image = pulled{Ref: ref}
+		b.node.Images = append(b.node.Images, image)
+	}
+	return image
 }
 
 // stored returns an image by any of its references. Callers hold Fleet.mu.

@@ -2,6 +2,7 @@ package talos_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -15,6 +16,46 @@ import (
 
 	"github.com/vitistack/stack/tests/sim/talos"
 )
+
+// TestStaticPodPull changes the API server's image: the node is without an API server while its kubelet pulls, which it does
+// not do if the image is there.
+func TestStaticPodPull(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, "v1.13.9", talos.Timing{StaticPodPull: time.Hour})
+	c := r.cluster(1, 0)
+	change := func(version string) {
+		t.Helper()
+		if _, err := c.ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{
+			Data: r.config(machine.TypeControlPlane, r.hostname("cp-2"), "cluster: {apiServer: {image: 'registry.k8s.io/kube-apiserver:"+version+"'}}"),
+			Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.ImagePull(t.Context(), common.ContainerdNamespace_NS_CRI, "registry.k8s.io/kube-apiserver:v1.34.2"); err != nil {
+		t.Fatal(err)
+	}
+	change("v1.34.2")
+	k := r.kube()
+	r.eventually("the API server with the image in the store runs", func(context.Context) error {
+		v, err := k.Discovery().ServerVersion()
+		if err == nil && v.GitVersion != "v1.34.2" {
+			err = fmt.Errorf("it is %s", v.GitVersion)
+		}
+		return err
+	})
+	change("v1.34.3")
+	r.eventually("the API server has ended", func(context.Context) error {
+		if _, err := k.Discovery().ServerVersion(); err == nil {
+			return errors.New("it answers")
+		}
+		return nil
+	})
+	time.Sleep(time.Second)
+	if _, err := k.Discovery().ServerVersion(); err == nil {
+		t.Error("the API server runs without its image")
+	}
+}
 
 // TestUnpublishedRelease gives a worker, and then a control plane, images of a release that does not exist. The kubelet
 // prepares and does not run, while the static pods of a running node stay. The released images bring both back.

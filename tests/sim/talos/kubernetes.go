@@ -41,6 +41,7 @@ func (c *cluster) stepKubernetes() {
 		}
 		if up && b.kubernetes == nil && !b.restarting && b.pullKubelet() && isPublished(n.config.Cluster().APIServer().Image()) {
 			b.served, b.running = imageTag(n.config.Cluster().APIServer().Image()), b.renderings
+			b.store(n.config.Cluster().APIServer().Image())
 			b.listenKubernetes(c)
 		}
 	}
@@ -60,7 +61,8 @@ func (c *cluster) stepKubernetes() {
 }
 
 // restartKubernetes ends the API server a moment after its pod is rendered, and starts it a moment
-// later, unless the pod is rendered again before.
+// later, unless the pod is rendered again before. The kubelet ends the pod that runs before it pulls the image of
+// the next one.
 func (b *boot) restartKubernetes(c *cluster) {
 	pause, rendering := c.fleet.timing.StaticPods, b.renderings
 	b.later(pause, func() {
@@ -70,6 +72,9 @@ func (b *boot) restartKubernetes(c *cluster) {
 		b.kubernetes.retire()
 		b.kubernetes, b.restarting = nil, true
 		c.fleet.reconcile(c)
+		if _, ok := b.stored(b.node.config.Cluster().APIServer().Image()); !ok {
+			pause += c.fleet.timing.StaticPodPull
+		}
 		b.later(pause, func() {
 			b.restarting = false
 			c.fleet.reconcile(c)

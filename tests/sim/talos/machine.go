@@ -135,6 +135,9 @@ type Timing struct {
 	// StaticPods is the time from a changed configuration to the end of the API server that runs, and
 	// again to the start of the next one. Default: 10 ms. Negative: none.
 	StaticPods time.Duration
+	// StaticPodPull is how long a kubelet pulls the image of a changed API server that is not in the store. The API
+	// server does not run meanwhile.
+	StaticPodPull time.Duration
 	// NodeReady is the time from a kubelet's start to its Node being ready.
 	NodeReady time.Duration
 	// NodeLost is the time from the end of a machine to its Node being unknown. Default: 100 ms.
