@@ -262,15 +262,16 @@ func TestAutoscaling(t *testing.T) {
 	})
 }
 
-// TestOneControlPlaneAtATime changes what the API servers of three control planes are rendered from, and checks that
-// at most one of them does not answer at any time.
+// TestOneControlPlaneAtATime changes what the API servers of three control planes are rendered from, upgrades them at
+// once, and checks that at most one of them does not answer at any time.
 func TestOneControlPlaneAtATime(t *testing.T) {
 	t.Parallel()
-	const restart = 700 * time.Millisecond
+	const restart = 1500 * time.Millisecond
 	s := newEnv(t, envOptions{timing: simtalos.Timing{StaticPods: restart}})
 	patches := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "patches"}, Data: map[string]string{"a.yaml": auditPatch("30")}}
 	s.create(patches)
 	kc := s.cluster("shop", 3, 1)
+	kc.Spec.Topology.Version = "1.34.1"
 	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"patches"}}}
 	s.create(kc)
 	s.awaitRunning("shop", "cp-0", "cp-1", "cp-2", "pool-0")
@@ -285,9 +286,42 @@ func TestOneControlPlaneAtATime(t *testing.T) {
 		})
 	}
 	s.awaitRunning("shop")
-	time.Sleep(3 * restart) // the API servers of all changed nodes have restarted by then
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.34.2" })
+	feed.Until(t, "all nodes are upgraded", func() (bool, string) {
+		kc := s.get("shop")
+		return isUpToDate(kc) && kc.Status.Version == "1.34.2" && kc.Status.Upgrade == nil, kc.Status.Message
+	})
 	if most := mostDown(); most != 1 {
 		t.Errorf("%d API servers did not answer at the same time, want 1", most)
+	}
+}
+
+// TestConfigCurrentAfterRestart has an API server take longer to restart than a delivery waits. ConfigCurrent is False until it has.
+func TestConfigCurrentAfterRestart(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{timing: simtalos.Timing{StaticPods: nodePollTime}})
+	patches := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "patches"}, Data: map[string]string{"a.yaml": auditPatch("30")}}
+	s.create(patches)
+	kc := s.cluster("shop", 1, 0)
+	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"patches"}}}
+	s.create(kc)
+	s.awaitRunning("shop", "cp-0")
+	mostDown := s.watchAPIServers("shop", "cp-0")
+	if err := s.kube.Merge(t.Context(), patches, map[string]any{"data": map[string]any{"a.yaml": auditPatch("31")}}); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = s.function.handle(t.Context(), resyncEvent(s.namespace, "shop", "look")) // ends before the restart
+	feed.Until(t, "ConfigCurrent is False", func() (bool, string) {
+		c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionConfigCurrent)
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == reasonChangingNodes, fmt.Sprint(c)
+	})
+	s.reconcile("shop")
+	s.awaitRunning("shop")
+	if most := mostDown(); most != 1 {
+		t.Error("the API server has yet to restart")
+	}
+	if !isTrue(s.get("shop"), v1alpha1.ConditionConfigCurrent) {
+		t.Error("ConfigCurrent is not True after the restart")
 	}
 }
 

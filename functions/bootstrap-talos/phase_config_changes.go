@@ -29,7 +29,7 @@ type configUpdater struct {
 // updateConfigs has every node run its rendered configuration: without a reboot if Talos can,
 // and otherwise as spec.talos.configChanges says. It reports the condition ConfigCurrent.
 // Because it runs only while all nodes are Ready, they reboot one after the other. A control plane is
-// changed once the others run what Talos has rendered from their configurations.
+// changed once the others run what Talos has rendered from their configurations, and ConfigCurrent is False until all do.
 func (u *configUpdater) updateConfigs(ctx context.Context, c *cluster) error {
 	configs, files, err := u.renderer.renderConfigs(ctx, c, c.plan.Members)
 	if err != nil {
@@ -40,6 +40,8 @@ func (u *configUpdater) updateConfigs(ctx context.Context, c *cluster) error {
 	}
 	save := sync.OnceValue(func() error { return u.manifests.Save(ctx, c.KubernetesCluster, files) })
 	c.report.config = conditionReport{true, "ConfigCurrent", "every node runs its rendered configuration" + c.patchesRead()}
+	_, restarting := conditionSince(c.KubernetesCluster, v1alpha1.ConditionConfigCurrent, reasonChangingNodes)
+	var changed []plan.Member
 	var waiting error
 	for _, m := range c.plan.Members {
 		machine := c.observed.machines[m.Name]
@@ -54,6 +56,14 @@ func (u *configUpdater) updateConfigs(ctx context.Context, c *cluster) error {
 			return err
 		}
 		waiting = cmp.Or(waiting, err) // another control plane may be the one that has to change first
+		if restarting && m.Role == v1alpha1.RoleControlPlane {
+			changed = append(changed, m)
+		}
+	}
+	if waiting == nil && len(changed) > 0 {
+		if err := awaitChanged(ctx, c, changed...); err != nil {
+			return err
+		}
 	}
 	if waiting != nil {
 		c.report.config = conditionReport{}
@@ -77,7 +87,7 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 		return true, reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s, to compare its configuration", m.Name), Requeue: true}
 	case result.Outcome == talos.ConfigChanged && isControlPlane:
 		c.observed.controlPlaneChanged = true
-		err = awaitStaticPods(ctx, c, m)
+		err = awaitChanged(ctx, c, m)
 	}
 	if err = cmp.Or(err, u.recordNodeConfig(ctx, c, machine, result)); err != nil {
 		return true, err
@@ -89,10 +99,21 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 		}
 		return true, nil
 	case talos.ConfigReboots:
-		err = reconcile.WaitError{Reason: "ChangingNodes", Message: fmt.Sprintf("reboots node %s to apply its new configuration", m.Name), Requeue: true}
+		err = reconcile.WaitError{Reason: reasonChangingNodes, Message: fmt.Sprintf("reboots node %s to apply its new configuration", m.Name), Requeue: true}
 	}
 	c.report.config = conditionReport{false, string(result.Outcome), fmt.Sprintf("node %s: %s", m.Name, result.Difference)}
 	return true, err
+}
+
+// awaitChanged waits until control planes run their static pods as rendered, and reports in ConfigCurrent that they do not, from
+// which the next delivery learns that it has to look again.
+func awaitChanged(ctx context.Context, c *cluster, changed ...plan.Member) error {
+	err := awaitStaticPods(ctx, c, changed...)
+	var wait reconcile.WaitError
+	if errors.As(err, &wait) {
+		c.report.config = conditionReport{false, reasonChangingNodes, wait.Message}
+	}
+	return err
 }
 
 // readAgain says when a ConfigMap is read again that has been applied. Nothing watches ConfigMaps of users.

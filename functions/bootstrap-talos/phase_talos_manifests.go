@@ -19,7 +19,7 @@ import (
 // longer has stay in the cluster. A manifest that the workload API refuses makes ConfigCurrent False, and stops no other.
 func applyTalosManifests(ctx context.Context, c *cluster) error {
 	if c.observed.controlPlaneChanged {
-		return reconcile.WaitError{Reason: "ChangingNodes", Message: "waits for Talos to render the manifests of the new configuration", Requeue: true}
+		return reconcile.WaitError{Reason: reasonChangingNodes, Message: "waits for Talos to render the manifests of the new configuration", Requeue: true}
 	}
 	rendered, err := readTalosManifests(ctx, c)
 	if err != nil {
@@ -36,7 +36,7 @@ func applyTalosManifests(ctx context.Context, c *cluster) error {
 	applied := map[string]string{}
 	for _, a := range rendered.addons {
 		if image, known := before[a.Name]; known && image != a.Image {
-			if err := refreshAddon(ctx, c, a, "ChangingNodes"); err != nil {
+			if err := refreshAddon(ctx, c, a, reasonChangingNodes); err != nil {
 				return err
 			}
 		}
@@ -84,7 +84,7 @@ func applyTalosManifest(ctx context.Context, c *cluster, m addons.TalosManifest)
 				"manifest %s of the machine configuration: the workload API refuses %s: %s. Correct it in the ConfigMap that spec.talos.patches names, or the policy that refuses it. It is tried again every minute",
 				m.Name, o, answer.Message)}
 		default:
-			return reconcile.WaitError{Reason: "ChangingNodes", Message: fmt.Sprintf("waits for the workload API to accept %s of manifest %s", o, m.Name), Requeue: true}
+			return reconcile.WaitError{Reason: reasonChangingNodes, Message: fmt.Sprintf("waits for the workload API to accept %s of manifest %s", o, m.Name), Requeue: true}
 		}
 	}
 	return nil

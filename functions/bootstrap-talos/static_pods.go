@@ -15,6 +15,9 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// reasonChangingNodes is the reason for which a cluster waits whose nodes get new configurations.
+const reasonChangingNodes = "ChangingNodes"
+
 // renderTime is the time within which Talos begins to render the static pods of a changed
 // configuration.
 const renderTime = time.Second
@@ -67,7 +70,7 @@ func awaitStaticPods(ctx context.Context, c *cluster, members ...plan.Member) er
 func waitForStaticPods(node string, err error) error {
 	reason := kube.Text(err.Error(), talos.MaxDiff)
 	message := fmt.Sprintf("waits for the control plane of node %s to run its new configuration: %s", node, reason)
-	return reconcile.WaitError{Reason: "ChangingNodes", Message: message, Requeue: true}
+	return reconcile.WaitError{Reason: reasonChangingNodes, Message: message, Requeue: true}
 }
 
 // readStaticPods returns the static pods of a control plane as Talos has rendered them, or an error if the
