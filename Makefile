@@ -30,7 +30,7 @@ TOOL := go tool -modfile=tools/lint/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell PATH="$(PATH)" go list ./...))
 
-.PHONY: help site build plugin plugins run screenshots recording clean-run prepare judge test test-knative test-kubevirt clean-kubevirt test-talos clean-talos test-node clean-node check style generate helm images pin deploy notes rehearse chaos roles bench vuln
+.PHONY: help site build plugin plugins run screenshots recording clean-run prepare judge test test-knative test-kubevirt clean-kubevirt test-talos test-talos-faults clean-talos test-node clean-node check style generate helm images pin deploy notes rehearse chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -162,10 +162,14 @@ clean-kubevirt: ## Remove what a killed make test-kubevirt has left: cgroups, di
 	@go run ./tests/stand/lab/clean kubevirt $(KUBEVIRT)
 
 TALOS = $(CACHE)/talos
-test-talos: build judge ## Run the whole stack on nodes of the real Talos, as root (RESULTS=tests/talos/RESULTS.md writes the times)
+test-talos: TALOS_TESTS = TestTalos|TestSimulator
+test-talos: ## Run the whole stack on nodes of the real Talos, as root (RESULTS=tests/talos/RESULTS.md writes the times)
+test-talos-faults: TALOS_TESTS = TestFaults
+test-talos-faults: ## Have nodes of the real Talos lose their power and their data, as root (RESULTS=tests/talos/FAULTS.md writes the times)
+test-talos test-talos-faults: build judge
 	@sh tests/stand/kubernetes/packages.sh
 	@cd tests/talos && sh build.sh $(TALOS) && sh rootfs.sh $(TALOS)
-	@VITI_TALOS=$(TALOS) VITI_RESULTS=$(RESULTS) go test -count=1 -timeout 40m -v ./tests/talos
+	@VITI_TALOS=$(TALOS) VITI_RESULTS=$(RESULTS) go test -count=1 -timeout 40m -v -run '^($(TALOS_TESTS))$$' ./tests/talos
 
 clean-talos: ## Remove what a killed make test-talos has left: cgroups, disks, changed sysctls
 	@go run ./tests/stand/lab/clean talos $(TALOS)

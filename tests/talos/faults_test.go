@@ -20,6 +20,25 @@ import (
 	"github.com/vitistack/stack/tests/stand/lab"
 )
 
+// TestFaults has the nodes of a cluster lose their power and their data.
+func TestFaults(t *testing.T) {
+	e := newEnv(t, "make test-talos-faults RESULTS=tests/talos/FAULTS.md")
+	e.measure("create one control plane and one worker, and cut the power of the first while it pulls the image of etcd", func() {
+		e.cutPowerDuringPull()
+		e.awaitRunning(2)
+	})
+	e.checkNodes(t, 1, 1)
+	e.scaleControlPlane(3)
+	e.checkNodes(t, 3, 1)
+	e.checkPods(t)
+	e.measure("cut the power of all nodes", func() { e.loseAllPower(t) })
+	e.measure("lose the data of one of three control planes", func() { e.loseOneMember(t) })
+	e.measure("lose the data of three control planes, and restore etcd from a snapshot", func() { e.restore(t) })
+	e.measure("lose the data of two of three control planes, and restore etcd from the third", func() { e.restoreMinority(t) })
+	e.deleteCluster()
+	e.deleteNetwork()
+}
+
 // power switches a node off with kill -9 to all of its processes, or on.
 func (e *env) power(id, verb string) {
 	e.t.Helper()

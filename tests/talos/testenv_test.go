@@ -55,15 +55,19 @@ type env struct {
 	results *results.Page
 }
 
-func newEnv(t *testing.T) *env {
+// newEnv starts the stack with the network of the lab. command is how the page of results is written.
+func newEnv(t *testing.T, command string) *env {
 	t.Helper()
+	if folder() == "" {
+		t.Skip("make test-talos sets VITI_TALOS, and builds the programs in it")
+	}
 	served := serveImages(t)
 	t.Setenv("VITI_LAB", folder())
 	t.Setenv("VITI_GUESTS", filepath.Join(folder(), "bin", "node"))
 	e := &env{t: t, dir: t.TempDir(), start: time.Now(), images: served}
 	sink := net.JoinHostPort(lab.Gateway, eventsPort)
 	e.Engine = engine.Start(t, "--config", "NODE_EVENTS_ADDRESS="+sink, "--config", "NODE_EVENTS_ENDPOINT="+sink)
-	e.results = results.New(t, root, "make test-talos RESULTS=tests/talos/RESULTS.md")
+	e.results = results.New(t, root, command)
 	t.Cleanup(func() { e.results.Write(t, root) })
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -78,6 +82,7 @@ func newEnv(t *testing.T) *env {
 		return err
 	})
 	e.step("the stack is ready")
+	e.Apply(namespace, fmt.Sprintf(network, strings.ReplaceAll(patch, "\n", "\n    ")))
 	return e
 }
 
