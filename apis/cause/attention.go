@@ -41,16 +41,26 @@ func (s *Set) Attention(now time.Time) []Problem {
 		return group
 	}
 	for _, o := range s.reporting() {
+		isCause := false
 		if !o.IsReady() {
 			chain := s.Explain(o.Ref, now)
-			if last := chain[len(chain)-1]; IsStuck(last, now) || IsStuck(chain[0], now) {
-				group := add(Problem{Link: last, Condition: "Ready", key: s.groupKey(last.Ref, last.Reason)})
+			last := chain[len(chain)-1]
+			isCause = last.Ref == o.Ref
+			if IsStuck(last, now) || IsStuck(chain[0], now) {
+				reason := last.Reason
+				if s.objects[last.Ref].paused != nil {
+					reason += " " + WarningPaused // the same reason of an object that is not paused has another remedy
+				}
+				group := add(Problem{Link: last, Condition: "Ready", key: s.groupKey(last.Ref, reason)})
 				if last.Ref != o.Ref {
 					group.Blocks = append(group.Blocks, o.Ref)
 				}
 			}
 		}
 		for _, w := range o.Warnings() {
+			if w.Type == WarningPaused && isCause {
+				continue // its entry has the remedy
+			}
 			l := Link{Ref: o.Ref, Ready: o.IsReady(), Phase: o.Phase, Reason: w.Reason, Message: w.Message, Owner: w.Owner, Remedy: w.Remedy, Since: cmp.Or(w.Since, o.Created)}
 			add(Problem{Link: l, Condition: w.Type, key: w.Type + " " + s.groupKey(o.Ref, w.Reason)})
 		}

@@ -185,6 +185,20 @@ func TestAttention(t *testing.T) {
 		"Warning": {"a machine that runs needs a restart", `
 			Machine db | True MachineRunning: runs | {status: {conditions: [{type: RestartRequired, status: "True", reason: SpecChanged, message: cpu, lastTransitionTime: "2026-11-24T12:00:00Z"}]}}`,
 			time.Second, []string{"requester: Machine shop/db SpecChanged"}},
+		"Frozen": {"nothing is wrong yet, but no function changes the machines", `
+			Machine a | True MachineRunning: runs | {metadata: {annotations: {vitistack.io/paused: moving}}}
+			Machine b | True MachineRunning: runs`,
+			time.Second, []string{"platform team: Machine shop/a PausedByAnnotation"}},
+		"FrozenWait": {"a machine that is paused has another remedy than one of its cluster with the same reason, and one entry", `
+			KubernetesCluster web | False WaitingForMachines: waits
+			Machine web-0 | False StorageClassNotFound: gold | {metadata: {labels: {cluster.vitistack.io/cluster-name: web}}}
+			Machine web-1 | False StorageClassNotFound: gold | {metadata: {labels: {cluster.vitistack.io/cluster-name: web}, annotations: {vitistack.io/paused: ""}}}`,
+			time.Second, []string{"requester: Machine shop/web-0 StorageClassNotFound, blocks KubernetesCluster shop/web", "platform team: Machine shop/web-1 StorageClassNotFound"}},
+		"FrozenAbove": {"a cluster that waits for another cause is paused, too", `
+			KubernetesCluster web | False WaitingForMachines: waits | {metadata: {annotations: {vitistack.io/paused: ""}}}
+			Machine web-0 | False StorageClassNotFound: gold | {metadata: {labels: {cluster.vitistack.io/cluster-name: web}}}`,
+			time.Second, []string{"requester: Machine shop/web-0 StorageClassNotFound, blocks KubernetesCluster shop/web", "platform team: KubernetesCluster shop/web PausedByAnnotation"}},
+		"Unread": {"no function reads the annotation of a MachineProvider", `MachineProvider pve | True Healthy: answers | {metadata: {annotations: {vitistack.io/paused: ""}}}`, time.Hour, nil},
 		"Summary": {"the reason of Ready is not repeated for the condition that it sums up", `
 			KubernetesCluster web | False EtcdLost: restore | {status: {conditions: [{type: EtcdHealthy, status: "False", reason: EtcdLost, message: restore, lastTransitionTime: "2026-11-24T12:00:00Z"}]}}`,
 			time.Second, []string{"platform team: KubernetesCluster shop/web EtcdLost"}},
@@ -272,4 +286,17 @@ func draw(n cause.Node, indent string) string {
 		line += draw(below, indent+"  ")
 	}
 	return line
+}
+
+// TestPaused says since when an object is paused, and how that ends.
+func TestPaused(t *testing.T) {
+	t.Parallel()
+	set := setOf(t, `Machine db | True MachineRunning: runs | {metadata: {annotations: {vitistack.io/paused: moving}, managedFields: [`+
+		`{manager: a, time: "2026-11-24T09:00:00Z", fieldsV1: {"f:spec": {}}},`+
+		`{manager: b, time: "2026-11-24T10:00:00Z", fieldsV1: {"f:metadata": {"f:annotations": {"f:vitistack.io/paused": {}}}}},`+
+		`{manager: c, time: "2026-11-24T11:00:00Z", fieldsV1: {"f:status": {}}}]}}`)
+	all := set.Find(cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}).Warnings()
+	if len(all) != 1 || all[0].Type != cause.WarningPaused || all[0].Since.Hour() != 10 || !strings.HasSuffix(all[0].Remedy, ": kubectl annotate machine db -n shop vitistack.io/paused-") {
+		t.Errorf("the warnings are %+v", all)
+	}
 }

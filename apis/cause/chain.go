@@ -127,8 +127,8 @@ func linkOf(o *Object) Link {
 	switch {
 	case !o.reports(), l.Ready && c.Reason != "Stopped":
 		advice = Advice{Owner: NoAction, Remedy: isGood}
-	case o.paused && !o.IsReady():
-		advice = Advice{Owner: PlatformTeam, Remedy: PausedRemedy(o.Ref)}
+	case o.paused != nil && !o.IsReady():
+		advice = Advice{Owner: o.paused.Owner, Remedy: o.paused.Remedy}
 	case o.ObservedGeneration < o.Generation && c.Reason != "" && c.Status == "True":
 		advice = Advice{Owner: NoAction, Remedy: "No action: the spec has just changed, and is reconciled next."}
 	case o.Deleting && c.Status == "True":
@@ -138,40 +138,37 @@ func linkOf(o *Object) Link {
 	return l
 }
 
-// PausedRemedy returns the remedy for an object with the annotation vitistack.io/paused, whose status no function updates.
-func PausedRemedy(r Ref) string {
-	object := strings.ToLower(r.Kind) + " " + r.Name
-	if r.Namespace != "" {
-		object += " -n " + r.Namespace
-	}
-	return "The annotation " + v1alpha1.AnnotationPaused + " keeps every function from changing the object. Finish kubectl viti move, which sets it, or remove it: kubectl annotate " +
-		object + " " + v1alpha1.AnnotationPaused + "-"
-}
-
-// Warning is a condition other than Ready that needs attention.
+// Warning is a condition other than Ready that needs attention, or a pause by annotation.
 type Warning struct {
 	Type    string `json:"type"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	Owner   Role   `json:"turn"`
 	Remedy  string `json:"remedy"`
-	// Since is the last transition of the condition.
+	// Since is the last transition of the condition, or when the annotation was set if that is known.
 	Since time.Time `json:"since,omitzero"`
 }
 
 // badWhenTrue are the conditions that are True when something needs attention.
 var badWhenTrue = []string{v1alpha1.ConditionRestartRequired, v1alpha1.ConditionOrphansFound, v1alpha1.ConditionForced}
 
-// Warnings returns the conditions other than Ready that need attention, in the order of the object.
-func (o *Object) Warnings() []Warning { return Warnings(o.Kind, o.Conditions) }
+// Warnings returns the pause and the conditions other than Ready that need attention, in the order of the object.
+func (o *Object) Warnings() []Warning { return warnings(o.Kind, o.paused, o.Conditions) }
 
-// Warnings returns those conditions of an object of a kind that need attention, in their order. It leaves out
-// Ready, conditions that need no action, and conditions that Ready sums up. Kinds of others have none.
-func Warnings(kind string, conditions []metav1.Condition) []Warning {
+// Warnings returns what needs attention of an object of a kind beside its condition Ready: the annotation vitistack.io/paused, and then those
+// conditions that do, in their order. It leaves out conditions that need no action, and conditions that Ready sums up. Kinds of others have none.
+func Warnings(kind string, m metav1.Object, conditions []metav1.Condition) []Warning {
+	return warnings(kind, pauseOf(kind, m), conditions)
+}
+
+func warnings(kind string, paused *Warning, conditions []metav1.Condition) []Warning {
 	if !slices.Contains(reporting, kind) {
 		return nil
 	}
 	var all []Warning
+	if paused != nil {
+		all = append(all, *paused)
+	}
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	for _, c := range conditions {
 		if c.Type == v1alpha1.ConditionReady || !IsBad(c.Type, c.Status) || sumsUp(ready, c) {

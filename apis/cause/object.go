@@ -39,8 +39,8 @@ type Object struct {
 	UID      string
 	Created  time.Time
 	Deleting bool
-	// paused is whether the annotation vitistack.io/paused keeps every function from changing the object.
-	paused                         bool
+	// paused is the Warning about the annotation vitistack.io/paused, or nil.
+	paused                         *Warning
 	Generation, ObservedGeneration int64
 	Phase                          string
 	Conditions                     []metav1.Condition
@@ -98,7 +98,7 @@ func (o *Object) IsReady() bool {
 func Decode(u *unstructured.Unstructured) (*Object, error) {
 	o := &Object{
 		Ref: Ref{u.GetKind(), u.GetNamespace(), u.GetName()}, UID: string(u.GetUID()), Created: u.GetCreationTimestamp().Time,
-		Deleting: u.GetDeletionTimestamp() != nil, Generation: u.GetGeneration(), paused: v1alpha1.IsPaused(u),
+		Deleting: u.GetDeletionTimestamp() != nil, Generation: u.GetGeneration(), paused: pauseOf(u.GetKind(), u),
 	}
 	if c := metav1.GetControllerOf(u); c != nil {
 		o.owner = Ref{c.Kind, u.GetNamespace(), c.Name}

@@ -69,6 +69,44 @@ func TestObject(t *testing.T) {
 	}
 }
 
+// TestPausedObject says in every answer about an object that the annotation vitistack.io/paused keeps functions from changing it, and who removes it.
+func TestPausedObject(t *testing.T) {
+	t.Parallel()
+	s := startCold(t, func(api *fakeapi.Server) {
+		c := aCluster("team-a", "shop", "Running")
+		c.Status.Conditions = readyFor(time.Hour, "WaitingForNodes", "waits for web-1")
+		c.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""}
+		api.Put(t, "kubernetesclusters", c)
+		api.Put(t, "kubernetesclusters", aCluster("team-a", "other", "Running"))
+		m := aMachine("team-a", "web", "Running")
+		m.Annotations = c.Annotations
+		api.Put(t, "machines", m)
+		api.Serve("events")
+	})
+	s.waitReady()
+	check := func(path string, pause any, object string) {
+		t.Helper()
+		paused, _ := pause.(map[string]any)
+		if remedy, _ := paused["remedy"].(string); paused["turn"] != "platform team" || !strings.HasSuffix(remedy, "kubectl annotate "+object+" -n team-a vitistack.io/paused-") {
+			t.Errorf("%s: the pause is %v", path, pause)
+		}
+	}
+	for _, path := range []string{"/api/v1/objects/uid-shop", "/api/v1/clusters/uid-shop/conditions"} {
+		got := s.get(path).object(t)
+		check(path, got["paused"], "kubernetescluster shop")
+		if ready := got["conditions"].([]any)[0].(map[string]any); ready["owner"] != "platform team" || ready["advice"] != got["paused"].(map[string]any)["remedy"] {
+			t.Errorf("%s: no node makes the cluster Ready while it is paused: %v", path, ready)
+		}
+	}
+	for _, path := range []string{"/api/v1/objects/uid-other", "/api/v1/clusters/uid-other/conditions"} {
+		if got := s.get(path).object(t); got["paused"] != nil {
+			t.Errorf("%s: a cluster without the annotation: %v", path, got)
+		}
+	}
+	machine := s.get("/api/v1/machines/uid-web").object(t)
+	check("/api/v1/machines", machine["warnings"].([]any)[0], "machine web")
+}
+
 // TestPageObject shows the conditions of a hypervisor in words that fit their status, and the Kubernetes Events about it.
 func TestPageObject(t *testing.T) {
 	t.Parallel()

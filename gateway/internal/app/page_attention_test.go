@@ -29,8 +29,8 @@ func anAllocation(namespace, name, network string) *v1alpha2.IPAllocation {
 }
 
 // attentionStand has a cluster whose virtual address waits for a full pool, two addresses with a mistake each, a machine that has
-// waited for an hour, one that has just begun to wait, one that runs and needs a restart, a backup that failed, and a network whose
-// provider has a reason of its own.
+// waited for an hour, one that has just begun to wait, one that runs and needs a restart, a backup that failed, a network whose
+// provider has a reason of its own, and two paused machines: one runs, and one does not.
 func attentionStand(t *testing.T, api *fakeapi.Server) {
 	t.Helper()
 	n := aNetwork("team-a", "net")
@@ -71,6 +71,18 @@ func attentionStand(t *testing.T, api *fakeapi.Server) {
 	odd := aNetwork("team-b", "odd")
 	odd.Status.Conditions = readyFor(time.Minute, "NoRouterInRack", "rack 7 has no router")
 	api.Put(t, "networknamespaces", odd)
+	frozen := aMachine("team-b", "frozen", "Running")
+	frozen.Status.Conditions = readyFor(time.Hour, "", "")
+	held := aMachine("team-b", "held", "Creating")
+	held.Status.Conditions = readyFor(time.Second, "Starting", "waits for the virtual machine to start")
+	for _, m := range []*v1alpha1.Machine{frozen, held} {
+		m.Annotations = map[string]string{v1alpha1.AnnotationPaused: "moving"}
+		m.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: "kubectl-viti", Time: new(metav1.NewTime(time.Now().Add(-20 * time.Minute))),
+			FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:vitistack.io/paused":{}}}}`),
+		}}
+		api.Put(t, "machines", m)
+	}
 }
 
 // roles are what the page calls the role that acts.
@@ -84,7 +96,7 @@ func TestPageAttention(t *testing.T) {
 	s.waitReady()
 	b := browser.New(t, s.url, 1200, 900)
 	b.Open("#/overview")
-	b.Wait("the problems", `document.querySelectorAll(".attention > li").length >= 7`)
+	b.Wait("the problems", `document.querySelectorAll(".attention > li").length >= 9`)
 	rows := browser.Eval[[]string](b, `[...document.querySelectorAll(".attention > li")].map((r) => r.innerText.replaceAll(/\s+/g, " "))`)
 	for _, tc := range []struct{ because, contains, role string }{
 		{"the cluster waits for its virtual address, which waits for the pool", "team-a/shop-vip IPAllocation Pool exhausted", "network team"},
@@ -94,6 +106,8 @@ func TestPageAttention(t *testing.T) {
 		{"a failed backup is a problem", "team-a/nightly EtcdBackup Snapshot damaged", "platform team"},
 		{"a condition other than Ready is a problem, too", "team-a/old Machine Spec changed: a change waits for the next restart", "requester"},
 		{"a reason that only the provider of networks knows", "team-b/odd NetworkNamespace No router in rack", "network team"},
+		{"a paused machine runs, and no function changes it", "team-b/frozen Machine Paused by annotation: no function changes the object The annotation vitistack.io/paused", "for 20 min platform team"},
+		{"a paused machine does not start by itself", "team-b/held Machine Starting: waits for the virtual machine to start The annotation vitistack.io/paused", "platform team"},
 	} {
 		found := ""
 		for _, row := range rows {
@@ -105,10 +119,10 @@ func TestPageAttention(t *testing.T) {
 			t.Errorf("%s: no row %q for the %s in\n%s", tc.because, tc.contains, tc.role, strings.Join(rows, "\n"))
 		}
 	}
-	if len(rows) != 7 {
-		t.Errorf("%d problems, want 7:\n%s", len(rows), strings.Join(rows, "\n"))
+	if len(rows) != 9 {
+		t.Errorf("%d problems, want 9:\n%s", len(rows), strings.Join(rows, "\n"))
 	}
-	if got := b.Text(".headline"); !strings.Contains(got, "6 objects stuck") {
+	if got := b.Text(".headline"); !strings.Contains(got, "7 objects stuck") {
 		t.Errorf("a machine that runs and needs a restart counts as stuck: %s", got)
 	}
 	if got := b.Text(".attention"); !strings.Contains(got, "Blocks shop") {
@@ -124,6 +138,15 @@ func TestPageAttention(t *testing.T) {
 	b.Wait("the machine that is slow", `document.querySelector(".problem.lone")?.innerText.includes("lasts longer than expected")`)
 	b.See("#/machines/team-a/fresh")
 	b.Wait("the machine that is not slow", `document.querySelector(".problem.lone")?.innerText.includes("no action")`)
+	b.See("#/machines")
+	b.Wait("the pause in the table", `[...document.querySelectorAll("tr")].some((r) => r.innerText.includes("frozen") && r.innerText.includes("Paused by annotation"))`)
+	b.See("#/machines/team-b/frozen")
+	b.Wait("the machine that runs, paused", `document.querySelector("h1").innerText.includes("Running, paused") && document.querySelector(".problem.lone")?.innerText.includes("kubectl annotate machine frozen -n team-b vitistack.io/paused-")`)
+	b.See("#/machines/team-b/held")
+	b.Wait("the machine that does not start, paused", `document.querySelector("h1").innerText.includes("Creating, paused") && document.querySelector(".problem.lone")?.innerText.includes("kubectl annotate machine held -n team-b vitistack.io/paused-")`)
+	if n := browser.Eval[int](b, `document.querySelectorAll(".problem.lone").length`); n != 1 {
+		t.Errorf("the remedy of the machine is there %d times", n)
+	}
 	b.See("#/pipeline")
 	b.Wait("the stuck machine", `[...document.querySelectorAll(".mover.act")].some((x) => x.innerText.includes("slow"))`)
 	if got := browser.Eval[string](b, `[...document.querySelectorAll(".mover.wait")].map((x) => x.innerText).join()`); !strings.Contains(got, "fresh") {

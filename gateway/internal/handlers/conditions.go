@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/cause"
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/gateway/internal/httpbody"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/response"
@@ -23,6 +24,8 @@ type conditionsJSON struct {
 	Reason     string                 `json:"reason,omitempty"`
 	Message    string                 `json:"message,omitempty"`
 	Conditions []advisedConditionJSON `json:"conditions"`
+	// Paused is absent unless the annotation vitistack.io/paused keeps every function from changing the cluster.
+	Paused *cause.Warning `json:"paused,omitempty"`
 }
 
 // advisedConditionJSON is a condition, with what to do about one that needs attention.
@@ -42,6 +45,7 @@ func (h *Inventory) ShowConditions(c *fiber.Ctx) error {
 	out := conditionsJSON{
 		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Status: i.Status, Phase: i.Phase,
 		Ready: i.Readiness.Ready, Reason: i.Readiness.Reason, Message: i.Readiness.Message, Conditions: advisedConditions(i),
+		Paused: i.Readiness.Paused(),
 	}
 	body, err := json.Marshal(out)
 	if err != nil {
@@ -51,14 +55,18 @@ func (h *Inventory) ShowConditions(c *fiber.Ctx) error {
 }
 
 // advisedConditions returns the conditions of an object in the order of their last transitions, with advice for the ones that
-// need attention.
+// need attention. The advice for Ready of a paused object is how to end the pause, because nothing else makes it Ready.
 func advisedConditions(i *inventory.Item) []advisedConditionJSON {
 	all := []advisedConditionJSON{}
+	paused := i.Readiness.Paused()
 	for _, condition := range conditionsOf(i.Object) {
 		advised := advisedConditionJSON{conditionJSON: condition}
 		if condition.Status == "Unknown" || cause.IsBad(condition.Type, metav1.ConditionStatus(condition.Status)) {
 			advice := cause.Advise(string(i.Object.Kind), condition.Reason)
 			advised.Owner, advised.Advice = string(advice.Owner), advice.Remedy
+			if paused != nil && condition.Type == v1alpha1.ConditionReady {
+				advised.Owner, advised.Advice = string(paused.Owner), paused.Remedy
+			}
 		}
 		all = append(all, advised)
 	}

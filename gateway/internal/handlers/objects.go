@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/vitistack/stack/apis/cause"
 	"github.com/vitistack/stack/gateway/internal/apiserver"
 	"github.com/vitistack/stack/gateway/internal/cache"
 	"github.com/vitistack/stack/gateway/internal/inventory"
@@ -23,7 +24,9 @@ type objectJSON struct {
 	Name       string                 `json:"name"`
 	Namespace  string                 `json:"namespace,omitempty"`
 	Conditions []advisedConditionJSON `json:"conditions"`
-	Events     []kubernetesEventJSON  `json:"events"`
+	// Paused is absent unless the annotation vitistack.io/paused keeps every function from changing the object.
+	Paused *cause.Warning        `json:"paused,omitempty"`
+	Events []kubernetesEventJSON `json:"events"`
 	// Partial says why events are missing.
 	Partial string `json:"partial,omitempty"`
 }
@@ -67,7 +70,8 @@ func (h *Objects) Show(c *fiber.Ctx) error {
 		return err
 	}
 	out := objectJSON{
-		ID: i.ID, Kind: string(i.Object.Kind), Name: i.Name, Namespace: i.Namespace, Conditions: advisedConditions(i), Events: []kubernetesEventJSON{},
+		ID: i.ID, Kind: string(i.Object.Kind), Name: i.Name, Namespace: i.Namespace, Conditions: advisedConditions(i), Paused: i.Readiness.Paused(),
+		Events: []kubernetesEventJSON{},
 	}
 	if err := h.Inventory.Access.RequireVisible(c, i.Namespace, []apiserver.Resource{{Name: "events"}}); err != nil {
 		return err

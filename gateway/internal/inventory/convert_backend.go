@@ -83,7 +83,7 @@ func (l *KnativeServiceList) DeepCopyObject() runtime.Object {
 }
 
 func fromFunction(s *KnativeService) (*Object, error) {
-	told := readinessOf(KindFunction, s.Status.Conditions)
+	told := readinessOf(KindFunction, &s.ObjectMeta, s.Status.Conditions)
 	o, err := newObject(KindFunction, KnativeGroupVersion.String(), &s.ObjectMeta, &Function{Ready: told.Ready, URL: s.Status.URL}, nil, nil)
 	if err != nil {
 		return nil, err

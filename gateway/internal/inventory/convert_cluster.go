@@ -47,7 +47,7 @@ func fromCluster(c *v1alpha1.KubernetesCluster) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Readiness = readinessOf(o.Kind, s.Conditions)
+	o.Readiness = readinessOf(o.Kind, &c.ObjectMeta, s.Conditions)
 	return o, nil
 }
 
@@ -66,7 +66,7 @@ func fromBackup(b *v1alpha1.EtcdBackup) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Readiness = readinessOf(o.Kind, b.Status.Conditions)
+	o.Readiness = readinessOf(o.Kind, &b.ObjectMeta, b.Status.Conditions)
 	return o, nil
 }
 

@@ -117,7 +117,7 @@ func fromVM(v *VirtualMachine) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Readiness = readinessOf(o.Kind, v.Status.Conditions)
+	o.Readiness = readinessOf(o.Kind, &v.ObjectMeta, v.Status.Conditions)
 	return o, nil
 }
 

@@ -41,7 +41,7 @@ func fromMachine(m *v1alpha1.Machine) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Readiness = readinessOf(o.Kind, s.Conditions)
+	o.Readiness = readinessOf(o.Kind, &m.ObjectMeta, s.Conditions)
 	return o, nil
 }
 
@@ -158,6 +158,6 @@ func fromProvider(p *v1alpha1.MachineProvider) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Readiness = readinessOf(o.Kind, s.Conditions)
+	o.Readiness = readinessOf(o.Kind, &p.ObjectMeta, s.Conditions)
 	return o, nil
 }

@@ -29,7 +29,7 @@ func fromNetwork(n *v1alpha2.NetworkNamespace) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Readiness = readinessOf(o.Kind, s.Conditions)
+	o.Readiness = readinessOf(o.Kind, &n.ObjectMeta, s.Conditions)
 	return o, nil
 }
 
@@ -68,7 +68,7 @@ func fromAddress(n *v1alpha1.NetworkConfiguration) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Readiness = readinessOf(o.Kind, s.Conditions)
+	o.Readiness = readinessOf(o.Kind, &n.ObjectMeta, s.Conditions)
 	return o, nil
 }
 
@@ -102,6 +102,6 @@ func fromAllocation(a *v1alpha2.IPAllocation) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Readiness = readinessOf(o.Kind, a.Status.Conditions)
+	o.Readiness = readinessOf(o.Kind, &a.ObjectMeta, a.Status.Conditions)
 	return o, nil
 }

@@ -157,7 +157,7 @@ type head struct {
 	Message string `json:"message,omitempty"`
 	// Since is the last transition of the condition Ready.
 	Since time.Time `json:"since,omitzero"`
-	// Warnings are the other conditions that need attention.
+	// Warnings are the other conditions that need attention, and a pause by annotation.
 	Warnings []cause.Warning `json:"warnings,omitempty"`
 	Deleting bool            `json:"deleting,omitempty"`
 }

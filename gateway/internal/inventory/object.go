@@ -4,6 +4,7 @@ package inventory
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/vitistack/stack/apis/cause"
@@ -76,8 +77,16 @@ type Readiness struct {
 	Message string
 	// Since is the last transition of the condition.
 	Since time.Time
-	// Warnings are the other conditions that need attention.
+	// Warnings are the other conditions that need attention, and a pause by annotation.
 	Warnings []cause.Warning
+}
+
+// Paused returns the Warning about the annotation vitistack.io/paused, or nil for an object without it.
+func (r *Readiness) Paused() *cause.Warning {
+	if n := slices.IndexFunc(r.Warnings, func(w cause.Warning) bool { return w.Type == cause.WarningPaused }); n >= 0 {
+		return &r.Warnings[n]
+	}
+	return nil
 }
 
 // Network is a NetworkNamespace.

@@ -37,7 +37,7 @@ func fromTemplate(t *v1alpha1.ClusterTemplate) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Readiness = readinessOf(o.Kind, t.Status.Conditions)
+	o.Readiness = readinessOf(o.Kind, &t.ObjectMeta, t.Status.Conditions)
 	return o, nil
 }
 

@@ -51,8 +51,13 @@ export function assessOverdue(v, topic) {
   return { ...v, who, waits: false, todo };
 }
 
+// pauseOf returns the warning about the annotation vitistack.io/paused, which keeps every function from changing the object of an item, or nothing.
+export const pauseOf = (item) => item.warnings?.find((w) => w.type === "Paused");
+
 // assess returns the state of an item (good, wait, act, bad or idle), the role that has to act, and what to do.
 export function assess(item) {
+  const pause = pauseOf(item);
+  if (pause && (item.condition ?? pause.type) === pause.type) return { state: item.status === "failed" ? "bad" : "act", who: pause.turn, waits: false, todo: pause.remedy };
   const advice = adviceFor(item);
   const who = advice?.who ?? (item.status === "failed" ? "platform team" : "no action");
   let state = "wait";

@@ -12,7 +12,7 @@ import { rolloutBadge, stateOf } from "./tables.js";
 import { topology } from "./topology.js";
 import { sumOf } from "./usage.js";
 import { waterfall } from "./waterfall.js";
-import { aboutReason, assess } from "./advice.js";
+import { aboutReason, assess, pauseOf } from "./advice.js";
 import { kindOf, titleOf } from "./kinds.js";
 import { humanize } from "./texts.js";
 
@@ -143,9 +143,20 @@ export function head(item, topic, facts) {
     ),
     h("h1", { tabindex: "-1" }, item.name, " ", stateOf(item)),
     h("p", { class: "soft" }, [...facts, item.createdAt && `${age(item.createdAt)} old`].filter(Boolean).join(" · ")),
+    pauseOf(item) && (item.ready || explain(item, topic).end.item !== item) && pause(pauseOf(item)),
     !item.ready && trouble(item, topic),
   );
 }
+
+// pause says that no function changes an item, and how that ends.
+const pause = (w) =>
+  h(
+    "div",
+    { class: "problem lone act", key: "pause" },
+    icon("act"),
+    h("div", {}, h("p", { class: "what" }, h("strong", {}, humanize(w.reason)), `: ${w.message}`), h("p", { class: "todo" }, w.remedy)),
+    h("p", { class: "when" }, w.since ? `for ${age(w.since)}` : "", h("br"), h("span", { class: "soft" }, w.turn)),
+  );
 
 // trouble says why an item is not ready, which object is the cause, and which role acts.
 function trouble(item, topic) {

@@ -4,7 +4,7 @@
 // is a problem of its own.
 import { all, derive } from "./store.js";
 import { chainOf, isOverdue, sinceOf } from "./causes.js";
-import { assess, assessOverdue } from "./advice.js";
+import { assess, assessOverdue, pauseOf } from "./advice.js";
 
 const order = {
   networks: 1, addresses: 2, allocations: 2, machines: 3, clusters: 4, clustertemplates: 5, backups: 5, providers: 0, operators: 0, hosts: 0, functions: 0, orphans: 0, backends: 0,
@@ -23,10 +23,10 @@ const grouped = {
   allocations: (a) => assess(a).who !== "requester" && a.network,
 };
 
-// groupKey is equal for problems that are listed together.
+// groupKey is equal for problems that are listed together. The same reason has another remedy if the object is paused.
 const groupKey = ({ item, topic }) => {
   const group = grouped[topic]?.(item);
-  return [topic, item.namespace, group || "", item.condition, item.reason, group ? "" : item.name].join("|");
+  return [topic, item.namespace, group || "", item.condition ?? pauseOf(item)?.reason, item.reason, group ? "" : item.name].join("|");
 };
 
 // warningsOf returns an item once for each of its warnings, with the reason and the message of that condition.
@@ -49,9 +49,12 @@ function groupProblems() {
   };
   for (const topic of Object.keys(order)) {
     for (const item of all(topic)) {
-      for (const warning of warningsOf(item)) groupOf({ item: warning, topic });
-      if (!isListed(item, topic)) continue;
-      const root = chainOf(item, topic).at(-1);
+      const root = isListed(item, topic) && chainOf(item, topic).at(-1);
+      for (const warning of warningsOf(item)) {
+        // The problem of a paused object that is the cause itself has the same remedy.
+        if (root?.item !== item || warning.condition !== pauseOf(item)?.type) groupOf({ item: warning, topic });
+      }
+      if (!root) continue;
       if (!isStuck(root.item) && !isStuck(item)) continue;
       const group = groupOf(root);
       if (root.item !== item) group.holds.set(item.id, { item, topic });

@@ -5,11 +5,13 @@ import { exportCSV, filters, grid, select } from "./grid.js";
 import { href, to } from "./router.js";
 import { all } from "./store.js";
 import { sinceOf } from "./causes.js";
-import { assess } from "./advice.js";
+import { assess, pauseOf } from "./advice.js";
 import { nounOf } from "./kinds.js";
 import { humanize } from "./texts.js";
 
-export const stateOf = (item) => badge(assess(item).state, item.phase || item.status);
+const stateBadge = (item, ...more) => badge(assess(item).state, [item.phase || item.status, ...more].join(", "));
+
+export const stateOf = (item) => (pauseOf(item) ? stateBadge(item, "paused") : stateBadge(item));
 
 // stateOfRollout maps the states of a cluster in a rollout to those of badges.
 const stateOfRollout = { New: "wait", Waiting: "wait", Paused: "idle", Updating: "wait", Stopped: "bad", Current: "good" };
@@ -17,12 +19,13 @@ const stateOfRollout = { New: "wait", Waiting: "wait", Paused: "idle", Updating:
 // rolloutBadge says where a cluster is in the rollout of the ClusterTemplate that it names.
 export const rolloutBadge = ({ state }) => (state ? badge(stateOfRollout[state] ?? "wait", state) : badge("act", "not found"));
 
-const why = (item) => (item.ready ? "" : [humanize(item.reason), item.message].filter(Boolean).join(": "));
+// why says what an item waits for, and that it is paused: the column of phases is too narrow for that.
+const why = (item) => [humanize(pauseOf(item)?.reason), ...(item.ready ? [] : [humanize(item.reason), item.message])].filter(Boolean).join(": ");
 
 const named = (key, title, more) => ({ key, title, value: (i) => i[key] ?? "", ...more });
 const name = { key: "name", title: "Name", value: (i) => i.name, width: "16rem" };
 const namespace = named("namespace", "Namespace", { width: "8rem", least: 60 });
-const phase = { key: "phase", title: "State", value: (i) => i.phase, cell: stateOf, width: "9.25rem" };
+const phase = { key: "phase", title: "State", value: (i) => i.phase, cell: (i) => stateBadge(i), width: "9.25rem" };
 const reason = { key: "reason", title: "Waits for", value: why, least: 75 };
 const ageOf = {
   key: "age",

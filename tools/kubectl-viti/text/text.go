@@ -119,6 +119,9 @@ func Chain(w io.Writer, chain []cause.Link, warnings []cause.Warning, now time.T
 		}
 	}
 	for _, warning := range warnings {
+		if warning.Type == cause.WarningPaused && warning.Remedy == last.Remedy {
+			continue
+		}
 		fmt.Fprintf(&b, "\nAlso:   %s (%s): %sTurn:   %s\nRemedy: %s", warning.Type, warning.Reason, strings.TrimLeft(wrap(warning.Message, "        "), " "), warning.Owner,
 			strings.TrimLeft(wrap(warning.Remedy, "        "), " "))
 	}
