@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/vitistack/stack/apis/changes"
@@ -21,6 +22,8 @@ type Change struct {
 	// Outcome is what the change leads to, and Effect what happens and why.
 	Outcome changes.Outcome `json:"outcome"`
 	Effect  string          `json:"effect,omitempty"`
+	// pointer is the JSON pointer of the field in the new object. An item that it lacks keeps its name there.
+	pointer string
 }
 
 // hidden stands for values that may contain passwords and keys.
@@ -36,7 +39,7 @@ func (m *maker) changes() []Change {
 	before, _ := m.of.Before.Object["spec"].(map[string]any)
 	after, _ := cmp.Or(m.of.After, m.of.Object).Object["spec"].(map[string]any)
 	d := difference{kind: kind, found: []Change{}}
-	d.objects("", before, after)
+	d.objects("", "/spec", before, after)
 	on := m.variant()
 	for i := range d.found {
 		c := &d.found[i]
@@ -58,17 +61,32 @@ func hide(value any) any {
 // explain adds the outcome and the effect of a change.
 func (m *maker) explain(c *Change, on string) {
 	e, known := findEffect(m.result.Kind, c.Field, on)
-	accepted := m.of.Checked && len(m.of.Refusals) == 0
-	switch {
-	case !known, accepted && e.Outcome.IsRefusal():
+	isNamed := slices.ContainsFunc(m.of.Refusals, func(f Finding) bool { return strings.Contains(f.Detail, e.Text) })
+	if !known || e.Outcome.IsRefusal() && m.of.Checked && !isNamed {
 		c.Outcome = changes.Applied
 		return
 	}
 	c.Outcome, c.Effect = e.Outcome, e.Text
 	if len(m.of.Refusals) == 0 && e.Outcome.IsRefusal() {
-		m.refuse("/spec/"+strings.NewReplacer(".", "/", "[", "/", "]", "").Replace(c.Field), "", "spec."+c.Field+": "+e.Text)
+		m.refuse(c.pointer, "", "spec."+c.Field+": "+e.Text)
 	}
 }
+
+// markRefused sets the outcome of the changes that refusals are about. A refusal of the whole spec names its field in the text only.
+func (m *maker) markRefused(refusals []Finding) {
+	for i := range m.result.Changes {
+		c := &m.result.Changes[i]
+		isMeant := func(f Finding) bool {
+			return f.Pointer != "" && f.Pointer != "/spec" && (isWithin(c.pointer, f.Pointer) || isWithin(f.Pointer, c.pointer))
+		}
+		if !c.Outcome.IsRefusal() && slices.ContainsFunc(refusals, isMeant) {
+			c.Outcome, c.Effect = changes.Refused, ""
+		}
+	}
+}
+
+// isWithin reports whether a pointer is another one or leads to a part of it.
+func isWithin(pointer, other string) bool { return strings.HasPrefix(pointer+"/", other+"/") }
 
 // findEffect returns what package changes says of a field. An item of a list, or an object, that is added or
 // removed as a whole has the effect of its name, or else of its first field.
@@ -146,17 +164,17 @@ type difference struct {
 }
 
 // objects compares two objects field by field, in alphabetical order.
-func (d *difference) objects(path string, before, after map[string]any) {
+func (d *difference) objects(path, pointer string, before, after map[string]any) {
 	names := slices.Concat(slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(after)))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		d.values(strings.TrimPrefix(path+"."+name, "."), before[name], after[name])
+		d.values(strings.TrimPrefix(path+"."+name, "."), pointer+"/"+name, before[name], after[name])
 	}
 }
 
 // values compares two values. It looks into objects unless package changes knows them as one field, and
 // into lists whose items have names.
-func (d *difference) values(path string, before, after any) {
+func (d *difference) values(path, pointer string, before, after any) {
 	if reflect.DeepEqual(before, after) {
 		return
 	}
@@ -164,24 +182,28 @@ func (d *difference) values(path string, before, after any) {
 	was, wasObject := before.(map[string]any)
 	is, isObject := after.(map[string]any)
 	if !isField && (wasObject || before == nil) && (isObject || after == nil) {
-		d.objects(path, was, is)
+		d.objects(path, pointer, was, is)
 		return
 	}
 	formerItems, wasList := named(before)
 	items, isList := named(after)
 	if isField || !(wasList || before == nil) || !(isList || after == nil) {
-		d.found = append(d.found, Change{Field: path, From: before, To: after})
+		d.found = append(d.found, Change{Field: path, From: before, To: after, pointer: pointer})
 		return
 	}
 	names := slices.Concat(slices.Collect(maps.Keys(formerItems)), slices.Collect(maps.Keys(items)))
 	slices.Sort(names)
+	list, _ := after.([]any)
 	for _, name := range slices.Compact(names) {
-		item := path + "[" + name + "]"
+		item, at := path+"["+name+"]", pointer+"/"+name
+		if i := slices.IndexFunc(list, func(item any) bool { return nameOf(item) == name }); i >= 0 {
+			at = pointer + "/" + strconv.Itoa(i)
+		}
 		if formerItems[name] == nil || items[name] == nil {
-			d.found = append(d.found, Change{Field: item, From: orNil(formerItems[name]), To: orNil(items[name])})
+			d.found = append(d.found, Change{Field: item, From: orNil(formerItems[name]), To: orNil(items[name]), pointer: at})
 			continue
 		}
-		d.objects(item, formerItems[name], items[name])
+		d.objects(item, at, formerItems[name], items[name])
 	}
 }
 
@@ -192,6 +214,11 @@ func orNil(item map[string]any) any {
 	return item
 }
 
+// nameOf returns what tells an item from the others of its list, or nothing.
+func nameOf(item any) string {
+	return cmp.Or(text(item, "name"), text(item, "key"), text(item, "macAddress"))
+}
+
 // named returns the items of a list by their name, key or MAC address. It reports false for a list whose
 // items are no objects or have none of them.
 func named(value any) (map[string]map[string]any, bool) {
@@ -199,7 +226,7 @@ func named(value any) (map[string]map[string]any, bool) {
 	items := map[string]map[string]any{}
 	for _, one := range list {
 		item, _ := one.(map[string]any)
-		name := cmp.Or(text(item, "name"), text(item, "key"), text(item, "macAddress"))
+		name := nameOf(item)
 		if name == "" || items[name] != nil {
 			return nil, false
 		}

@@ -17,6 +17,8 @@ type Finding struct {
 	Document int    `json:"document"`
 	Kind     string `json:"kind"`
 	Name     string `json:"name"`
+	// Namespace is that of the object, or empty.
+	Namespace string `json:"namespace,omitempty"`
 	// Pointer is the JSON pointer of the field, or empty.
 	Pointer string `json:"pointer"`
 	// Reason is the reason of the condition that the object would have, or empty.
@@ -73,7 +75,7 @@ func (m *maker) warn(pointer, reason, format string, args ...any) {
 }
 
 func (m *maker) finding(pointer, reason, detail string) Finding {
-	return Finding{Document: m.result.Document, Kind: m.result.Kind, Name: m.result.Name, Pointer: pointer, Reason: reason, Detail: detail}
+	return Finding{Document: m.result.Document, Kind: m.result.Kind, Name: m.result.Name, Namespace: m.result.Namespace, Pointer: pointer, Reason: reason, Detail: detail}
 }
 
 // reasonOf splits an error of a decision into the reason and the message of a condition.

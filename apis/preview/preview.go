@@ -107,6 +107,7 @@ func (m *maker) document(d Document) {
 	o := d.Object
 	m.of, m.unchecked, m.clusters = d, nil, nil
 	m.result = Result{Document: d.Index, Kind: o.GetKind(), Name: o.GetName(), Namespace: o.GetNamespace(), Action: ActionCreate, Changes: []Change{}, Steps: []Step{}}
+	others := len(m.Errors)
 	for _, f := range d.Refusals {
 		m.refuse(f.Pointer, f.Reason, f.Detail)
 	}
@@ -120,6 +121,10 @@ func (m *maker) document(d Document) {
 	if m.result.Action != ActionNone {
 		m.Changed = true
 		m.consequences()
+	}
+	if refusals := m.Errors[others:]; len(refusals) > 0 {
+		m.result.Steps = []Step{} // nothing happens until the manifest is corrected
+		m.markRefused(refusals)
 	}
 	m.result.Note = m.note()
 	m.Documents = append(m.Documents, m.result)

@@ -303,6 +303,44 @@ func TestChangesOfMachines(t *testing.T) {
 	}
 }
 
+// TestRefusedChanges refuses a part of a change: nothing of it happens, and the fields that are refused say so.
+func TestRefusedChanges(t *testing.T) {
+	t.Parallel()
+	spec := `{topology: {version: "1.33", controlplane: {replicas: 1}, workers: [{name: v, replicas: 1}, {name: w, replicas: 2, template: small}]}}`
+	for name, tc := range map[string]struct {
+		because, from, to string
+		refusal           Finding
+		want              string
+	}{
+		"Function": {"bootstrap-talos finds no template huge", "replicas: 2, template: small", "replicas: 3, template: huge", Finding{},
+			"topology.workers[w].replicas applied; topology.workers[w].template refused"},
+		"Server": {"the API server names the item by its index", "replicas: 2, template: small", "replicas: 900, template: large", Finding{Pointer: "/spec/topology/workers/1/replicas"},
+			"topology.workers[w].replicas refused; topology.workers[w].template applied"},
+		"Part": {"the change has the refused field", "{name: v, replicas: 1}", "{name: u, replicas: 900}", Finding{Pointer: "/spec/topology/workers/0/replicas"},
+			"topology.workers[u] refused; topology.workers[v] applied"},
+		"Whole":     {"only the text names the field", `version: "1.33"`, `version: "1.34"`, Finding{Pointer: "/spec"}, "topology.version applied"},
+		"Immutable": {"package changes knows it", `{topology:`, `{networkNamespaceName: other, topology:`, Finding{Pointer: "/spec", Detail: "networkNamespaceName cannot be changed"}, "networkNamespaceName initial only"},
+		"Other":     {"the API server refuses another field", `{topology: {version: "1.33"`, `{networkNamespaceName: other, topology: {version: "1.34"`, Finding{Pointer: "/spec/topology/version", Detail: "no"}, "networkNamespaceName applied; topology.version refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := changed(t, clusterHead, "spec: "+spec+"\nstatus: {version: 1.33.13, talosVersion: 1.13.9}", strings.Replace(spec, tc.from, tc.to, 1))
+			d[0].After.Object["status"] = d[0].Before.Object["status"]
+			if d[0].Checked = true; tc.refusal.Pointer != "" {
+				d[0].Refusals = []Finding{tc.refusal}
+			}
+			p := Make(d, worldOf(t))
+			var got []string
+			for _, c := range p.Documents[0].Changes {
+				got = append(got, c.Field+" "+string(c.Outcome))
+			}
+			if strings.Join(got, "; ") != tc.want || p.Valid || len(p.Documents[0].Steps) > 0 {
+				t.Errorf("%s: got %s, want %s, and no steps: %+v", tc.because, strings.Join(got, "; "), tc.want, p)
+			}
+		})
+	}
+}
+
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	const last = `metadata: {annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"template":"small","protected":true}}'}}` + "\n"

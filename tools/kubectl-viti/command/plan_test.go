@@ -54,17 +54,20 @@ func TestPlan(t *testing.T) {
 		want              []string
 		code              int
 	}{
-		"Same":      {"nothing would change", web, []string{"stays as it is", "Nothing would change."}, 0},
-		"Removed":   {"kubectl apply removes the field", without, []string{"protected: true -> (absent) (applied)"}, 2},
-		"Kept":      {"nothing says that the manifest had the field", strings.Replace(without, "web", "other", 1), []string{"Nothing would change.", "Note: the object has not been created by kubectl apply"}, 0},
-		"Served":    {"the field manager gives the field up", strings.Replace(without, "web", "served", 1), []string{"protected: true -> (absent) (applied)", "field manager flux"}, 2},
-		"New":       {"the API server checks it, and the functions do", strings.Replace(web, "web", "new", 1), []string{"is created", "Waits /spec/providerRef/name (NoMachineProvider)"}, 2},
-		"Grow":      {"a worker is created for each replica", shop, []string{"topology.workers[w].replicas: 1 -> 3 (applied)", "create shop-w-0, shop-w-1, shop-w-2"}, 2},
-		"Both":      {"each document is planned", web + "---\n" + shop, []string{"Machine " + e.namespace + "/web: stays as it is", "KubernetesCluster " + e.namespace + "/shop: is changed"}, 2},
-		"Refused":   {"the API server refuses it", strings.Replace(web, "{name: web}\nspec: {template: small", "{name: new}\nspec: {template: small, disks: [{name: Root}]", 1), []string{"Refused /spec/disks/0/name"}, 1},
-		"Template":  {"create-vm would refuse it", strings.Replace(strings.Replace(web, "web", "new", 1), "small", "huge", 1), []string{"Refused /spec/template (TemplateNotFound)"}, 1},
-		"Class":     {"the MachineClass exists", strings.Replace(strings.Replace(web, "web", "new", 1), "small", e.namespace+"-xl", 1), []string{"is created"}, 2},
-		"Version":   {"bootstrap-talos would refuse it", strings.Replace(shop, `version: "1.33", controlplane: {replicas: 1, version: "1.33"}`, `version: "1.33", controlplane: {replicas: 1, version: "1.99"}`, 1), []string{"Refused /spec/topology/version (KubernetesVersionUnknown)"}, 1},
+		"Same":     {"nothing would change", web, []string{"stays as it is", "Nothing would change."}, 0},
+		"Removed":  {"kubectl apply removes the field", without, []string{"protected: true -> (absent) (applied)"}, 2},
+		"Kept":     {"nothing says that the manifest had the field", strings.Replace(without, "web", "other", 1), []string{"Nothing would change.", "Note: the object has not been created by kubectl apply"}, 0},
+		"Served":   {"the field manager gives the field up", strings.Replace(without, "web", "served", 1), []string{"protected: true -> (absent) (applied)", "field manager flux"}, 2},
+		"New":      {"the API server checks it, and the functions do", strings.Replace(web, "web", "new", 1), []string{"is created", "Waits /spec/providerRef/name (NoMachineProvider)"}, 2},
+		"Grow":     {"a worker is created for each replica", shop, []string{"topology.workers[w].replicas: 1 -> 3 (applied)", "create shop-w-0, shop-w-1, shop-w-2"}, 2},
+		"Both":     {"each document is planned", web + "---\n" + shop, []string{"Machine " + e.namespace + "/web: stays as it is", "KubernetesCluster " + e.namespace + "/shop: is changed"}, 2},
+		"Refused":  {"the API server refuses it", strings.Replace(web, "{name: web}\nspec: {template: small", "{name: new}\nspec: {template: small, disks: [{name: Root}]", 1), []string{"Refused /spec/disks/0/name"}, 1},
+		"Template": {"create-vm would refuse it", strings.Replace(strings.Replace(web, "web", "new", 1), "small", "huge", 1), []string{"Refused /spec/template (TemplateNotFound)"}, 1},
+		"Class":    {"the MachineClass exists", strings.Replace(strings.Replace(web, "web", "new", 1), "small", e.namespace+"-xl", 1), []string{"is created"}, 2},
+		"Version":  {"bootstrap-talos would refuse it", strings.Replace(shop, `version: "1.33", controlplane: {replicas: 1, version: "1.33"}`, `version: "1.33", controlplane: {replicas: 1, version: "1.99"}`, 1), []string{"Refused /spec/topology/version (KubernetesVersionUnknown)"}, 1},
+		"Partly": {"nothing else changes", strings.Replace(shop, "{data: {},", "{data: {provider: kubevirt},", 1), []string{"/shop: is refused",
+			"data.provider: talos -> kubevirt (refused)", "topology.workers[w].replicas: 1 -> 3 (not applied: see Refused)", "Refused /spec"}, 1},
+		"TooMany":   {"the API server refuses the number", strings.Replace(shop, "replicas: 3", "replicas: 900", 1), []string{"topology.workers[w].replicas: 1 -> 900 (refused)"}, 1},
 		"Clusters":  {"each cluster of the template is planned", strings.Replace(standard, "1.33", "1.34", 1), []string{"cluster.topology.version: 1.33 -> 1.34 (applied)", "KubernetesCluster " + e.namespace + "/follower: is changed", "in wave test (1 of 1)"}, 2},
 		"Follower":  {"the template gives what the manifest lacks", strings.Replace(follower, "{name: follower,", "{name: another,", 1), []string{"is created", "create another-cp-0"}, 2},
 		"Unwritten": {"a field that does not exist", strings.Replace(web, "template:", "tmplate:", 1), []string{"Refused", "tmplate"}, 1},
@@ -82,6 +85,9 @@ func TestPlan(t *testing.T) {
 				if !strings.Contains(out, want) {
 					t.Errorf("%s: %q is missing in\n%s%s", tc.because, want, out, errs)
 				}
+			}
+			if tc.code == 1 && strings.Contains(out, "(applied)") {
+				t.Errorf("%s: nothing is applied:\n%s", tc.because, out)
 			}
 			out, errs, _ = e.run("plan", "-f", file, "-o", "json")
 			var p preview.Preview

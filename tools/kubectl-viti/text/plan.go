@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/vitistack/stack/apis/cause"
@@ -28,8 +29,16 @@ func Plan(w io.Writer, p *preview.Preview) error {
 		if d.Namespace != "" {
 			name = d.Namespace + "/" + d.Name
 		}
-		fmt.Fprintf(&b, "%s %s: %s\n", d.Kind, name, describeAction(d.Action))
+		action, isRefused := describeAction(d.Action), slices.ContainsFunc(p.Errors, func(f preview.Finding) bool { return isAbout(f, d) })
+		if isRefused {
+			action = "is refused"
+		}
+		fmt.Fprintf(&b, "%s %s: %s\n", d.Kind, name, action)
 		for _, c := range d.Changes {
+			if isRefused && !c.Outcome.IsRefusal() {
+				fmt.Fprintf(&b, "  %s: %s -> %s (not applied: see Refused)\n", c.Field, value(c.From), value(c.To))
+				continue
+			}
 			fmt.Fprintf(&b, "  %s: %s -> %s (%s)\n", c.Field, value(c.From), value(c.To), c.Outcome)
 			b.WriteString(wrap(c.Effect, "      "))
 		}
@@ -37,8 +46,8 @@ func Plan(w io.Writer, p *preview.Preview) error {
 			fmt.Fprintf(&b, "  %d. %s %s%s\n", i+1, s.Action, strings.Join(s.Machines, ", "), atOnce(s))
 			b.WriteString(wrap(s.Detail, "      "))
 		}
-		writeFindings(&b, "Refused", d.Document, p.Errors)
-		writeFindings(&b, "Waits", d.Document, p.Warnings)
+		writeFindings(&b, "Refused", d, p.Errors)
+		writeFindings(&b, "Waits", d, p.Warnings)
 		if d.Note != "" {
 			b.WriteString(wrap("Note: "+d.Note, "  "))
 		}
@@ -72,9 +81,14 @@ func atOnce(s preview.Step) string {
 	}
 }
 
-func writeFindings(b *strings.Builder, word string, document int, findings []preview.Finding) {
+// isAbout reports whether a finding is about an object. A document with a ClusterTemplate is about several.
+func isAbout(f preview.Finding, d preview.Result) bool {
+	return f.Document == d.Document && f.Kind == d.Kind && f.Name == d.Name && f.Namespace == d.Namespace
+}
+
+func writeFindings(b *strings.Builder, word string, d preview.Result, findings []preview.Finding) {
 	for _, f := range findings {
-		if f.Document != document {
+		if !isAbout(f, d) {
 			continue
 		}
 		at := ""
