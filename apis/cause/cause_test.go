@@ -55,7 +55,7 @@ func objectOf(t *testing.T, line string) unstructured.Unstructured {
 		u.SetAPIVersion("example.com/v1")
 	}
 	u.SetName(name)
-	if kind != "MachineProvider" {
+	if kind != "MachineProvider" && kind != "ClusterTemplate" {
 		u.SetNamespace("shop")
 	}
 	_ = unstructured.SetNestedField(u.Object, noon.Format(time.RFC3339), "metadata", "creationTimestamp")
@@ -83,6 +83,10 @@ const shop = `
 	NetworkNamespace net | True Provisioned: 10.0.0.0/30
 	MachineProvider pve | True Healthy
 `
+
+// templated is a cluster of a ClusterTemplate. The fields that the ClusterTemplate gives replace TEMPLATE.
+const templated = `KubernetesCluster web | False KubernetesVersionUnknown: write 1.34 | {metadata: {annotations: {vitistack.io/cluster-template: '{"name":"standard"}'}, managedFields: [` +
+	`{manager: kubectl, fieldsV1: {"f:spec": {"f:templateRef": {"f:name": {}}, "f:data": {}}}}, {manager: vitistack-template, fieldsV1: {"f:spec": {TEMPLATE}}}, {manager: bootstrap-talos, subresource: status, fieldsV1: {"f:status": {}}}]}}`
 
 func TestChain(t *testing.T) {
 	t.Parallel()
@@ -137,12 +141,18 @@ func TestChain(t *testing.T) {
 			NetworkConfiguration db | False Deleting: x | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z", ownerReferences: [{apiVersion: vitistack.io/v1alpha1, kind: Machine, name: db, uid: u, controller: true}]}, spec: {networkNamespaceName: net}}
 			Machine db | False Protected: set spec.protected to false | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z"}}`,
 			cause.Ref{Kind: "NetworkNamespace", Namespace: "shop", Name: "net"}, []string{"NetworkNamespace shop/net", "NetworkConfiguration shop/db", "Machine shop/db"}, cause.Requester},
-		"Changed": {"the next reconcile reads the new spec", `Machine db | True MachineRunning: runs | {metadata: {generation: 2}, status: {observedGeneration: 1}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
-		"Paused":  {"no function reads the new spec", `Machine db | True MachineRunning: runs | {metadata: {generation: 2, annotations: {vitistack.io/paused: ""}}, status: {observedGeneration: 1}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.PlatformTeam},
-		"Deleted": {"no function deletes it", `Machine db | True MachineRunning: runs | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z", annotations: {vitistack.io/paused: ""}}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.PlatformTeam},
-		"Frozen":  {"it is as its spec wants it", `Machine db | True MachineRunning: runs | {metadata: {annotations: {vitistack.io/paused: ""}}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
-		"New":     {"no function has seen it", `Machine db`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
-		"Stopped": {"it is off because its spec says so", `Machine db | False Stopped: off`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
+		"Changed":  {"the next reconcile reads the new spec", `Machine db | True MachineRunning: runs | {metadata: {generation: 2}, status: {observedGeneration: 1}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
+		"Paused":   {"no function reads the new spec", `Machine db | True MachineRunning: runs | {metadata: {generation: 2, annotations: {vitistack.io/paused: ""}}, status: {observedGeneration: 1}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.PlatformTeam},
+		"Deleted":  {"no function deletes it", `Machine db | True MachineRunning: runs | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z", annotations: {vitistack.io/paused: ""}}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.PlatformTeam},
+		"Frozen":   {"it is as its spec wants it", `Machine db | True MachineRunning: runs | {metadata: {annotations: {vitistack.io/paused: ""}}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
+		"New":      {"no function has seen it", `Machine db`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
+		"Stopped":  {"it is off because its spec says so", `Machine db | False Stopped: off`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
+		"Template": {"the version is from the ClusterTemplate, which the platform team corrects", strings.Replace(templated, "TEMPLATE", `"f:topology": {"f:version": {}}`, 1), cause.Ref{Kind: "KubernetesCluster", Namespace: "shop", Name: "web"}, []string{"KubernetesCluster shop/web"}, cause.PlatformTeam},
+		"Own":      {"the manifest of the cluster has a version of its own", strings.Replace(strings.Replace(templated, "TEMPLATE", `"f:topology": {"f:version": {}}`, 1), `"f:data": {}`, `"f:topology": {"f:controlplane": {"f:version": {}}}`, 1), cause.Ref{Kind: "KubernetesCluster", Namespace: "shop", Name: "web"}, []string{"KubernetesCluster shop/web"}, cause.Requester},
+		"Neither":  {"the ClusterTemplate gives other fields", strings.Replace(templated, "TEMPLATE", `"f:topology": {"f:workers": {}}`, 1), cause.Ref{Kind: "KubernetesCluster", Namespace: "shop", Name: "web"}, []string{"KubernetesCluster shop/web"}, cause.Requester},
+		"Rollout": {"the rollout stops at a cluster with a version of the ClusterTemplate", strings.Replace(templated, "TEMPLATE", `"f:topology": {"f:version": {}}`, 1) + `
+			ClusterTemplate standard | False RolloutStopped: KubernetesCluster web | {status: {updating: [{namespace: shop, name: web}]}}`,
+			cause.Ref{Kind: "ClusterTemplate", Name: "standard"}, []string{"ClusterTemplate standard", "KubernetesCluster shop/web"}, cause.PlatformTeam},
 		"IPAM":    {"an IPAM chooses its reasons", `NetworkNamespace net | False NoSuchSite: write a site`, cause.Ref{Kind: "NetworkNamespace", Namespace: "shop", Name: "net"}, []string{"NetworkNamespace shop/net"}, cause.NetworkTeam},
 		"Unknown": {"a later version of a function has more reasons", `Machine db | False Melted: write something colder`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.PlatformTeam},
 	} {

@@ -123,7 +123,7 @@ func linkOf(o *Object) Link {
 	if l.Since.IsZero() {
 		l.Since = o.Created
 	}
-	advice := Advise(o.Kind, c.Reason)
+	advice := advise(o.Kind, c.Reason, o.templateAdvice)
 	switch {
 	case !o.reports(), l.Ready && c.Reason != "Stopped":
 		advice = Advice{Owner: NoAction, Remedy: isGood}
@@ -153,15 +153,17 @@ type Warning struct {
 var badWhenTrue = []string{v1alpha1.ConditionRestartRequired, v1alpha1.ConditionOrphansFound, v1alpha1.ConditionForced}
 
 // Warnings returns the pause and the conditions other than Ready that need attention, in the order of the object.
-func (o *Object) Warnings() []Warning { return warnings(o.Kind, o.paused, o.Conditions) }
+func (o *Object) Warnings() []Warning {
+	return warnings(o.Kind, o.paused, o.templateAdvice, o.Conditions)
+}
 
 // Warnings returns what needs attention of an object of a kind beside its condition Ready: the annotation vitistack.io/paused, and then those
 // conditions that do, in their order. It leaves out conditions that need no action, and conditions that Ready sums up. Kinds of others have none.
 func Warnings(kind string, m metav1.Object, conditions []metav1.Condition) []Warning {
-	return warnings(kind, pauseOf(kind, m), conditions)
+	return warnings(kind, pauseOf(kind, m), TemplateAdvice(kind, m, conditions), conditions)
 }
 
-func warnings(kind string, paused *Warning, conditions []metav1.Condition) []Warning {
+func warnings(kind string, paused *Warning, template map[string]Advice, conditions []metav1.Condition) []Warning {
 	if !slices.Contains(reporting, kind) {
 		return nil
 	}
@@ -174,7 +176,7 @@ func warnings(kind string, paused *Warning, conditions []metav1.Condition) []War
 		if c.Type == v1alpha1.ConditionReady || !IsBad(c.Type, c.Status) || sumsUp(ready, c) {
 			continue
 		}
-		if advice := Advise(kind, c.Reason); advice.Owner != NoAction {
+		if advice := advise(kind, c.Reason, template); advice.Owner != NoAction {
 			all = append(all, Warning{c.Type, c.Reason, c.Message, advice.Owner, advice.Remedy, c.LastTransitionTime.UTC()})
 		}
 	}

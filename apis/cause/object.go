@@ -44,6 +44,8 @@ type Object struct {
 	Generation, ObservedGeneration int64
 	Phase                          string
 	Conditions                     []metav1.Condition
+	// templateAdvice is the advice about the ClusterTemplate of the object, by reason.
+	templateAdvice map[string]Advice
 	// Detail is what a tree shows beside the state, for example addresses.
 	Detail string
 	// uses are the objects that this one needs, in the order in which it needs them, and owner is
@@ -113,6 +115,7 @@ func Decode(u *unstructured.Unstructured) (*Object, error) {
 	if err := read(o, u.Object); err != nil {
 		return nil, fmt.Errorf("read %s: %w", o.Ref, err)
 	}
+	o.templateAdvice = TemplateAdvice(o.Kind, u, o.Conditions)
 	return o, nil
 }
 

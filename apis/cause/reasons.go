@@ -106,6 +106,7 @@ var advices = map[string]Advice{
 	"ProviderNotFound":                     on(Requester, "Name an existing MachineProvider in providerRef (kubectl get machineproviders)."),
 	"ClusterTemplateNotFound":              on(Requester, "Write the name of an existing ClusterTemplate into spec.templateRef (kubectl get clustertemplates), or ask the platform team to create it."),
 	"ClusterTemplateRejected":              on(Requester, "Change the field of the cluster that the message names, or ask the platform team to change the ClusterTemplate."),
+	"ClusterTemplateInvalid":               on(PlatformTeam, "Correct the field of the ClusterTemplate that the message names. To continue before that, the requester writes the field into the cluster."),
 	"RolloutStopped":                       on(PlatformTeam, "Correct the cluster that the message names, or change the ClusterTemplate: then the rollout continues.", kindCluster),
 	"PatchNotFound":                        on(Requester, "Create the ConfigMap that the message names, or remove it from the patches."),
 	"InvalidPatch":                         on(Requester, "Correct the patch in the ConfigMap that the message names."),

@@ -76,6 +76,9 @@ const (
 	AnnotationUID = "vitistack.io/uid"
 )
 
+// FieldManagerTemplate owns the fields of a KubernetesCluster that come from its ClusterTemplate (metadata.managedFields).
+const FieldManagerTemplate = "vitistack-template"
+
 // ReplaceReason is why a cluster replaces a Machine.
 type ReplaceReason string
 

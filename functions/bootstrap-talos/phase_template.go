@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/vitistack/stack/apis/cluster/template"
@@ -63,8 +64,15 @@ func (t *templates) apply(ctx context.Context, kc *v1alpha1.KubernetesCluster, c
 	if err != nil {
 		return err
 	}
-	err = t.kube.Apply(ctx, kc, template.FieldManager, fields)
-	if message, rejected := kube.RejectionMessage(err); rejected {
+	err = t.kube.Apply(ctx, kc, v1alpha1.FieldManagerTemplate, fields)
+	message, rejected := kube.RejectionMessage(err)
+	isGiven := func(field string) bool { return template.IsGiven(fields, field) }
+	switch given := kube.RejectedFields(err); {
+	case rejected && len(given) > 0 && !slices.ContainsFunc(given, func(field string) bool { return !isGiven(field) }):
+		return reconcile.UserError{Reason: template.ReasonInvalid, Message: fmt.Sprintf(
+			"the API server rejects fields of ClusterTemplate %s, which the cluster does not have itself: %s. The platform team corrects the ClusterTemplate. To continue before that, write the field into the cluster",
+			content.Name, message)}
+	case rejected:
 		return reconcile.UserError{Reason: template.ReasonRejected, Message: fmt.Sprintf(
 			"the API server rejects the cluster with the fields of ClusterTemplate %s: %s. Change the field in the cluster, or ask the platform team to change the ClusterTemplate",
 			content.Name, message)}

@@ -313,6 +313,14 @@ func TestTemplateRejected(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 
+	wrong := template.Content{Name: ct.Name, Revision: "wrong", Cluster: *ct.Spec.Cluster.DeepCopy()}
+	wrong.Cluster.Topology.Version, wrong.Cluster.Topology.Workers[0].Template = "new", "No Name"
+	s.writeManifest("follower", fmt.Sprintf(`{templateRef: {name: %s}}`, ct.Name))
+	err = s.function.templates.apply(t.Context(), s.get("follower"), wrong)
+	if err == nil || !strings.Contains(err.Error(), template.ReasonInvalid) || !strings.Contains(err.Error(), "platform team") || !strings.Contains(err.Error(), "write a Kubernetes version") {
+		t.Errorf("a ClusterTemplate with a field that the API server rejects: %v", err)
+	}
+
 	s.writeManifest("gone", fmt.Sprintf("{templateRef: {name: %s}}", ct.Name))
 	kc := s.get("gone")
 	if err := s.kube.Delete(t.Context(), kc.DeepCopy()); err != nil {

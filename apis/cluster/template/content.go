@@ -12,9 +12,6 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// FieldManager owns the fields of a cluster that come from its ClusterTemplate (metadata.managedFields).
-const FieldManager = "vitistack-template"
-
 // Content is what a cluster gets from a ClusterTemplate. A cluster has it in AnnotationTemplate, so that a
 // field that leaves the manifest of the cluster gets the value of the revision that the cluster has, also
 // while a newer revision rolls out.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
@@ -35,6 +36,15 @@ func ApplyConfiguration(kc *v1alpha1.KubernetesCluster, c Content) (map[string]a
 	}, nil
 }
 
+// IsGiven reports whether an ApplyConfiguration has a field, which the API server names as in spec.topology.workers[0].replicas. It is false
+// for an object, because a cluster can have other fields of it.
+func IsGiven(configuration map[string]any, field string) bool {
+	path, _, isItem := strings.Cut(field, "[")
+	value, found, err := unstructured.NestedFieldNoCopy(configuration, strings.Split(path, ".")...)
+	_, isObject := value.(map[string]any)
+	return err == nil && found && (isItem || !isObject)
+}
+
 // Overrides returns the fields of the content that another manager owns, as paths in the spec of the cluster,
 // for example topology.version or addons[cilium].
 func Overrides(kc *v1alpha1.KubernetesCluster, c Content) []string {
@@ -42,10 +52,10 @@ func Overrides(kc *v1alpha1.KubernetesCluster, c Content) []string {
 	return overrides
 }
 
-// OtherManagers returns the managedFields of a cluster without those of FieldManager. A cluster that is written
+// OtherManagers returns the managedFields of a cluster without those of FieldManagerTemplate. A cluster that is written
 // with them owns its fields itself.
 func OtherManagers(kc *v1alpha1.KubernetesCluster) []metav1.ManagedFieldsEntry {
-	return slices.DeleteFunc(slices.Clone(kc.ManagedFields), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == FieldManager })
+	return slices.DeleteFunc(slices.Clone(kc.ManagedFields), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == v1alpha1.FieldManagerTemplate })
 }
 
 // Preview returns a copy of a cluster as it is after it has got the content. The API server computes the
@@ -75,7 +85,7 @@ func Preview(kc *v1alpha1.KubernetesCluster, c Content) (*v1alpha1.KubernetesClu
 	return after, err
 }
 
-// owners returns the fields of the spec that FieldManager owns, and the fields of other managers. A cluster without
+// owners returns the fields of the spec that FieldManagerTemplate owns, and the fields of other managers. A cluster without
 // managedFields does not exist yet.
 func owners(kc *v1alpha1.KubernetesCluster) (own, others *fieldpath.Set, err error) {
 	own, others = fieldpath.NewSet(), fieldpath.NewSet()
@@ -91,7 +101,7 @@ func owners(kc *v1alpha1.KubernetesCluster) (own, others *fieldpath.Set, err err
 		if err := set.FromJSON(f.FieldsV1.GetRawReader()); err != nil {
 			return nil, nil, fmt.Errorf("read managedFields of KubernetesCluster %s/%s: %w", kc.Namespace, kc.Name, err)
 		}
-		if f.Manager == FieldManager {
+		if f.Manager == v1alpha1.FieldManagerTemplate {
 			own = own.Union(set.WithPrefix(spec))
 		} else {
 			others = others.Union(set.WithPrefix(spec))

@@ -70,6 +70,7 @@ const (
 	ReasonInUse    = "InUse"
 	ReasonMissing  = "ClusterTemplateNotFound"
 	ReasonRejected = "ClusterTemplateRejected"
+	ReasonInvalid  = "ClusterTemplateInvalid"
 )
 
 // Decide returns the next step of a rollout:

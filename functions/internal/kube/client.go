@@ -364,6 +364,18 @@ func RejectionMessage(err error) (string, bool) {
 	return status.Status().Message, true
 }
 
+// RejectedFields returns the paths of the fields for which the API server rejects an object, for example
+// spec.topology.workers[0].replicas.
+func RejectedFields(err error) (all []string) {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		for _, c := range status.Status().Details.Causes {
+			all = append(all, c.Field)
+		}
+	}
+	return all
+}
+
 // Events registers the kind that RecordEvent writes, for New.
 func Events(scheme *runtime.Scheme) error {
 	return Kinds(corev1.SchemeGroupVersion, &corev1.Event{})(scheme)

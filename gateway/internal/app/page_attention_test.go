@@ -31,6 +31,7 @@ func anAllocation(namespace, name, network string) *v1alpha2.IPAllocation {
 // attentionStand has a cluster whose virtual address waits for a full pool, two addresses with a mistake each, a machine that has
 // waited for an hour, one that has just begun to wait, one that runs and needs a restart, a backup that failed, a network whose
 // provider has a reason of its own, and two paused machines: one runs, and one does not.
+// A cluster has a wrong version from its ClusterTemplate.
 func attentionStand(t *testing.T, api *fakeapi.Server) {
 	t.Helper()
 	n := aNetwork("team-a", "net")
@@ -71,6 +72,11 @@ func attentionStand(t *testing.T, api *fakeapi.Server) {
 	odd := aNetwork("team-b", "odd")
 	odd.Status.Conditions = readyFor(time.Minute, "NoRouterInRack", "rack 7 has no router")
 	api.Put(t, "networknamespaces", odd)
+	follower := aCluster("team-b", "follower", "Pending")
+	follower.Annotations = map[string]string{v1alpha1.AnnotationTemplate: `{"name": "standard", "revision": "a"}`}
+	follower.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: v1alpha1.FieldManagerTemplate, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:topology":{"f:version":{}}}}`)}}
+	follower.Status.Conditions = readyFor(time.Minute, "KubernetesVersionUnknown", "Kubernetes 1.99 is not known: write 1.35")
+	api.Put(t, "kubernetesclusters", follower)
 	frozen := aMachine("team-b", "frozen", "Running")
 	frozen.Status.Conditions = readyFor(time.Hour, "", "")
 	held := aMachine("team-b", "held", "Creating")
@@ -96,7 +102,7 @@ func TestPageAttention(t *testing.T) {
 	s.waitReady()
 	b := browser.New(t, s.url, 1200, 900)
 	b.Open("#/overview")
-	b.Wait("the problems", `document.querySelectorAll(".attention > li").length >= 9`)
+	b.Wait("the problems", `document.querySelectorAll(".attention > li").length >= 10`)
 	rows := browser.Eval[[]string](b, `[...document.querySelectorAll(".attention > li")].map((r) => r.innerText.replaceAll(/\s+/g, " "))`)
 	for _, tc := range []struct{ because, contains, role string }{
 		{"the cluster waits for its virtual address, which waits for the pool", "team-a/shop-vip IPAllocation Pool exhausted", "network team"},
@@ -106,6 +112,7 @@ func TestPageAttention(t *testing.T) {
 		{"a failed backup is a problem", "team-a/nightly EtcdBackup Snapshot damaged", "platform team"},
 		{"a condition other than Ready is a problem, too", "team-a/old Machine Spec changed: a change waits for the next restart", "requester"},
 		{"a reason that only the provider of networks knows", "team-b/odd NetworkNamespace No router in rack", "network team"},
+		{"the version of the cluster is from its ClusterTemplate", "team-b/follower KubernetesCluster Kubernetes version unknown: Kubernetes 1.99 is not known: write 1.35 Correct the field that the message names in ClusterTemplate standard", "platform team"},
 		{"a paused machine runs, and no function changes it", "team-b/frozen Machine Paused by annotation: no function changes the object The annotation vitistack.io/paused", "for 20 min platform team"},
 		{"a paused machine does not start by itself", "team-b/held Machine Starting: waits for the virtual machine to start The annotation vitistack.io/paused", "platform team"},
 	} {
@@ -119,14 +126,18 @@ func TestPageAttention(t *testing.T) {
 			t.Errorf("%s: no row %q for the %s in\n%s", tc.because, tc.contains, tc.role, strings.Join(rows, "\n"))
 		}
 	}
-	if len(rows) != 9 {
-		t.Errorf("%d problems, want 9:\n%s", len(rows), strings.Join(rows, "\n"))
+	if len(rows) != 10 {
+		t.Errorf("%d problems, want 10:\n%s", len(rows), strings.Join(rows, "\n"))
 	}
-	if got := b.Text(".headline"); !strings.Contains(got, "7 objects stuck") {
+	if got := b.Text(".headline"); !strings.Contains(got, "8 objects stuck") {
 		t.Errorf("a machine that runs and needs a restart counts as stuck: %s", got)
 	}
 	if got := b.Text(".attention"); !strings.Contains(got, "Blocks shop") {
 		t.Errorf("nothing says that the address holds up the cluster:\n%s", got)
+	}
+
+	if got := s.get("/api/v1/clusters/uid-follower/conditions").object(t)["conditions"].([]any)[0].(map[string]any); got["owner"] != "platform team" || !strings.Contains(got["advice"].(string), "ClusterTemplate standard") {
+		t.Errorf("the version of the cluster is from its ClusterTemplate: %v", got)
 	}
 
 	b.See("#/clusters/team-a/shop")

@@ -62,7 +62,10 @@ func advisedConditions(i *inventory.Item) []advisedConditionJSON {
 	for _, condition := range conditionsOf(i.Object) {
 		advised := advisedConditionJSON{conditionJSON: condition}
 		if condition.Status == "Unknown" || cause.IsBad(condition.Type, metav1.ConditionStatus(condition.Status)) {
-			advice := cause.Advise(string(i.Object.Kind), condition.Reason)
+			advice, ok := i.Readiness.TemplateAdvice[condition.Reason]
+			if !ok {
+				advice = cause.Advise(string(i.Object.Kind), condition.Reason)
+			}
 			advised.Owner, advised.Advice = string(advice.Owner), advice.Remedy
 			if paused != nil && condition.Type == v1alpha1.ConditionReady {
 				advised.Owner, advised.Advice = string(paused.Owner), paused.Remedy

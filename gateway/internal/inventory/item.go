@@ -155,6 +155,9 @@ type head struct {
 	// Reason and Message are those of the condition Ready.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Turn and Remedy are absent if they follow from the reason alone.
+	Turn   cause.Role `json:"turn,omitempty"`
+	Remedy string     `json:"remedy,omitempty"`
 	// Since is the last transition of the condition Ready.
 	Since time.Time `json:"since,omitzero"`
 	// Warnings are the other conditions that need attention, and a pause by annotation.
@@ -178,10 +181,11 @@ func itemOf(topic Topic, o *Object, status, phase string, facts attributed) *Ite
 }
 
 func (i *Item) head() head {
+	advice := i.Readiness.TemplateAdvice[i.Readiness.Reason]
 	return head{
 		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Status: i.Status, Phase: i.Phase,
 		Ready: i.Readiness.Ready, Reason: i.Readiness.Reason, Message: i.Readiness.Message, Since: i.Readiness.Since,
-		Warnings: i.Readiness.Warnings, Deleting: i.Deleting,
+		Turn: advice.Owner, Remedy: advice.Remedy, Warnings: i.Readiness.Warnings, Deleting: i.Deleting,
 	}
 }
 

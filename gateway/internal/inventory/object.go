@@ -79,6 +79,8 @@ type Readiness struct {
 	Since time.Time
 	// Warnings are the other conditions that need attention, and a pause by annotation.
 	Warnings []cause.Warning
+	// TemplateAdvice is the advice about the ClusterTemplate of a cluster, by reason. Other reasons have that of package cause.
+	TemplateAdvice map[string]cause.Advice
 }
 
 // Paused returns the Warning about the annotation vitistack.io/paused, or nil for an object without it.

@@ -63,7 +63,7 @@ func updated(m *metav1.ObjectMeta) time.Time {
 
 // readinessOf returns what the conditions and the annotations of an object of a kind say.
 func readinessOf(kind Kind, m *metav1.ObjectMeta, conditions []metav1.Condition) Readiness {
-	r := Readiness{Warnings: cause.Warnings(string(kind), m, conditions)}
+	r := Readiness{Warnings: cause.Warnings(string(kind), m, conditions), TemplateAdvice: cause.TemplateAdvice(string(kind), m, conditions)}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); c != nil {
 		r.Ready, r.Reason, r.Message, r.Since = c.Status == metav1.ConditionTrue, c.Reason, c.Message, c.LastTransitionTime.UTC()
 	}

@@ -23,8 +23,10 @@ const rules = [
   [/^(NotReady|NodesNotReady|CrashLoopBackOff)$/, "platform team", "Check the object named in the message and its logs."],
 ];
 
-// adviceFor returns the role that has to act for an item, and what it does, or nothing.
+// adviceFor returns the role that has to act for an item, and what it does, or nothing. The gateway decides that for warnings, and for clusters
+// whose ClusterTemplate is wrong.
 function adviceFor(item) {
+  if (item.turn) return { who: item.turn, todo: item.remedy };
   const known = reasons[`${kindOf[item.topic]}/${item.reason}`] ?? reasons[item.reason];
   if (known) return { who: known[0], todo: known[1] };
   const rule = rules.find(([pattern]) => pattern.test(item.reason || item.phase || ""));
@@ -57,7 +59,7 @@ export const pauseOf = (item) => item.warnings?.find((w) => w.type === "Paused")
 // assess returns the state of an item (good, wait, act, bad or idle), the role that has to act, and what to do.
 export function assess(item) {
   const pause = pauseOf(item);
-  if (pause && (item.condition ?? pause.type) === pause.type) return { state: item.status === "failed" ? "bad" : "act", who: pause.turn, waits: false, todo: pause.remedy };
+  if (pause && !item.condition) return { state: item.status === "failed" ? "bad" : "act", who: pause.turn, waits: false, todo: pause.remedy };
   const advice = adviceFor(item);
   const who = advice?.who ?? (item.status === "failed" ? "platform team" : "no action");
   let state = "wait";

@@ -31,7 +31,7 @@ const groupKey = ({ item, topic }) => {
 
 // warningsOf returns an item once for each of its warnings, with the reason and the message of that condition.
 const warningsOf = (item) =>
-  (item.warnings ?? []).map((w) => ({ ...item, condition: w.type, reason: w.reason, message: w.message, since: w.since, owner: w.turn, ready: false, status: "" }));
+  (item.warnings ?? []).map((w) => ({ ...item, condition: w.type, reason: w.reason, message: w.message, since: w.since, turn: w.turn, remedy: w.remedy, ready: false, status: "" }));
 
 // isListed leaves out reservations of a DHCP server, which are part of a NetworkConfiguration.
 const isListed = (item, topic) => !item.ready && !(topic === "allocations" && item.method === "dhcp");

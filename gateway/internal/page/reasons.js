@@ -32,6 +32,7 @@ export const reasons = {
   "ClusterNotReady": ["no action","See the KubernetesCluster.",["KubernetesCluster"]],
   "ClusterRunning": ["no action","No action: this is as it should be."],
   "ClusterTemplate/InUse": ["platform team","Remove spec.templateRef of the clusters that the message names: they keep their fields. Or name another ClusterTemplate there."],
+  "ClusterTemplateInvalid": ["platform team","Correct the field of the ClusterTemplate that the message names. To continue before that, the requester writes the field into the cluster."],
   "ClusterTemplateNotFound": ["requester","Write the name of an existing ClusterTemplate into spec.templateRef (kubectl get clustertemplates), or ask the platform team to create it."],
   "ClusterTemplateRejected": ["requester","Change the field of the cluster that the message names, or ask the platform team to change the ClusterTemplate."],
   "ClusterUnreachable": ["platform team","Check the Machines of the cluster, their hypervisor, and the network to the endpoint. The cluster continues once its API answers.",["Machine"]],
