@@ -49,7 +49,7 @@ func openState(dir string) (*state, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		holder := make([]byte, 32)
 		n, _ := lock.Read(holder)
-		return nil, errors.Join(fmt.Errorf("take over %s: another engine, process %s, uses it; stop that engine, or choose another directory with --state",
+		return nil, errors.Join(fmt.Errorf("take over %s: another engine, process %s, uses it; stop that engine, or choose another directory with --state (of make run: STATE=...)",
 			dir, strings.TrimSpace(string(holder[:n]))), lock.Close())
 	}
 	s := &state{dir: dir, lock: lock, ports: map[string]int{}}

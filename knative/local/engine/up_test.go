@@ -225,3 +225,22 @@ spec:
     spec:
       containers:
         - image: ko://example.com/x`
+
+// TestStateTaken refuses the directory of a running engine, and names what selects another.
+func TestStateTaken(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := openState(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = openState(dir)
+	for _, want := range []string{dir, fmt.Sprintf("process %d,", os.Getpid()), "--state (of make run: STATE=...)"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error lacks %q: %v", want, err)
+		}
+	}
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+}
