@@ -105,7 +105,7 @@ func post(t *testing.T, url string, e event.Event) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	return response.StatusCode
 }
 
@@ -147,7 +147,7 @@ func codes(list ...int) func(http.ResponseWriter, event.Event, int) {
 		code := list[min(n, len(list)-1)]
 		w.WriteHeader(code)
 		if code >= 400 {
-			fmt.Fprintf(w, "answer %d", code)
+			_, _ = fmt.Fprintf(w, "answer %d", code)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (b *Broker) request(t Trigger, d *delivery, target *url.URL) *failure {
 	if err != nil {
 		return unanswered(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxEvent+1))
 	if err != nil {
 		return unanswered(err)

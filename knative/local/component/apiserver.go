@@ -68,7 +68,7 @@ func awaitEtcd(ctx context.Context, servers []string) error {
 			continue
 		}
 		for {
-			connection, err := net.Dial("unix", path)
+			connection, err := new(net.Dialer).DialContext(ctx, "unix", path)
 			if err == nil {
 				_ = connection.Close()
 				break

@@ -46,7 +46,7 @@ func idleSystemWritesNothing(t *testing.T, r *env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	for scanner := bufio.NewScanner(file); scanner.Scan(); {
 		var entry struct {
 			Verb, RequestURI string

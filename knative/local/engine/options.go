@@ -82,7 +82,7 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	flags.BoolVar(&o.Audit, "audit", false, "log each request to the API server to logs/audit.log")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprint(out, usage)
+			_, _ = fmt.Fprint(out, usage)
 			flags.SetOutput(out)
 			flags.PrintDefaults()
 			return Options{}, err

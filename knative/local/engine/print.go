@@ -16,7 +16,7 @@ type printer struct {
 func (p *printer) printf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(p.out, format+"\n", args...)
+	_, _ = fmt.Fprintf(p.out, format+"\n", args...)
 }
 
 // event prints a line with the time of day.

@@ -132,7 +132,7 @@ func awaitHTTP(ctx context.Context, port int, path string) error {
 	target := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	return poll(ctx, func() bool {
 		if path == "" {
-			connection, err := net.Dial("tcp", target)
+			connection, err := new(net.Dialer).DialContext(ctx, "tcp", target)
 			return err == nil && connection.Close() == nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)

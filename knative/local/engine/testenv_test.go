@@ -161,7 +161,7 @@ func (r *env) report() report {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	var answer report
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
 		r.t.Fatal(err)
@@ -186,7 +186,7 @@ func (r *env) post(path string, want int) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != want {
 		r.t.Fatalf("POST %s: got %d, want %d", path, response.StatusCode, want)
 	}
@@ -208,7 +208,7 @@ func (r *env) records(program string) []line {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	var lines []line
 	for scanner := bufio.NewScanner(file); scanner.Scan(); {
 		var l line

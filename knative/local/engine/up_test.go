@@ -128,7 +128,7 @@ func editStored(t *testing.T, o Options, prefix string, edit func([]byte) []byte
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ready.Close()
+	defer func() { _ = ready.Close() }()
 	etcd := exec.CommandContext(t.Context(), o.Self, "etcd", "--data-dir=etcd")
 	etcd.Dir, etcd.ExtraFiles = o.State, []*os.File{child}
 	if err := etcd.Start(); err != nil {
@@ -147,7 +147,7 @@ func editStored(t *testing.T, o Options, prefix string, edit func([]byte) []byte
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	found, err := client.Get(t.Context(), prefix, clientv3.WithPrefix())
 	if err != nil || found.Count == 0 {
 		t.Fatalf("read %s: %d keys, %v", prefix, found.Count, err)

@@ -137,7 +137,7 @@ func TestHandshake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	buffer := make([]byte, 100)
 	n, err := response.Body.Read(buffer)
 	if n == 0 {

@@ -67,7 +67,7 @@ func (l *Log) Tail(n int) string {
 	if err != nil {
 		return ""
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	if info, err := file.Stat(); err == nil && info.Size() > window {
 		_, _ = file.Seek(-window, io.SeekEnd)
 	}

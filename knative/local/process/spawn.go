@@ -3,6 +3,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -51,7 +52,7 @@ func NewSpawner() *Spawner {
 
 // Start executes the command in a process group of its own and copies its output to output.
 func (s *Spawner) Start(command Command, output io.Writer) (*Process, error) {
-	child := exec.Command(command.Path, command.Args...)
+	child := exec.CommandContext(context.Background(), command.Path, command.Args...) // it ends by a signal
 	child.Env, child.Dir, child.ExtraFiles = command.Env, command.Dir, command.Files
 	child.Stdout, child.Stderr = output, output
 	child.WaitDelay = outputDelay

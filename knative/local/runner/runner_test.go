@@ -55,9 +55,9 @@ func serve() {
 			case <-time.After(time.Millisecond):
 			}
 		}
-		fmt.Fprint(w, os.Getpid())
+		_, _ = fmt.Fprint(w, os.Getpid())
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, os.Getpid()) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, os.Getpid()) })
 	fmt.Println(http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), mux))
 }
 
@@ -101,7 +101,7 @@ func get(t *testing.T, url string) answer {
 		t.Error(err)
 		return answer{}
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Error(err)

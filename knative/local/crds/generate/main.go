@@ -4,7 +4,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -32,18 +35,18 @@ var sources = []struct{ module, path string }{
 type module struct{ Version, Dir, Error string }
 
 func main() {
-	if err := run(); err != nil {
+	if err := run(context.Background()); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run() error {
+func run(ctx context.Context) error {
 	modules := map[string]module{}
 	var err error
-	if modules[eventing], err = query("list", "-m", "-json", eventing); err != nil {
+	if modules[eventing], err = query(ctx, "list", "-m", "-json", eventing); err != nil {
 		return err
 	}
-	if modules[serving], err = query("mod", "download", "-json", serving+"@"+modules[eventing].Version); err != nil {
+	if modules[serving], err = query(ctx, "mod", "download", "-json", serving+"@"+modules[eventing].Version); err != nil {
 		return err
 	}
 	for _, source := range sources {
@@ -64,14 +67,14 @@ func run() error {
 	return nil
 }
 
-func query(args ...string) (module, error) {
+func query(ctx context.Context, args ...string) (module, error) {
 	var out bytes.Buffer
-	command := exec.Command("go", args...)
+	command := exec.CommandContext(ctx, "go", args...)
 	command.Stdout, command.Stderr = &out, os.Stderr
 	err := command.Run()
 	var m module
 	if decodeErr := json.Unmarshal(out.Bytes(), &m); decodeErr != nil || err != nil || m.Dir == "" {
-		return module{}, fmt.Errorf("find the module by go %v: %v%s", args, err, m.Error)
+		return module{}, fmt.Errorf("find the module by go %v: %w %s", args, cmp.Or(err, decodeErr, errors.New("it has no folder")), m.Error)
 	}
 	return m, nil
 }
