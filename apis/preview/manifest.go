@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/apis/changes"
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
 )
 
 // ErrUnreadable is returned for a manifest that cannot be parsed.
@@ -88,10 +90,15 @@ func parseDocument(part []byte) (*unstructured.Unstructured, error) {
 	if err := json.Unmarshal(document, &head); err != nil {
 		return nil, errors.New("write one object")
 	}
-	if !strings.HasPrefix(head.APIVersion, "vitistack.io/") || !slices.Contains(changes.Kinds, head.Kind) {
-		return nil, fmt.Errorf("%s %s is no kind of the stack: write one of %s", head.APIVersion, head.Kind, strings.Join(changes.Kinds, ", "))
-	}
-	if head.Name == "" {
+	versions := []string{v1alpha1.GroupVersion.String(), v1alpha2.GroupVersion.String()}
+	switch {
+	case head.Kind == "":
+		return nil, fmt.Errorf("the object has no kind: write one of %s", strings.Join(changes.Kinds, ", "))
+	case !slices.Contains(changes.Kinds, head.Kind):
+		return nil, fmt.Errorf("%s is no kind of the stack: write one of %s", strings.TrimSpace(head.APIVersion+" "+head.Kind), strings.Join(changes.Kinds, ", "))
+	case !slices.Contains(versions, head.APIVersion):
+		return nil, fmt.Errorf("the %s has the apiVersion %q: write %s, which NetworkNamespace and IPAllocation have, or %s for the other kinds", head.Kind, head.APIVersion, versions[1], versions[0])
+	case head.Name == "":
 		return nil, fmt.Errorf("the %s has no name: write metadata.name", head.Kind)
 	}
 	o := &unstructured.Unstructured{}

@@ -164,12 +164,16 @@ func TestDeletedClass(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ reason, manifest, want string }{
-		"Kind":   {"it is of another project", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n", "document 1: v1 Secret is no kind of the stack"},
-		"Second": {"the error names the document", machineHead + "---\n{", "document 2: "},
-		"NoName": {"it cannot be compared", "apiVersion: vitistack.io/v1alpha1\nkind: Machine\n", "write metadata.name"},
-		"Empty":  {"nothing would happen", "# nothing\n", "write at least one object"},
-		"Twice":  {"one of the two would be ignored", machineHead + "spec: {template: a}\nspec: {template: b}\n", "document 1: "},
-		"Many":   {"it would take long", strings.Repeat(machineHead+"---\n", maxDocuments+1), "more than 50 objects"},
+		"Kind":      {"it is of another project", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n", "document 1: v1 Secret is no kind of the stack"},
+		"NoKind":    {"what it is has to be written", "apiVersion: vitistack.io/v1alpha1\nmetadata: {name: a}\n", "the object has no kind: write one of ClusterTemplate"},
+		"NoVersion": {"the kind is right", "kind: Machine\nmetadata: {name: a}\n", `the Machine has the apiVersion "": write`},
+		"Namesake":  {"another project has the kind, too", "apiVersion: cluster.x-k8s.io/v1beta1\nkind: Machine\nmetadata: {name: a}\n", `the Machine has the apiVersion "cluster.x-k8s.io/v1beta1": write`},
+		"Version":   {"there is no such version", "apiVersion: vitistack.io/v9\nkind: Machine\nmetadata: {name: a}\n", "or vitistack.io/v1alpha1 for the other kinds"},
+		"Second":    {"the error names the document", machineHead + "---\n{", "document 2: "},
+		"NoName":    {"it cannot be compared", "apiVersion: vitistack.io/v1alpha1\nkind: Machine\n", "write metadata.name"},
+		"Empty":     {"nothing would happen", "# nothing\n", "write at least one object"},
+		"Twice":     {"one of the two would be ignored", machineHead + "spec: {template: a}\nspec: {template: b}\n", "document 1: "},
+		"Many":      {"it would take long", strings.Repeat(machineHead+"---\n", maxDocuments+1), "more than 50 objects"},
 	} {
 		if _, err := Parse([]byte(tc.manifest), "a"); !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %s: got %v, want %q", name, tc.reason, err, tc.want)
