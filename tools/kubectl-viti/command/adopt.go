@@ -30,6 +30,9 @@ addresses. What needs a decision stays as it is.`,
 			if err != nil {
 				return err
 			}
+			if len(rows) == 0 {
+				return p.reportNone(cmd.Context(), connection, a.In, "adopt")
+			}
 			if err := p.printAdoptions(rows); err != nil || dryRun {
 				return err
 			}

@@ -24,6 +24,9 @@ const operated = `{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
+	if out := e.must("adopt"); out != "There is nothing to adopt in namespace "+e.namespace+".\n" {
+		t.Errorf("an empty namespace: %s", out)
+	}
 	e.create(operated)
 	dry := e.must("adopt", "--dry-run")
 	for _, want := range []string{"proxmox://pve1/2042", "run the command with --unmarked", "10.0.0.5", "Secret shop-x1"} {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vitistack/stack/tools/kubectl-viti/bundle"
+	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
 )
 
 // support is the command support-bundle.
@@ -50,6 +51,9 @@ func (s *support) run(ctx context.Context) (err error) {
 	o := bundle.Options{Namespace: c.Namespace, System: s.system, Tail: s.tail, Now: now, Version: version()}
 	if s.all {
 		o.Namespace = ""
+	}
+	if err := checkNamespace(ctx, c, cluster.Objects{}, o.Namespace); err != nil {
+		return err
 	}
 	if s.file == "" {
 		s.file = "viti-support-" + now.Format("20060102-150405") + ".tar.gz"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
 	"github.com/vitistack/stack/tools/kubectl-viti/move"
 )
 
@@ -52,6 +53,9 @@ func (m *moving) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(rows) == 0 {
+		return m.reportNone(ctx, mover.From, mover.Namespace, "move")
+	}
 	if err := m.printRows(rows); err != nil {
 		return err
 	}
@@ -59,6 +63,19 @@ func (m *moving) run(ctx context.Context) error {
 		return decisionOf(rows)
 	}
 	return mover.Move(ctx)
+}
+
+// reportNone says that a namespace, or all if it is empty, have nothing to do something with. It returns an error for one that does not exist.
+func (p *program) reportNone(ctx context.Context, c *cluster.Connection, namespace, do string) error {
+	if err := checkNamespace(ctx, c, cluster.Objects{}, namespace); err != nil {
+		return err
+	}
+	where := "in any namespace"
+	if namespace != "" {
+		where = "in namespace " + namespace
+	}
+	_, err := fmt.Fprintf(p.Out, "There is nothing to %s %s.\n", do, where)
+	return err
 }
 
 // mover connects to both management clusters.
