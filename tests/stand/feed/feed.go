@@ -4,6 +4,7 @@ package feed
 
 import (
 	"context"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -161,7 +162,7 @@ func Until(t testing.TB, what string, done func() (bool, string)) {
 			last, since, wait = state, time.Now(), pause
 		}
 		if time.Since(since) > patience {
-			t.Fatalf("%s: nothing new for %s: %s", what, patience, state)
+			t.Fatalf("%s: nothing new for %s: %s\nDeliveries that run:\n%s", what, patience, state, deliveries())
 		}
 		select {
 		case <-t.Context().Done():
@@ -170,4 +171,17 @@ func Until(t testing.TB, what string, done func() (bool, string)) {
 		}
 		wait = min(wait+pause/4, longest)
 	}
+}
+
+// deliveries returns the stacks of the deliveries that run, which show where one hangs.
+func deliveries() string {
+	stacks := make([]byte, 16<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	var found []string
+	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
+		if strings.Contains(stack, "(*feed).call") {
+			found = append(found, stack)
+		}
+	}
+	return strings.Join(found, "\n\n")
 }
