@@ -141,6 +141,24 @@ func TestChain(t *testing.T) {
 			NetworkConfiguration db | False Deleting: x | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z", ownerReferences: [{apiVersion: vitistack.io/v1alpha1, kind: Machine, name: db, uid: u, controller: true}]}, spec: {networkNamespaceName: net}}
 			Machine db | False Protected: set spec.protected to false | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z"}}`,
 			cause.Ref{Kind: "NetworkNamespace", Namespace: "shop", Name: "net"}, []string{"NetworkNamespace shop/net", "NetworkConfiguration shop/db", "Machine shop/db"}, cause.Requester},
+		"Kept": {"nobody deletes the machine in the network", `
+			NetworkNamespace net | False InUse: waiting for NetworkConfiguration db to be deleted | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z"}}
+			NetworkConfiguration db | True NetworkConfigured: x | {metadata: {ownerReferences: [{apiVersion: vitistack.io/v1alpha1, kind: Machine, name: db, uid: u, controller: true}]}, spec: {networkNamespaceName: net}}
+			Machine db | True MachineRunning: runs`,
+			cause.Ref{Kind: "NetworkNamespace", Namespace: "shop", Name: "net"}, []string{"NetworkNamespace shop/net"}, cause.Requester},
+		"Going": {"the NetworkConfiguration goes with its machine", `
+			NetworkNamespace net | False InUse: waiting for NetworkConfiguration db to be deleted | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z"}}
+			NetworkConfiguration db | True NetworkConfigured: x | {metadata: {ownerReferences: [{apiVersion: vitistack.io/v1alpha1, kind: Machine, name: db, uid: u, controller: true}]}, spec: {networkNamespaceName: net}}
+			Machine db | False Deleting: stops | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z"}}`,
+			cause.Ref{Kind: "NetworkNamespace", Namespace: "shop", Name: "net"}, []string{"NetworkNamespace shop/net"}, cause.NoAction},
+		"KeptProvider": {"machines run there", `
+			MachineProvider pve | False InUse: 1 machine | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z"}}
+			Machine db | True MachineRunning: runs | {status: {provider: pve}}`,
+			cause.Ref{Kind: "MachineProvider", Name: "pve"}, []string{"MachineProvider pve"}, cause.PlatformTeam},
+		"NewInDeleted": {"a new machine needs an address of a network that is being deleted", `
+			NetworkNamespace net | False InUse: waiting for NetworkConfiguration db to be deleted | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z"}}
+			NetworkConfiguration db | False NetworkDeleting: NetworkNamespace net is being deleted | {spec: {networkNamespaceName: net}}`,
+			cause.Ref{Kind: "NetworkConfiguration", Namespace: "shop", Name: "db"}, []string{"NetworkConfiguration shop/db", "NetworkNamespace shop/net"}, cause.Requester},
 		"Changed":  {"the next reconcile reads the new spec", `Machine db | True MachineRunning: runs | {metadata: {generation: 2}, status: {observedGeneration: 1}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.NoAction},
 		"Paused":   {"no function reads the new spec", `Machine db | True MachineRunning: runs | {metadata: {generation: 2, annotations: {vitistack.io/paused: ""}}, status: {observedGeneration: 1}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.PlatformTeam},
 		"Deleted":  {"no function deletes it", `Machine db | True MachineRunning: runs | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z", annotations: {vitistack.io/paused: ""}}}`, cause.Ref{Kind: "Machine", Namespace: "shop", Name: "db"}, []string{"Machine shop/db"}, cause.PlatformTeam},

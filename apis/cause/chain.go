@@ -61,6 +61,10 @@ func (s *Set) follow(o *Object, passed []*Object) []Link {
 	if o.IsReady() {
 		return chain
 	}
+	if advice, ok := s.adviseInUse(o); ok {
+		chain[0].Owner, chain[0].Remedy = advice.Owner, advice.Remedy
+		return chain
+	}
 	var best []Link
 	for _, next := range s.waitedFor(o) {
 		if next.IsReady() || slices.Contains(passed, next) {
@@ -72,6 +76,31 @@ func (s *Set) follow(o *Object, passed []*Object) []Link {
 		}
 	}
 	return append(chain, best...)
+}
+
+// adviseInUse returns the advice for an object that is being deleted while objects use it that nobody deletes: it would wait for ever.
+func (s *Set) adviseInUse(o *Object) (Advice, bool) {
+	advice := Advise(o.Kind, o.ready().Reason)
+	if !o.Deleting || o.ready().Reason != "InUse" || advice.Owner != NoAction || o.paused != nil || !slices.ContainsFunc(s.users(o), s.isKept) {
+		return Advice{}, false
+	}
+	if advice.Owner = Requester; o.Kind == kindProvider {
+		advice.Owner = PlatformTeam
+	}
+	return advice, true
+}
+
+// isKept reports whether neither an object nor one that it was created for is being deleted.
+func (s *Set) isKept(o *Object) bool {
+	for range len(rank) {
+		if o.Deleting {
+			return false
+		}
+		if o = s.objects[o.owner]; o == nil {
+			break
+		}
+	}
+	return true
 }
 
 // waitedFor returns the objects that an object may wait for: the objects of the kinds that its reason

@@ -77,6 +77,13 @@ func attentionStand(t *testing.T, api *fakeapi.Server) {
 	follower.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: v1alpha1.FieldManagerTemplate, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:topology":{"f:version":{}}}}`)}}
 	follower.Status.Conditions = readyFor(time.Minute, "KubernetesVersionUnknown", "Kubernetes 1.99 is not known: write 1.35")
 	api.Put(t, "kubernetesclusters", follower)
+	leaving := aNetwork("team-c", "leaving")
+	leaving.DeletionTimestamp, leaving.Finalizers = new(metav1.Now()), []string{"x/y"}
+	leaving.Status.Conditions = readyFor(time.Second, "InUse", "waiting for IPAllocation kept to be deleted")
+	api.Put(t, "networknamespaces", leaving)
+	kept := anAllocation("team-c", "kept", "leaving")
+	kept.Status.Conditions = readyFor(time.Hour, "", "")
+	api.Put(t, "ipallocations", kept)
 	frozen := aMachine("team-b", "frozen", "Running")
 	frozen.Status.Conditions = readyFor(time.Hour, "", "")
 	held := aMachine("team-b", "held", "Creating")
@@ -102,7 +109,7 @@ func TestPageAttention(t *testing.T) {
 	s.waitReady()
 	b := browser.New(t, s.url, 1200, 900)
 	b.Open("#/overview")
-	b.Wait("the problems", `document.querySelectorAll(".attention > li").length >= 10`)
+	b.Wait("the problems", `document.querySelectorAll(".attention > li").length >= 11`)
 	rows := browser.Eval[[]string](b, `[...document.querySelectorAll(".attention > li")].map((r) => r.innerText.replaceAll(/\s+/g, " "))`)
 	for _, tc := range []struct{ because, contains, role string }{
 		{"the cluster waits for its virtual address, which waits for the pool", "team-a/shop-vip IPAllocation Pool exhausted", "network team"},
@@ -113,6 +120,7 @@ func TestPageAttention(t *testing.T) {
 		{"a condition other than Ready is a problem, too", "team-a/old Machine Spec changed: a change waits for the next restart", "requester"},
 		{"a reason that only the provider of networks knows", "team-b/odd NetworkNamespace No router in rack", "network team"},
 		{"the version of the cluster is from its ClusterTemplate", "team-b/follower KubernetesCluster Kubernetes version unknown: Kubernetes 1.99 is not known: write 1.35 Correct the field that the message names in ClusterTemplate standard", "platform team"},
+		{"nobody deletes the address in the network", "team-c/leaving NetworkNamespace In use: waiting for IPAllocation kept", "requester"},
 		{"a paused machine runs, and no function changes it", "team-b/frozen Machine Paused by annotation: no function changes the object The annotation vitistack.io/paused", "for 20 min platform team"},
 		{"a paused machine does not start by itself", "team-b/held Machine Starting: waits for the virtual machine to start The annotation vitistack.io/paused", "platform team"},
 	} {
@@ -126,10 +134,10 @@ func TestPageAttention(t *testing.T) {
 			t.Errorf("%s: no row %q for the %s in\n%s", tc.because, tc.contains, tc.role, strings.Join(rows, "\n"))
 		}
 	}
-	if len(rows) != 10 {
-		t.Errorf("%d problems, want 10:\n%s", len(rows), strings.Join(rows, "\n"))
+	if len(rows) != 11 {
+		t.Errorf("%d problems, want 11:\n%s", len(rows), strings.Join(rows, "\n"))
 	}
-	if got := b.Text(".headline"); !strings.Contains(got, "8 objects stuck") {
+	if got := b.Text(".headline"); !strings.Contains(got, "9 objects stuck") {
 		t.Errorf("a machine that runs and needs a restart counts as stuck: %s", got)
 	}
 	if got := b.Text(".attention"); !strings.Contains(got, "Blocks shop") {

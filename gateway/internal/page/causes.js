@@ -37,6 +37,24 @@ const users = (n) => [
   ...of("allocations", allocationsOf().get(at(n))),
 ];
 
+// isKept reports whether neither an item nor one that it was created for is being deleted.
+const isKept = (item) =>
+  ![
+    item,
+    item.cluster && find("clusters", item.namespace, item.cluster),
+    item.machine && find("machines", item.namespace, item.machine),
+    item.holder && find("addresses", item.namespace, item.holder),
+    item.holder && find("machines", item.namespace, item.holder),
+  ].some((x) => x?.deleting);
+
+// judge assesses an item of a topic. One that is being deleted while objects use it that nobody deletes would wait for ever.
+export function judge(item, topic) {
+  const v = assess(item);
+  if (!item.deleting || item.reason !== "InUse" || item.condition || !v.waits) return v;
+  const kept = topic === "networks" ? users(item).some((u) => isKept(u.item)) : topic === "providers" && all("machines").some((m) => m.provider === item.name && isKept(m));
+  return kept ? { ...v, state: "act", who: topic === "providers" ? "platform team" : "requester", waits: false } : v;
+}
+
 // backed has, by topic, the objects that the state of a backend or a node follows from.
 const backed = {
   hosts: (x) => (x.reason === "Unreachable" ? of("providers", all("providers").filter((p) => p.name === x.provider)) : []),
@@ -54,13 +72,14 @@ function names(message = "", name) {
 // names.
 function waitedFor(item, topic) {
   if (backed[topic]) return backed[topic](item);
+  if (item.reason === "InUse" && !judge(item, topic).waits) return [];
   const candidates = needed[topic]?.(item) ?? [];
   if (topic === "networks" && ["InUse", "Deleting"].includes(item.reason)) candidates.push(...users(item));
   const kinds = waitsFor(item, topic);
   return candidates.filter((next) => kinds.includes(kindOf[next.topic]) || names(item.message, `${kindOf[next.topic]} ${next.item.name}`));
 }
 
-const needsAction = (chain) => !assess(chain.at(-1).item).waits;
+const needsAction = (chain) => !judge(chain.at(-1).item, chain.at(-1).topic).waits;
 
 // isBetter reports whether a chain explains more than another: its end needs an action, or the message above names its first item.
 function isBetter(a, b, message) {
@@ -83,6 +102,6 @@ export function chainOf(item, topic, passed = []) {
 export function explain(item, topic) {
   const chain = chainOf(item, topic);
   const end = chain.at(-1);
-  const own = assess(end.item);
+  const own = judge(end.item, end.topic);
   return { chain, end, assessment: !end.item.ready && own.waits && isOverdue(end.item) ? assessOverdue(own, end.topic) : own };
 }

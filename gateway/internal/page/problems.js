@@ -3,7 +3,7 @@
 // listed under that problem. A condition other than Ready that needs attention
 // is a problem of its own.
 import { all, derive } from "./store.js";
-import { chainOf, isOverdue, sinceOf } from "./causes.js";
+import { chainOf, isOverdue, judge, sinceOf } from "./causes.js";
 import { assess, assessOverdue, pauseOf } from "./advice.js";
 
 const order = {
@@ -13,7 +13,7 @@ const order = {
 const rank = { bad: 0, act: 1, wait: 2 };
 
 // isStuck reports whether an item that is not ready needs attention, as IsStuck of package cause does.
-const isStuck = (item) => !assess(item).waits || isOverdue(item);
+const isStuck = ({ item, topic }) => !judge(item, topic).waits || isOverdue(item);
 
 // grouped are the topics whose items are one problem if one cause makes them fail alike: the machines of a cluster, and what
 // lacks an address of a network. A mistake in the spec of an interface or an address is a problem of its own.
@@ -55,7 +55,7 @@ function groupProblems() {
         if (root?.item !== item || warning.condition !== pauseOf(item)?.type) groupOf({ item: warning, topic });
       }
       if (!root) continue;
-      if (!isStuck(root.item) && !isStuck(item)) continue;
+      if (!isStuck(root) && !isStuck({ item, topic })) continue;
       const group = groupOf(root);
       if (root.item !== item) group.holds.set(item.id, { item, topic });
     }
@@ -69,7 +69,7 @@ function summarize(group) {
   const items = [...group.items.values()].sort((a, b) => a.name.localeCompare(b.name));
   const first = items[0];
   // What needs no action is here because it has lasted too long.
-  const own = assess(first);
+  const own = judge(first, group.topic);
   const v = own.waits ? assessOverdue(own, group.topic) : own;
   return {
     ...group,
