@@ -45,33 +45,47 @@ func Resource(kind string) string {
 // one. Empty documents are left out, but count for the indexes. A manifest that cannot be parsed, or has an
 // object of another kind than those of the stack, is ErrUnreadable.
 func Parse(manifest []byte, namespace string) ([]Document, error) {
-	var documents []Document
+	documents, others, err := ParseMixed(manifest, namespace)
+	if err == nil && len(others) > 0 {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, otherKindError(others[0]))
+	}
+	return documents, err
+}
+
+// ParseMixed is Parse for a manifest that may have objects of other projects beside those of the stack. It returns them apart.
+func ParseMixed(manifest []byte, namespace string) (documents, others []Document, err error) {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifest)))
 	for index := 1; ; index++ {
 		part, err := reader.Read()
 		switch {
+		case errors.Is(err, io.EOF) && len(documents)+len(others) == 0:
+			return nil, nil, fmt.Errorf("%w: write at least one object", ErrUnreadable)
 		case errors.Is(err, io.EOF) && len(documents) == 0:
-			return nil, fmt.Errorf("%w: write at least one object", ErrUnreadable)
+			return nil, nil, fmt.Errorf("%w: %w", ErrUnreadable, otherKindError(others[0]))
 		case errors.Is(err, io.EOF):
-			return documents, nil
+			return documents, others, nil
 		case err != nil:
-			return nil, fmt.Errorf("%w: document %d: %w", ErrUnreadable, index, err)
+			return nil, nil, fmt.Errorf("%w: document %d: %w", ErrUnreadable, index, err)
 		}
 		o, err := parseDocument(part)
 		if err != nil {
-			return nil, fmt.Errorf("%w: document %d: %w", ErrUnreadable, index, err)
+			return nil, nil, fmt.Errorf("%w: document %d: %w", ErrUnreadable, index, err)
 		}
 		if o == nil {
 			continue
 		}
-		if len(documents) == maxDocuments {
-			return nil, fmt.Errorf("%w: it has more than %d objects: send fewer at once", ErrUnreadable, maxDocuments)
+		if len(documents)+len(others) == maxDocuments {
+			return nil, nil, fmt.Errorf("%w: it has more than %d objects: send fewer at once", ErrUnreadable, maxDocuments)
 		}
 		switch {
 		case slices.Contains(clusterScoped, o.GetKind()):
 			o.SetNamespace("")
 		case o.GetNamespace() == "":
 			o.SetNamespace(namespace)
+		}
+		if !slices.Contains(changes.Kinds, o.GetKind()) {
+			others = append(others, Document{Index: index, Object: o})
+			continue
 		}
 		documents = append(documents, Document{Index: index, Object: o})
 	}
@@ -94,9 +108,9 @@ func parseDocument(part []byte) (*unstructured.Unstructured, error) {
 	switch {
 	case head.Kind == "":
 		return nil, fmt.Errorf("the object has no kind: write one of %s", strings.Join(changes.Kinds, ", "))
-	case !slices.Contains(changes.Kinds, head.Kind):
-		return nil, fmt.Errorf("%s is no kind of the stack: write one of %s", strings.TrimSpace(head.APIVersion+" "+head.Kind), strings.Join(changes.Kinds, ", "))
-	case !slices.Contains(versions, head.APIVersion):
+	case !slices.Contains(changes.Kinds, head.Kind) && (head.APIVersion == "" || slices.Contains(versions, head.APIVersion)):
+		return nil, kindError(head.APIVersion, head.Kind)
+	case slices.Contains(changes.Kinds, head.Kind) && !slices.Contains(versions, head.APIVersion):
 		return nil, fmt.Errorf("the %s has the apiVersion %q: write %s, which NetworkNamespace and IPAllocation have, or %s for the other kinds", head.Kind, head.APIVersion, versions[1], versions[0])
 	case head.Name == "":
 		return nil, fmt.Errorf("the %s has no name: write metadata.name", head.Kind)
@@ -106,6 +120,14 @@ func parseDocument(part []byte) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	return o, nil
+}
+
+func otherKindError(d Document) error {
+	return fmt.Errorf("document %d: %w", d.Index, kindError(d.Object.GetAPIVersion(), d.Object.GetKind()))
+}
+
+func kindError(apiVersion, kind string) error {
+	return fmt.Errorf("%s is no kind of the stack: write one of %s", strings.TrimSpace(apiVersion+" "+kind), strings.Join(changes.Kinds, ", "))
 }
 
 // Merge returns the object that kubectl apply would store: fields of the manifest are set, fields that the

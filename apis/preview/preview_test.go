@@ -181,6 +181,24 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+// TestParseMixed has a manifest with an object of another project.
+func TestParseMixed(t *testing.T) {
+	t.Parallel()
+	const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: patches}\n"
+	documents, others, err := ParseMixed([]byte(configMap+"---\n"+machineHead), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(documents) != 1 || documents[0].Index != 2 || len(others) != 1 || others[0].Index != 1 || others[0].Object.GetNamespace() != "a" {
+		t.Errorf("documents %+v, others %+v", documents, others)
+	}
+	for name, manifest := range map[string]string{"Alone": configMap, "Unknown": "apiVersion: vitistack.io/v1alpha1\nkind: Router\nmetadata: {name: a}\n", "NoVersion": "kind: ConfigMap\nmetadata: {name: a}\n"} {
+		if _, _, err := ParseMixed([]byte(manifest), "a"); !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), "is no kind of the stack: write one of ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // changed returns documents for a change of the spec of one object.
 func changed(t *testing.T, head, before, after string) []Document {
 	t.Helper()

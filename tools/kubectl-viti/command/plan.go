@@ -42,7 +42,8 @@ created, drained, upgraded, replaced or restarted and in which order, what is re
 suffice. The API server checks the manifest by a dry run, and the other checks are those of the functions.
 
 Fields of the last applied manifest that FILE leaves out are removed, as kubectl apply does. An object of server-side
-apply is compared by its field manager.
+apply is compared by its field manager. FILE may have objects of other projects: they are named and not compared, and a
+ConfigMap counts for the cluster that names it.
 
 The exit code is 0 if nothing would change, 2 if something would, and 1 if something is refused or the command fails.`,
 		Example: examples("kubectl viti plan -f shop.yaml", "kubectl viti plan -f network.yaml -f shop.yaml -o json"),
@@ -65,9 +66,12 @@ func (l *planning) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	documents, err := preview.Parse(manifest, c.Namespace)
+	documents, others, err := preview.ParseMixed(manifest, c.Namespace)
 	if err != nil {
 		return err
+	}
+	for _, o := range others {
+		l.note(fmt.Sprintf("Document %d, %s %s, is of no kind of the stack and not compared: kubectl diff shows what its apply would change.", o.Index, o.Object.GetKind(), o.Object.GetName()))
 	}
 	for i := range documents {
 		if err := c.DryRun(ctx, &documents[i]); err != nil {
@@ -78,6 +82,7 @@ func (l *planning) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	world.ConfigMap = withConfigMaps(others, world.ConfigMap)
 	plan := preview.Make(documents, world)
 	if l.format == "" {
 		err = text.Plan(l.Out, plan)
@@ -93,6 +98,19 @@ func (l *planning) run(ctx context.Context) error {
 		return errChanges
 	}
 	return nil
+}
+
+// withConfigMaps returns a reader of ConfigMaps to which those of the manifest are as they will be.
+func withConfigMaps(others []preview.Document, read func(namespace, name string) (map[string]string, bool, error)) func(namespace, name string) (map[string]string, bool, error) {
+	return func(namespace, name string) (map[string]string, bool, error) {
+		for _, o := range others {
+			if o.Object.GetKind() == "ConfigMap" && o.Object.GetNamespace() == namespace && o.Object.GetName() == name {
+				data, _, err := unstructured.NestedStringMap(o.Object.Object, "data")
+				return data, true, err
+			}
+		}
+		return read(namespace, name)
+	}
 }
 
 // read returns the manifests of all files as one.

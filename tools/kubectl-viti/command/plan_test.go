@@ -105,6 +105,27 @@ func TestPlan(t *testing.T) {
 	})
 }
 
+// TestPlanMixed plans a manifest that also has a ConfigMap, which counts for the cluster that names it.
+func TestPlanMixed(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: tools}\ndata: {a.yaml: \"apiVersion: v1\\nkind: Namespace\\nmetadata: {name: tools}\\n\"}\n"
+	shop := "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: shop}\nspec: {data: {}, addons: [{name: tools, configMap: tools}], topology: {version: \"1.33\", controlplane: {replicas: 1}}}\n"
+	for manifest, waits := range map[string]bool{configMap + "---\n" + shop: false, shop: true} {
+		file := filepath.Join(t.TempDir(), "m.yaml")
+		if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, errs, _ := e.run("plan", "-f", file)
+		if strings.Contains(out, "ConfigMap tools") != waits {
+			t.Errorf("the add-on waits for its ConfigMap: want %t:\n%s", waits, out)
+		}
+		if strings.Contains(errs, "Document 1, ConfigMap tools, is of no kind of the stack") == waits {
+			t.Errorf("the note about the ConfigMap: want %t:\n%s", !waits, errs)
+		}
+	}
+}
+
 // TestPlanOfNetworks plans networks with all rights, and with those of a namespace.
 func TestPlanOfNetworks(t *testing.T) {
 	t.Parallel()
