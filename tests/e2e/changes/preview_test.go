@@ -64,7 +64,8 @@ func previewOf(t *testing.T, kind string, r row, spec string) (preview.Change, b
 		o.SetName("x")
 		return o
 	}
-	world := preview.World{Providers: make([]v1alpha1.MachineProvider, 2)}
+	world := preview.World{Providers: make([]v1alpha1.MachineProvider, 2), Classes: make([]v1alpha1.MachineClass, 1)}
+	world.Classes[0].Name = "the value after"
 	world.Providers[0].Name, world.Providers[0].Spec.Type = "kubevirt", v1alpha1.ProviderKubeVirt
 	world.Providers[1].Name, world.Providers[1].Spec.Type = "proxmox", v1alpha1.ProviderProxmox
 	was := object(before)
