@@ -141,7 +141,7 @@ func TestChain(t *testing.T) {
 			NetworkConfiguration db | False Deleting: x | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z", ownerReferences: [{apiVersion: vitistack.io/v1alpha1, kind: Machine, name: db, uid: u, controller: true}]}, spec: {networkNamespaceName: net}}
 			Machine db | False Protected: set spec.protected to false | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z"}}`,
 			cause.Ref{Kind: "NetworkNamespace", Namespace: "shop", Name: "net"}, []string{"NetworkNamespace shop/net", "NetworkConfiguration shop/db", "Machine shop/db"}, cause.Requester},
-		"Kept": {"nobody deletes the machine in the network", `
+		"Kept": {"the machine in the network is not being deleted", `
 			NetworkNamespace net | False InUse: waiting for NetworkConfiguration db to be deleted | {metadata: {deletionTimestamp: "2026-11-24T12:00:00Z"}}
 			NetworkConfiguration db | True NetworkConfigured: x | {metadata: {ownerReferences: [{apiVersion: vitistack.io/v1alpha1, kind: Machine, name: db, uid: u, controller: true}]}, spec: {networkNamespaceName: net}}
 			Machine db | True MachineRunning: runs`,

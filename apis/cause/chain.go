@@ -78,7 +78,8 @@ func (s *Set) follow(o *Object, passed []*Object) []Link {
 	return append(chain, best...)
 }
 
-// adviseInUse returns the advice for an object that is being deleted while objects use it that nobody deletes: it would wait for ever.
+// adviseInUse returns the advice for an object that is being deleted while objects that are not being deleted use it. It does not proceed
+// until a user deletes them.
 func (s *Set) adviseInUse(o *Object) (Advice, bool) {
 	advice := Advise(o.Kind, o.ready().Reason)
 	if !o.Deleting || o.ready().Reason != "InUse" || advice.Owner != NoAction || o.paused != nil || !slices.ContainsFunc(s.users(o), s.isKept) {

@@ -268,17 +268,10 @@ func TestOneControlPlaneAtATime(t *testing.T) {
 	t.Parallel()
 	const restart = 1500 * time.Millisecond
 	s := newEnv(t, envOptions{timing: simtalos.Timing{StaticPods: restart}})
-	patches := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "patches"}, Data: map[string]string{"a.yaml": auditPatch("30")}}
-	s.create(patches)
-	kc := s.cluster("shop", 3, 1)
-	kc.Spec.Topology.Version = "1.34.1"
-	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"patches"}}}
-	s.create(kc)
+	s.newPatchedCluster(3, 1, true)
 	s.awaitRunning("shop", "cp-0", "cp-1", "cp-2", "pool-0")
 	mostDown := s.watchAPIServers("shop", "cp-0", "cp-1", "cp-2")
-	if err := s.kube.Merge(t.Context(), patches, map[string]any{"data": map[string]any{"a.yaml": auditPatch("31")}}); err != nil {
-		t.Fatal(err)
-	}
+	s.writePatches(auditPatch)
 	s.reconcile("shop")
 	for _, node := range []string{"cp-0", "cp-1", "cp-2"} {
 		feed.Until(t, node+" has the change", func() (bool, string) {
@@ -286,10 +279,10 @@ func TestOneControlPlaneAtATime(t *testing.T) {
 		})
 	}
 	s.awaitRunning("shop")
-	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.34.2" })
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.35" })
 	feed.Until(t, "all nodes are upgraded", func() (bool, string) {
 		kc := s.get("shop")
-		return isUpToDate(kc) && kc.Status.Version == "1.34.2" && kc.Status.Upgrade == nil, kc.Status.Message
+		return isUpToDate(kc) && strings.HasPrefix(kc.Status.Version, "1.35.") && kc.Status.Upgrade == nil, kc.Status.Message
 	})
 	if most := mostDown(); most != 1 {
 		t.Errorf("%d API servers did not answer at the same time, want 1", most)
@@ -300,16 +293,10 @@ func TestOneControlPlaneAtATime(t *testing.T) {
 func TestConfigCurrentAfterRestart(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{timing: simtalos.Timing{StaticPods: nodePollTime}})
-	patches := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "patches"}, Data: map[string]string{"a.yaml": auditPatch("30")}}
-	s.create(patches)
-	kc := s.cluster("shop", 1, 0)
-	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"patches"}}}
-	s.create(kc)
+	s.newPatchedCluster(1, 0, true)
 	s.awaitRunning("shop", "cp-0")
 	mostDown := s.watchAPIServers("shop", "cp-0")
-	if err := s.kube.Merge(t.Context(), patches, map[string]any{"data": map[string]any{"a.yaml": auditPatch("31")}}); err != nil {
-		t.Fatal(err)
-	}
+	s.writePatches(auditPatch)
 	_, _ = s.function.handle(t.Context(), resyncEvent(s.namespace, "shop", "look")) // ends before the restart
 	feed.Until(t, "ConfigCurrent is False", func() (bool, string) {
 		c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionConfigCurrent)
@@ -326,9 +313,7 @@ func TestConfigCurrentAfterRestart(t *testing.T) {
 }
 
 // auditPatch is a patch that Talos renders the API server from.
-func auditPatch(days string) string {
-	return "cluster:\n  apiServer:\n    extraArgs:\n      audit-log-maxage: \"" + days + "\"\n"
-}
+const auditPatch = "cluster:\n  apiServer:\n    extraArgs:\n      audit-log-maxage: \"31\"\n"
 
 // watchAPIServers connects to the API servers of nodes until the returned function is called, which returns how many
 // of them did not accept a connection at the same time.

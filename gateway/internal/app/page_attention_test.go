@@ -120,7 +120,7 @@ func TestPageAttention(t *testing.T) {
 		{"a condition other than Ready is a problem, too", "team-a/old Machine Spec changed: a change waits for the next restart", "requester"},
 		{"a reason that only the provider of networks knows", "team-b/odd NetworkNamespace No router in rack", "network team"},
 		{"the version of the cluster is from its ClusterTemplate", "team-b/follower KubernetesCluster Kubernetes version unknown: Kubernetes 1.99 is not known: write 1.35 Correct the field that the message names in ClusterTemplate standard", "platform team"},
-		{"nobody deletes the address in the network", "team-c/leaving NetworkNamespace In use: waiting for IPAllocation kept", "requester"},
+		{"the address in the network is not being deleted", "team-c/leaving NetworkNamespace In use: waiting for IPAllocation kept", "requester"},
 		{"a paused machine runs, and no function changes it", "team-b/frozen Machine Paused by annotation: no function changes the object The annotation vitistack.io/paused", "for 20 min platform team"},
 		{"a paused machine does not start by itself", "team-b/held Machine Starting: waits for the virtual machine to start The annotation vitistack.io/paused", "platform team"},
 	} {

@@ -47,7 +47,8 @@ const isKept = (item) =>
     item.holder && find("machines", item.namespace, item.holder),
   ].some((x) => x?.deleting);
 
-// judge assesses an item of a topic. One that is being deleted while objects use it that nobody deletes would wait for ever.
+// judge assesses an item of a topic. One that is being deleted while objects that are not being deleted use it does not proceed until a user
+// deletes them.
 export function judge(item, topic) {
   const v = assess(item);
   if (!item.deleting || item.reason !== "InUse" || item.condition || !v.waits) return v;
