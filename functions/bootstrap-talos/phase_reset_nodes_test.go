@@ -31,9 +31,10 @@ func (s *env) replaceDisk(name string) {
 	if err := s.power(s.Context(), m); err != nil {
 		s.Fatal(err)
 	}
-	if got := s.state(name); got != talos.Maintenance {
-		s.Fatalf("%s with a new disk is %s", name, got)
-	}
+	feed.Until(s, name+" with a new disk waits for a configuration", func() (bool, string) {
+		got := s.state(name)
+		return got == talos.Maintenance, string(got)
+	})
 }
 
 // state returns the observed state of a machine of cluster shop.
