@@ -225,25 +225,51 @@ func TestUpgradeStops(t *testing.T) {
 	})
 }
 
-// TestUpgradePulls has a node fail to pull the next API server. It keeps the one that runs, and continues once it can pull.
+// TestUpgradePulls has a node fail to pull the next API server, and then one fail to pull the next kubelet. It keeps the one
+// that runs, and continues once it can pull.
 func TestUpgradePulls(t *testing.T) {
 	t.Parallel()
 	var hurry atomic.Bool
 	s := newEnv(t, envOptions{now: hurried(&hurry)})
-	s.newOutdatedCluster("shop", 1, 0)
-	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ImagePull", Error: "no route to host"}); err != nil {
-		t.Fatal(err)
+	s.newOutdatedCluster("shop", 1, 1)
+	for _, step := range []struct {
+		pool        v1alpha1.KubernetesVersion
+		node, image string
+	}{
+		{"1.33.4", "cp-0", "registry.k8s.io/kube-apiserver:v1.34.1"},
+		{"", "pool-0", "ghcr.io/siderolabs/kubelet:v1.34.1"},
+	} {
+		s.setFaults(faults.Rule{Operation: "MachineService/ImagePull", Error: "no route to host"})
+		s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+			kc.Spec.Topology.Version, kc.Spec.Topology.Workers[0].Version = "1.34.1", step.pool
+		})
+		s.awaitReason("shop", "Upgrading", "it cannot pull "+step.image+" yet", "no route to host")
+		if strings.Contains(s.activeConfig("shop", step.node), step.image) {
+			t.Errorf("%s has the configuration of the image %s, which it cannot pull", step.node, step.image)
+		}
+		s.setFaults()
+		hurry.Store(true)
+		s.awaitRunning("shop")
 	}
-	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.34.1" })
-	s.awaitReason("shop", "Upgrading", "it cannot pull registry.k8s.io/kube-apiserver:v1.34.1 yet", "no route to host")
-	if strings.Contains(s.activeConfig("shop", "cp-0"), "kube-apiserver:v1.34.1") {
-		t.Error("the node has the configuration of an image that it cannot pull")
-	}
-	if err := s.plan.Set(); err != nil {
-		t.Fatal(err)
-	}
-	hurry.Store(true)
 	s.awaitVersions("shop", "1.34.1", "1.12.6")
+}
+
+// TestUpgradeAwaitsRestart has an upgrade requested while a control plane is about to restart its API server with a changed
+// configuration. The first node gets the new version once that has restarted.
+func TestUpgradeAwaitsRestart(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{timing: simtalos.Timing{StaticPods: 3 * time.Second}})
+	s.newOutdatedCluster("shop", 3, 0)
+	mostDown := s.watchAPIServers("shop", "cp-2")
+	config := s.activeConfig("shop", "cp-2")
+	s.configureNode("shop-cp-2", strings.Replace(config, "    apiServer:\n", "    apiServer:\n        extraArgs: {audit-log-maxage: \"31\"}\n", 1))
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.34.1" })
+	feed.Until(t, "the upgrade begins", func() (bool, string) {
+		return strings.Contains(s.activeConfig("shop", "cp-0"), "kube-apiserver:v1.34.1"), s.get("shop").Status.Message
+	})
+	if mostDown() != 1 {
+		t.Error("cp-0 is upgraded while the API server of cp-2 is about to restart")
+	}
 }
 
 // TestUpgradeSurvives loses every tenth answer, before or after its effect.
