@@ -289,12 +289,16 @@ func TestOneControlPlaneAtATime(t *testing.T) {
 	}
 }
 
-// TestConfigCurrentAfterRestart has an API server take longer to restart than a delivery waits. ConfigCurrent is False until it has.
+// TestConfigCurrentAfterRestart has an API server take longer to restart than a delivery waits. ConfigCurrent is False, and
+// the worker is not changed, until it has.
 func TestConfigCurrentAfterRestart(t *testing.T) {
 	t.Parallel()
-	s := newEnv(t, envOptions{timing: simtalos.Timing{StaticPods: nodePollTime}})
-	s.newPatchedCluster(1, 0, true)
-	s.awaitRunning("shop", "cp-0")
+	s := newEnv(t, envOptions{timing: simtalos.Timing{StaticPods: nodePollTime + 3*time.Second}})
+	s.newPatchedCluster(1, 1, true)
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.Topology.Workers[0].Patches = []v1alpha1.ObjectName{"disks"}
+	})
+	s.awaitRunning("shop", "cp-0", "pool-0")
 	mostDown := s.watchAPIServers("shop", "cp-0")
 	s.writePatches(auditPatch)
 	_, _ = s.function.handle(t.Context(), resyncEvent(s.namespace, "shop", "look")) // ends before the restart
@@ -302,11 +306,13 @@ func TestConfigCurrentAfterRestart(t *testing.T) {
 		c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionConfigCurrent)
 		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == reasonChangingNodes, fmt.Sprint(c)
 	})
-	s.reconcile("shop")
-	s.awaitRunning("shop")
+	feed.Until(t, "the worker has the change", func() (bool, string) {
+		return strings.Contains(s.activeConfig("shop", "pool-0"), "audit-log-maxage"), s.get("shop").Status.Message
+	})
 	if most := mostDown(); most != 1 {
 		t.Error("the API server has yet to restart")
 	}
+	s.awaitRunning("shop")
 	if !isTrue(s.get("shop"), v1alpha1.ConditionConfigCurrent) {
 		t.Error("ConfigCurrent is not True after the restart")
 	}

@@ -29,7 +29,8 @@ type configUpdater struct {
 // updateConfigs has every node run its rendered configuration: without a reboot if Talos can,
 // and otherwise as spec.talos.configChanges says. It reports the condition ConfigCurrent.
 // Because it runs only while all nodes are Ready, they reboot one after the other. A control plane is
-// changed once the others run what Talos has rendered from their configurations, and ConfigCurrent is False until all do.
+// changed once the others run what Talos has rendered from their configurations. ConfigCurrent is False until all do, and
+// workers are changed after that, so that no later outcome replaces what the next delivery learns from ConfigCurrent.
 func (u *configUpdater) updateConfigs(ctx context.Context, c *cluster) error {
 	configs, files, err := u.renderer.renderConfigs(ctx, c, c.plan.Members)
 	if err != nil {
@@ -41,32 +42,40 @@ func (u *configUpdater) updateConfigs(ctx context.Context, c *cluster) error {
 	save := sync.OnceValue(func() error { return u.manifests.Save(ctx, c.KubernetesCluster, files) })
 	c.report.config = conditionReport{true, "ConfigCurrent", "every node runs its rendered configuration" + c.patchesRead()}
 	_, restarting := conditionSince(c.KubernetesCluster, v1alpha1.ConditionConfigCurrent, reasonChangingNodes)
-	var changed []plan.Member
-	var waiting error
+	var controlPlanes, workers []plan.Member
 	for _, m := range c.plan.Members {
-		machine := c.observed.machines[m.Name]
-		if !plan.IsRunning(machine) || !plan.IsInstalled(machine) {
-			continue
+		switch machine := c.observed.machines[m.Name]; {
+		case !plan.IsRunning(machine) || !plan.IsInstalled(machine):
+		case m.Role == v1alpha1.RoleControlPlane:
+			controlPlanes = append(controlPlanes, m)
+		default:
+			workers = append(workers, m)
 		}
+	}
+	err = u.updateEach(ctx, c, controlPlanes, configs, save)
+	if err == nil && (restarting || c.observed.controlPlaneChanged) {
+		err = reportRestarting(c, awaitStaticPods(ctx, c, controlPlanes...))
+	}
+	if err == nil {
+		err = u.updateEach(ctx, c, workers, configs, save)
+	}
+	return err
+}
+
+// updateEach has nodes run their configurations, until one of them reboots or does not answer. It continues after a control
+// plane that waits for another one, because a node that follows may be the one that has to change first.
+func (u *configUpdater) updateEach(ctx context.Context, c *cluster, members []plan.Member, configs map[string][]byte, save func() error) error {
+	var waiting error
+	for _, m := range members {
 		isNext, err := u.updateConfig(ctx, c, m, configs[m.Name], save)
 		if err != nil && isNext {
-			if c.report.config.current {
-				c.report.config = conditionReport{} // the nodes that follow have not been compared
-			}
-			return err
+			waiting = err
+			break
 		}
-		waiting = cmp.Or(waiting, err) // another control plane may be the one that has to change first
-		if restarting && m.Role == v1alpha1.RoleControlPlane {
-			changed = append(changed, m)
-		}
+		waiting = cmp.Or(waiting, err)
 	}
-	if waiting == nil && len(changed) > 0 {
-		if err := awaitChanged(ctx, c, changed...); err != nil {
-			return err
-		}
-	}
-	if waiting != nil {
-		c.report.config = conditionReport{}
+	if waiting != nil && c.report.config.current {
+		c.report.config = conditionReport{} // not every node has been compared
 	}
 	return waiting
 }
@@ -77,7 +86,7 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 	machine := c.observed.machines[m.Name]
 	isControlPlane, allow := m.Role == v1alpha1.RoleControlPlane, save
 	if isControlPlane {
-		allow = func() error { return cmp.Or(awaitOtherControlPlanes(ctx, c, m), save()) }
+		allow = func() error { return cmp.Or(reportRestarting(c, awaitOtherControlPlanes(ctx, c, m)), save()) }
 	}
 	result, err := talos.UpdateConfig(ctx, plan.Address(machine), c.connections.credentials, config, plan.ConfigChangesOf(c.KubernetesCluster), allow)
 	switch {
@@ -87,9 +96,8 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 		return true, reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s, to compare its configuration", m.Name), Requeue: true}
 	case result.Outcome == talos.ConfigChanged && isControlPlane:
 		c.observed.controlPlaneChanged = true
-		err = awaitChanged(ctx, c, m)
 	}
-	if err = cmp.Or(err, u.recordNodeConfig(ctx, c, machine, result)); err != nil {
+	if err = u.recordNodeConfig(ctx, c, machine, result); err != nil {
 		return true, err
 	}
 	switch result.Outcome {
@@ -105,10 +113,9 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 	return true, err
 }
 
-// awaitChanged waits until control planes run their static pods as rendered, and reports in ConfigCurrent that they do not, from
-// which the next delivery learns that it has to look again.
-func awaitChanged(ctx context.Context, c *cluster, changed ...plan.Member) error {
-	err := awaitStaticPods(ctx, c, changed...)
+// reportRestarting reports in ConfigCurrent a control plane that does not run its static pods as rendered, from which the next
+// delivery learns that it has to look again. It returns err.
+func reportRestarting(c *cluster, err error) error {
 	var wait reconcile.WaitError
 	if errors.As(err, &wait) {
 		c.report.config = conditionReport{false, reasonChangingNodes, wait.Message}
