@@ -85,7 +85,7 @@ const shop = `
 `
 
 // templated is a cluster of a ClusterTemplate. The fields that the ClusterTemplate gives replace TEMPLATE.
-const templated = `KubernetesCluster web | False KubernetesVersionUnknown: write 1.34 | {metadata: {annotations: {vitistack.io/cluster-template: '{"name":"standard"}'}, managedFields: [` +
+const templated = `KubernetesCluster web | False KubernetesVersionUnknown: write 1.34 | {metadata: {annotations: {vitistack.io/cluster-template: '{"name":"standard","revision":"a"}'}, managedFields: [` +
 	`{manager: kubectl, fieldsV1: {"f:spec": {"f:templateRef": {"f:name": {}}, "f:data": {}}}}, {manager: vitistack-template, fieldsV1: {"f:spec": {TEMPLATE}}}, {manager: bootstrap-talos, subresource: status, fieldsV1: {"f:status": {}}}]}}`
 
 func TestChain(t *testing.T) {

@@ -193,7 +193,7 @@ func Warnings(kind string, m metav1.Object, conditions []metav1.Condition) []War
 	return warnings(kind, pauseOf(kind, m), TemplateAdvice(kind, m, conditions), conditions)
 }
 
-func warnings(kind string, paused *Warning, template map[string]Advice, conditions []metav1.Condition) []Warning {
+func warnings(kind string, paused *Warning, ofTemplate map[string]Advice, conditions []metav1.Condition) []Warning {
 	if !slices.Contains(reporting, kind) {
 		return nil
 	}
@@ -206,7 +206,7 @@ func warnings(kind string, paused *Warning, template map[string]Advice, conditio
 		if c.Type == v1alpha1.ConditionReady || !IsBad(c.Type, c.Status) || sumsUp(ready, c) {
 			continue
 		}
-		if advice := advise(kind, c.Reason, template); advice.Owner != NoAction {
+		if advice := advise(kind, c.Reason, ofTemplate); advice.Owner != NoAction {
 			all = append(all, Warning{c.Type, c.Reason, c.Message, advice.Owner, advice.Remedy, c.LastTransitionTime.UTC()})
 		}
 	}

@@ -1,12 +1,9 @@
 package cause
 
 import (
-	"encoding/json"
-	"strings"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/cluster/template"
 )
 
 // fieldsOf has the fields of a KubernetesCluster that a reason is about, if a ClusterTemplate can be what is wrong. It lacks reasons about
@@ -28,16 +25,19 @@ var fieldsOf = map[string][]string{
 // TemplateAdvice returns the advice for the conditions of an object of a kind that are about fields which a KubernetesCluster has from its
 // ClusterTemplate, by reason. It takes precedence over Advise: the ClusterTemplate belongs to the platform team.
 func TemplateAdvice(kind string, m metav1.Object, conditions []metav1.Condition) map[string]Advice {
-	name := templateOf(m)
-	if kind != kindCluster || name == "" {
+	if kind != kindCluster {
+		return nil
+	}
+	content, ok := template.Applied(m)
+	if !ok {
 		return nil
 	}
 	found := map[string]Advice{}
 	for _, c := range conditions {
-		if isFromTemplate(m, fieldsOf[c.Reason]) {
+		if template.OwnsAny(m, fieldsOf[c.Reason]...) {
 			advice := Advise(kind, c.Reason)
 			advice.Owner = PlatformTeam
-			advice.Remedy = "Correct the field that the message names in ClusterTemplate " + name + ", from which the cluster has it. To continue before that, the requester writes the field into the cluster."
+			advice.Remedy = "Correct the field that the message names in ClusterTemplate " + content.Name + ", from which the cluster has it. To continue before that, the requester writes the field into the cluster."
 			found[c.Reason] = advice
 		}
 	}
@@ -45,46 +45,9 @@ func TemplateAdvice(kind string, m metav1.Object, conditions []metav1.Condition)
 }
 
 // advise returns the advice for a reason: that about the ClusterTemplate, if there is one, or else that of Advise.
-func advise(kind, reason string, template map[string]Advice) Advice {
-	if advice, ok := template[reason]; ok {
+func advise(kind, reason string, ofTemplate map[string]Advice) Advice {
+	if advice, ok := ofTemplate[reason]; ok {
 		return advice
 	}
 	return Advise(kind, reason)
-}
-
-// templateOf returns the name of the ClusterTemplate whose fields a cluster has, or nothing.
-func templateOf(m metav1.Object) string {
-	content := struct{ Name string }{}
-	if json.Unmarshal([]byte(m.GetAnnotations()[v1alpha1.AnnotationTemplate]), &content) != nil {
-		return ""
-	}
-	return content.Name
-}
-
-// isFromTemplate reports whether the ClusterTemplate gives a cluster one of the fields of the spec, and its manifest has none of them.
-func isFromTemplate(m metav1.Object, fields []string) bool {
-	given := false
-	for _, manager := range m.GetManagedFields() {
-		owned := map[string]any{}
-		if manager.FieldsV1 == nil || json.Unmarshal([]byte(manager.FieldsV1.GetRawString()), &owned) != nil {
-			continue
-		}
-		for _, field := range fields {
-			if !hasField(owned, "spec."+field) {
-				continue
-			}
-			if manager.Manager != v1alpha1.FieldManagerTemplate {
-				return false
-			}
-			given = true
-		}
-	}
-	return given
-}
-
-// hasField reports whether managedFields have a field or a part of it.
-func hasField(owned map[string]any, field string) bool {
-	name, rest, isDeeper := strings.Cut(field, ".")
-	inner, ok := owned["f:"+name].(map[string]any)
-	return ok && (!isDeeper || hasField(inner, rest))
 }

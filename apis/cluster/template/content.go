@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
@@ -42,9 +44,9 @@ func ContentFor(kc *v1alpha1.KubernetesCluster, t *v1alpha1.ClusterTemplate) Con
 
 // Applied returns the content that a cluster has got last. It is false for a cluster that has none, or an
 // annotation that is not valid.
-func Applied(kc *v1alpha1.KubernetesCluster) (Content, bool) {
+func Applied(cluster metav1.Object) (Content, bool) {
 	var c Content
-	raw, ok := kc.Annotations[v1alpha1.AnnotationTemplate]
+	raw, ok := cluster.GetAnnotations()[v1alpha1.AnnotationTemplate]
 	if !ok || json.Unmarshal([]byte(raw), &c) != nil || c.Name == "" || c.Revision == "" {
 		return Content{}, false
 	}

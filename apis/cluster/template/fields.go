@@ -65,7 +65,7 @@ func Preview(kc *v1alpha1.KubernetesCluster, c Content) (*v1alpha1.KubernetesClu
 	if err != nil {
 		return nil, err
 	}
-	own, others, err := owners(kc)
+	own, others, err := ownersOrPresent(kc)
 	if err != nil {
 		return nil, err
 	}
@@ -85,21 +85,37 @@ func Preview(kc *v1alpha1.KubernetesCluster, c Content) (*v1alpha1.KubernetesClu
 	return after, err
 }
 
-// owners returns the fields of the spec that FieldManagerTemplate owns, and the fields of other managers. A cluster without
-// managedFields does not exist yet.
-func owners(kc *v1alpha1.KubernetesCluster) (own, others *fieldpath.Set, err error) {
-	own, others = fieldpath.NewSet(), fieldpath.NewSet()
-	if len(kc.ManagedFields) == 0 {
-		return own, others, insertPresent(kc, others)
+// OwnsAny reports whether FieldManagerTemplate owns one of these fields of the spec of a cluster or a part of one, and no other manager
+// owns any. A field is a path, for example topology.version.
+func OwnsAny(cluster metav1.Object, fields ...string) bool {
+	own, others, err := owners(cluster)
+	owns := func(set *fieldpath.Set) bool {
+		return slices.ContainsFunc(fields, func(field string) bool { return hasField(set, strings.Split(field, ".")) })
 	}
+	return err == nil && owns(own) && !owns(others)
+}
+
+// hasField reports whether a set has a field or a part of it.
+func hasField(set *fieldpath.Set, field []string) bool {
+	element := fieldpath.PathElement{FieldName: &field[0]}
+	inner := set.WithPrefix(element)
+	if len(field) > 1 {
+		return hasField(inner, field[1:])
+	}
+	return set.Has(fieldpath.Path{element}) || !inner.Empty()
+}
+
+// owners returns the fields of the spec of a cluster that FieldManagerTemplate owns, and the fields of other managers.
+func owners(cluster metav1.Object) (own, others *fieldpath.Set, err error) {
+	own, others = fieldpath.NewSet(), fieldpath.NewSet()
 	spec := fieldpath.PathElement{FieldName: new("spec")}
-	for _, f := range kc.ManagedFields {
+	for _, f := range cluster.GetManagedFields() {
 		if f.FieldsV1 == nil || f.Subresource == "status" {
 			continue
 		}
 		set := fieldpath.NewSet()
 		if err := set.FromJSON(f.FieldsV1.GetRawReader()); err != nil {
-			return nil, nil, fmt.Errorf("read managedFields of KubernetesCluster %s/%s: %w", kc.Namespace, kc.Name, err)
+			return nil, nil, fmt.Errorf("read managedFields of KubernetesCluster %s/%s: %w", cluster.GetNamespace(), cluster.GetName(), err)
 		}
 		if f.Manager == v1alpha1.FieldManagerTemplate {
 			own = own.Union(set.WithPrefix(spec))
@@ -108,6 +124,15 @@ func owners(kc *v1alpha1.KubernetesCluster) (own, others *fieldpath.Set, err err
 		}
 	}
 	return own, others, nil
+}
+
+// ownersOrPresent is owners, and for a cluster that does not exist yet, which has no managedFields, all fields of its manifest.
+func ownersOrPresent(kc *v1alpha1.KubernetesCluster) (own, others *fieldpath.Set, err error) {
+	own, others, err = owners(kc)
+	if len(kc.ManagedFields) == 0 {
+		err = insertPresent(kc, others)
+	}
+	return own, others, err
 }
 
 // insertPresent inserts all fields of the spec into a set: those of a cluster that does not exist yet are from its
@@ -143,7 +168,7 @@ func insert(into *fieldpath.Set, at fieldpath.Path, fields map[string]any) {
 
 // split divides the fields of the content into the fields that a cluster gets and the fields that other managers own.
 func split(kc *v1alpha1.KubernetesCluster, c Content) (given map[string]any, overrides []string, err error) {
-	_, others, err := owners(kc)
+	_, others, err := ownersOrPresent(kc)
 	if err != nil {
 		return nil, nil, err
 	}
