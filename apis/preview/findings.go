@@ -39,8 +39,11 @@ func decode(o *unstructured.Unstructured, into any) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)
 }
 
-// refuse adds an error about the document.
+// refuse adds an error about the document, unless the API server has refused the field or a part of it.
 func (m *maker) refuse(pointer, reason, detail string) {
+	if pointer != "" && slices.ContainsFunc(m.of.Refusals, func(f Finding) bool { return isWithin(f.Pointer, pointer) }) {
+		return
+	}
 	m.Errors = append(m.Errors, m.finding(pointer, reason, detail))
 }
 

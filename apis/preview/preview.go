@@ -109,7 +109,7 @@ func (m *maker) document(d Document) {
 	m.result = Result{Document: d.Index, Kind: o.GetKind(), Name: o.GetName(), Namespace: o.GetNamespace(), Action: ActionCreate, Changes: []Change{}, Steps: []Step{}}
 	others := len(m.Errors)
 	for _, f := range d.Refusals {
-		m.refuse(f.Pointer, f.Reason, f.Detail)
+		m.Errors = append(m.Errors, m.finding(f.Pointer, f.Reason, f.Detail))
 	}
 	if d.Before != nil {
 		m.result.Changes = m.changes()

@@ -325,7 +325,8 @@ func TestChangesOfMachines(t *testing.T) {
 	}
 }
 
-// TestRefusedChanges refuses a part of a change: nothing of it happens, and the fields that are refused say so.
+// TestRefusedChanges refuses a part of a change: nothing of it happens, the fields that are refused say so, and the errors have each
+// once.
 func TestRefusedChanges(t *testing.T) {
 	t.Parallel()
 	spec := `{topology: {version: "1.33", controlplane: {replicas: 1}, workers: [{name: v, replicas: 1}, {name: w, replicas: 2, template: small}]}}`
@@ -338,6 +339,9 @@ func TestRefusedChanges(t *testing.T) {
 			"topology.workers[w].replicas applied; topology.workers[w].template refused"},
 		"Server": {"the API server names the item by its index", "replicas: 2, template: small", "replicas: 900, template: large", Finding{Pointer: "/spec/topology/workers/1/replicas"},
 			"topology.workers[w].replicas refused; topology.workers[w].template applied"},
+		"Within": {"the API server names a part of the field", "replicas: 2, template: small", "replicas: 2, template: small, autoscaling: {enabled: true, minReplicas: 1, maxReplicas: 900}",
+			Finding{Pointer: "/spec/topology/workers/1/autoscaling/maxReplicas"},
+			"topology.workers[w].autoscaling.enabled applied; topology.workers[w].autoscaling.maxReplicas refused; topology.workers[w].autoscaling.minReplicas applied"},
 		"Part": {"the change has the refused field", "{name: v, replicas: 1}", "{name: u, replicas: 900}", Finding{Pointer: "/spec/topology/workers/0/replicas"},
 			"topology.workers[u] refused; topology.workers[v] applied"},
 		"Whole":     {"only the text names the field", `version: "1.33"`, `version: "1.34"`, Finding{Pointer: "/spec"}, "topology.version applied"},
@@ -358,6 +362,9 @@ func TestRefusedChanges(t *testing.T) {
 			}
 			if strings.Join(got, "; ") != tc.want || p.Valid || len(p.Documents[0].Steps) > 0 {
 				t.Errorf("%s: got %s, want %s, and no steps: %+v", tc.because, strings.Join(got, "; "), tc.want, p)
+			}
+			if len(p.Errors) != 1 {
+				t.Errorf("%s: got %d errors, want 1:\n%s", tc.because, len(p.Errors), lines(p.Errors))
 			}
 		})
 	}
