@@ -17,8 +17,9 @@ type Problem struct {
 	Others []Ref `json:"others,omitempty"`
 	// Blocks are the objects that wait for these.
 	Blocks []Ref `json:"blocks,omitempty"`
-	// key is equal for objects that are listed together.
-	key string
+	// key is equal for objects that are listed together, and paused whether they have the annotation vitistack.io/paused.
+	key    string
+	paused bool
 }
 
 // Attention returns what needs attention at a time, in the order of the roles that have to act and
@@ -47,11 +48,11 @@ func (s *Set) Attention(now time.Time) []Problem {
 			last := chain[len(chain)-1]
 			isCause = last.Ref == o.Ref
 			if IsStuck(last, now) || IsStuck(chain[0], now) {
-				reason := last.Reason
-				if s.objects[last.Ref].paused != nil {
+				reason, paused := last.Reason, s.objects[last.Ref].paused != nil
+				if paused {
 					reason += " " + WarningPaused // the same reason of an object that is not paused has another remedy
 				}
-				group := add(Problem{Link: last, Condition: "Ready", key: s.groupKey(last.Ref, reason)})
+				group := add(Problem{Link: last, Condition: "Ready", key: s.groupKey(last.Ref, reason), paused: paused})
 				if last.Ref != o.Ref {
 					group.Blocks = append(group.Blocks, o.Ref)
 				}
@@ -62,7 +63,7 @@ func (s *Set) Attention(now time.Time) []Problem {
 				continue // its entry has the remedy
 			}
 			l := Link{Ref: o.Ref, Ready: o.IsReady(), Phase: o.Phase, Reason: w.Reason, Message: w.Message, Owner: w.Owner, Remedy: w.Remedy, Since: cmp.Or(w.Since, o.Created)}
-			add(Problem{Link: l, Condition: w.Type, key: w.Type + " " + s.groupKey(o.Ref, w.Reason)})
+			add(Problem{Link: l, Condition: w.Type, key: w.Type + " " + s.groupKey(o.Ref, w.Reason), paused: w.Type == WarningPaused})
 		}
 	}
 	return sortProblems(groups)
@@ -108,6 +109,9 @@ func sortProblems(groups map[string]*Problem) []Problem {
 	all := make([]Problem, 0, len(groups))
 	for _, p := range groups {
 		slices.SortFunc(p.Blocks, compareRefs)
+		if p.paused {
+			p.Remedy = PausedRemedy(p.Ref, p.Others...)
+		}
 		all = append(all, *p)
 	}
 	order := []Role{Requester, NetworkTeam, PlatformTeam, NoAction}

@@ -327,4 +327,14 @@ func TestPaused(t *testing.T) {
 	if len(all) != 1 || all[0].Type != cause.WarningPaused || all[0].Since.Hour() != 10 || !strings.HasSuffix(all[0].Remedy, ": kubectl annotate machine db -n shop vitistack.io/paused-") {
 		t.Errorf("the warnings are %+v", all)
 	}
+	const ofWeb = `metadata: {labels: {cluster.vitistack.io/cluster-name: web}, annotations: {vitistack.io/paused: moving}}`
+	for _, condition := range []string{"True MachineRunning: runs", "False StorageClassNotFound: gold"} {
+		all := setOf(t, `
+			KubernetesCluster web | True ClusterRunning: runs
+			Machine web-0 | `+condition+` | {`+ofWeb+`}
+			Machine web-1 | `+condition+` | {`+ofWeb+`}`).Attention(noon)
+		if len(all) != 1 || !strings.HasSuffix(all[0].Remedy, ": kubectl annotate machine web-0 web-1 -n shop vitistack.io/paused-") {
+			t.Errorf("%s: one command removes the annotation of both machines, but the problems are %+v", condition, all)
+		}
+	}
 }

@@ -31,12 +31,16 @@ func pauseOf(kind string, m metav1.Object) *Warning {
 	return w
 }
 
-// PausedRemedy returns the remedy for an object with the annotation vitistack.io/paused, whose status no function updates.
-func PausedRemedy(r Ref) string {
-	object := strings.ToLower(r.Kind) + " " + r.Name
-	if r.Namespace != "" {
-		object += " -n " + r.Namespace
+// PausedRemedy returns the remedy for objects of one kind and namespace with the annotation vitistack.io/paused, whose status no function
+// updates.
+func PausedRemedy(r Ref, others ...Ref) string {
+	objects := strings.ToLower(r.Kind) + " " + r.Name
+	for _, other := range others {
+		objects += " " + other.Name
 	}
-	return "The annotation " + v1alpha1.AnnotationPaused + " keeps every function from changing the object. Finish kubectl viti move, which sets it, or remove it: kubectl annotate " +
-		object + " " + v1alpha1.AnnotationPaused + "-"
+	if r.Namespace != "" {
+		objects += " -n " + r.Namespace
+	}
+	return "The annotation " + v1alpha1.AnnotationPaused + " keeps functions from changing an object. Finish kubectl viti move, which sets it, or remove it: kubectl annotate " +
+		objects + " " + v1alpha1.AnnotationPaused + "-"
 }

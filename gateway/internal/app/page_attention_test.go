@@ -30,7 +30,7 @@ func anAllocation(namespace, name, network string) *v1alpha2.IPAllocation {
 
 // attentionStand has a cluster whose virtual address waits for a full pool, two addresses with a mistake each, a machine that has
 // waited for an hour, one that has just begun to wait, one that runs and needs a restart, a backup that failed, a network whose
-// provider has a reason of its own, and two paused machines: one runs, and one does not.
+// provider has a reason of its own, and three paused machines: two of one cluster run, and one does not.
 // A cluster has a wrong version from its ClusterTemplate.
 func attentionStand(t *testing.T, api *fakeapi.Server) {
 	t.Helper()
@@ -88,7 +88,11 @@ func attentionStand(t *testing.T, api *fakeapi.Server) {
 	frozen.Status.Conditions = readyFor(time.Hour, "", "")
 	held := aMachine("team-b", "held", "Creating")
 	held.Status.Conditions = readyFor(time.Second, "Starting", "waits for the virtual machine to start")
-	for _, m := range []*v1alpha1.Machine{frozen, held} {
+	alike := aMachine("team-b", "frozen-too", "Running")
+	alike.Status.Conditions = readyFor(time.Hour, "", "")
+	frozen.Labels = map[string]string{v1alpha1.LabelClusterName: "iced"}
+	alike.Labels = frozen.Labels
+	for _, m := range []*v1alpha1.Machine{frozen, held, alike} {
 		m.Annotations = map[string]string{v1alpha1.AnnotationPaused: "moving"}
 		m.ManagedFields = []metav1.ManagedFieldsEntry{{
 			Manager: "kubectl-viti", Time: new(metav1.NewTime(time.Now().Add(-20 * time.Minute))),
@@ -121,7 +125,8 @@ func TestPageAttention(t *testing.T) {
 		{"a reason that only the provider of networks knows", "team-b/odd NetworkNamespace No router in rack", "network team"},
 		{"the version of the cluster is from its ClusterTemplate", "team-b/follower KubernetesCluster Kubernetes version unknown: Kubernetes 1.99 is not known: write 1.35 Correct the field that the message names in ClusterTemplate standard", "platform team"},
 		{"the address in the network is not being deleted", "team-c/leaving NetworkNamespace In use: waiting for IPAllocation kept", "requester"},
-		{"a paused machine runs, and no function changes it", "team-b/frozen Machine Paused by annotation: no function changes the object The annotation vitistack.io/paused", "for 20 min platform team"},
+		{"a paused machine runs, and no function changes it", "2 machines of iced: frozen, frozen-too Paused by annotation: no function changes the object The annotation vitistack.io/paused", "for 20 min platform team"},
+		{"one command resumes both machines", "kubectl annotate machine frozen frozen-too -n team-b vitistack.io/paused-", "for 20 min platform team"},
 		{"a paused machine does not start by itself", "team-b/held Machine Starting: waits for the virtual machine to start The annotation vitistack.io/paused", "platform team"},
 	} {
 		found := ""

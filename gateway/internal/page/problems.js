@@ -70,7 +70,9 @@ function summarize(group) {
   const first = items[0];
   // What needs no action is here because it has lasted too long.
   const own = judge(first, group.topic);
-  const v = own.waits ? assessOverdue(own, group.topic) : own;
+  const v = own.waits ? assessOverdue(own, group.topic) : { ...own };
+  // One command resumes all paused objects.
+  if ((first.condition ?? pauseOf(first)?.type) === "Paused") v.todo = v.todo.replace(` ${first.name} -n `, ` ${items.map((item) => item.name).join(" ")} -n `);
   return {
     ...group,
     items,
