@@ -32,6 +32,11 @@ func RefOf(e event.Event) (Ref, error) {
 	return ref, nil
 }
 
+// UnexpectedEvent returns the Permanent error of a function that has nothing to do for an event about an object.
+func UnexpectedEvent(r Ref, function string) error {
+	return Permanent(fmt.Errorf("reconcile %s %s/%s: %s has nothing to do for this event: correct the filter of its Trigger", r.Kind, r.Namespace, r.Name, function))
+}
+
 // Set writes the object into an event's attributes, so that RefOf finds it and
 // Triggers can filter on it. Its subject is the object's path in the API, and
 // partitionkey, its UID or else its path, keeps its events in order on brokers

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -64,11 +63,12 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		return nil, f.requeueNetwork(ctx, ref.Namespace, ref.Name, in.Type() == events.TypeResync)
 	case "Lease":
 		return nil, f.deleteUnusedLease(ctx, ref.Namespace, ref.Name)
-	case "KubernetesCluster": // its Machines need addresses soon: the delivery has started this process
-		return nil, nil
-	default:
-		return nil, events.Permanent(fmt.Errorf("reconcile %s %s/%s: %s has nothing to do for this kind: correct the filter of its Trigger", ref.Kind, ref.Namespace, ref.Name, name))
+	case "KubernetesCluster":
+		if events.IsAdd(in.Type()) {
+			return nil, nil // its Machines need addresses soon: the delivery has started this process
+		}
 	}
+	return nil, events.UnexpectedEvent(ref, name)
 }
 
 // maxCarriedAge is the age below which the event of a new object stands for a read of the object. It is well below the

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -37,11 +36,12 @@ func (f machineFinder) affectedMachines(ctx context.Context, in event.Event, ref
 		return f.selectMachines(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool { return network.IsMissing(m.Status.Conditions) })
 	case causeClaim:
 		return f.machineOfVolumeClaim(ctx, in, ref)
-	case "KubernetesCluster": // its Machines come soon: the delivery has started this process
-		return nil, nil
-	default:
-		return nil, events.Permanent(fmt.Errorf("reconcile %s %s/%s: %s has nothing to do for this kind: correct the filter of its Trigger", ref.Kind, ref.Namespace, ref.Name, hypervisor.FunctionName))
+	case "KubernetesCluster":
+		if events.IsAdd(in.Type()) {
+			return nil, nil // its Machines come soon: the delivery has started this process
+		}
 	}
+	return nil, events.UnexpectedEvent(ref, hypervisor.FunctionName)
 }
 
 // machinesWaitingForNetwork returns the names of the Machines that a change of a

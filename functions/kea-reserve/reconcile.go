@@ -69,7 +69,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		}
 		return nil, f.reconcileNetwork(ctx, ref.Namespace, ref.Name, full)
 	default:
-		return nil, nil
+		return nil, events.UnexpectedEvent(ref, name)
 	}
 }
 

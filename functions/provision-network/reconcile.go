@@ -86,7 +86,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	case slices.Contains(userKinds, ref.Kind):
 		return nil, f.reconcileUsers(ctx, ref.Namespace, events.IsDelete(in.Type()))
 	default:
-		return nil, events.Permanent(fmt.Errorf("reconcile %s %s/%s: %s has nothing to do for this kind: correct the filter of its Trigger", ref.Kind, ref.Namespace, ref.Name, name))
+		return nil, events.UnexpectedEvent(ref, name)
 	}
 }
 
