@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ func TestEngine(t *testing.T) {
 		{"OwnedObjectsAreCollected", ownedObjectsAreCollected},
 		{"KilledComponentsComeBack", killedComponentsComeBack},
 		{"Admin", adminEndpoint},
-		{"Kubectl", kubectlScript},
+		{"Kubectl", runKubectlScript},
 		{"CleanStop", cleanStop},
 		{"SecondStartChangesNothing", secondStartChangesNothing},
 	} {
@@ -294,7 +295,7 @@ func adminEndpoint(t *testing.T, r *env) {
 	}
 }
 
-func kubectlScript(t *testing.T, r *env) {
+func runKubectlScript(t *testing.T, r *env) {
 	out, err := command(t, filepath.Join(r.options.State, "kubectl"), "get", "ksvc,trigger", "-n", "vitistack-system")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -307,5 +308,23 @@ func kubectlScript(t *testing.T, r *env) {
 	version, err := command(t, filepath.Join(r.options.State, "kubectl"), "version")
 	if err != nil || strings.Contains(version, "v0.0.0") || !strings.Contains(version, "Server Version: v1.") {
 		t.Errorf("kubectl version: %v\n%s", err, version)
+	}
+	own := filepath.Join(r.options.State, "kubeconfig")
+	for _, tc := range []struct {
+		why, kubeconfig string
+		arguments       []string
+		says            bool
+	}{
+		{"the user may believe that it uses another cluster", "/home/kari/prod", []string{"get", "namespaces"}, true},
+		{"KUBECONFIG is what it uses", own, []string{"get", "namespaces"}, false},
+		{"the flag names the cluster", "/home/kari/prod", []string{"--kubeconfig", own, "get", "namespaces"}, false},
+	} {
+		script := exec.CommandContext(t.Context(), filepath.Join(r.options.State, "kubectl"), tc.arguments...)
+		script.Env = append(os.Environ(), "KUBECONFIG="+tc.kubeconfig)
+		out, err := script.CombinedOutput()
+		says := strings.Contains(string(out), own+", and not KUBECONFIG: for the cluster of that, write --kubeconfig /home/kari/prod\n")
+		if err != nil || !strings.Contains(string(out), "vitistack-system") || says != tc.says || says != strings.Contains(string(out), "not KUBECONFIG") {
+			t.Errorf("%s: %v\n%s", tc.why, err, out)
+		}
 	}
 }

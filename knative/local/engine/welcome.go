@@ -10,11 +10,27 @@ import (
 	"time"
 )
 
+// kubectlScript runs kubectl with the administrator's kubeconfig. It says so to a user who has chosen another file, because kubectl
+// itself reads KUBECONFIG. Its verbs are the kubeconfig, the directory of the plugins, and this program.
+const kubectlScript = `#!/bin/sh
+kubeconfig=%s
+case " $* " in
+*" --kubeconfig"*) ;;
+*)
+	if [ -n "$KUBECONFIG" ] && ! [ "$KUBECONFIG" -ef "$kubeconfig" ]; then
+		echo "$0 uses $kubeconfig, and not KUBECONFIG: for the cluster of that, write --kubeconfig $KUBECONFIG" >&2
+	fi
+	;;
+esac
+export KUBECONFIG="$kubeconfig" PATH=%s:"$PATH"
+exec %s kubectl "$@"
+`
+
 // writeKubectl writes a script that runs this program's kubectl with this API server, and with the plugins that are built beside
 // the functions.
 func (e *engine) writeKubectl() error {
 	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
-	script := fmt.Sprintf("#!/bin/sh\nexport KUBECONFIG=%s PATH=%s:\"$PATH\"\nexec %s kubectl \"$@\"\n", quote(e.state.path("kubeconfig")), quote(e.options.Bin), quote(e.options.Self))
+	script := fmt.Sprintf(kubectlScript, quote(e.state.path("kubeconfig")), quote(e.options.Bin), quote(e.options.Self))
 	return writeFile(e.state.path("kubectl"), []byte(script), 0o700)
 }
 
