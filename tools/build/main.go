@@ -15,6 +15,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -42,11 +44,12 @@ func main() {
 	}
 }
 
-// settings returns the flags and the environment of go build. The compiler writes no debugging information, because the linker would strip it: this
-// and a lazy garbage collector save a sixth of the compiler's time, and half of it for large packages. A GOGC in the environment takes precedence.
+// settings returns the flags and the environment of go build. The compiler writes no debugging information, because the linker would strip it. There are
+// far more packages than processors, so each compiler has one thread and collects garbage only in packages that need 1 GiB. This saves a fifth of its
+// CPU. Variables in the environment take precedence.
 func settings(environment []string, linker string, race bool) (flags, variables []string) {
-	flags = []string{"-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", strings.TrimSpace("-s -w " + linker)}
-	variables = append([]string{"GOGC=400"}, environment...)
+	flags = []string{"-p", strconv.Itoa(runtime.GOMAXPROCS(0)), "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", strings.TrimSpace("-s -w " + linker)}
+	variables = append([]string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=1GiB"}, environment...)
 	if race {
 		return append(flags, "-race"), append(variables, "CGO_ENABLED=1")
 	}

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"os/exec"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +72,12 @@ func TestSettings(t *testing.T) {
 	if flags, environment = settings(nil, "", true); !slices.Contains(flags, "-race") || !slices.Contains(environment, "CGO_ENABLED=1") {
 		t.Errorf("with the race detector: %q, %q", flags, environment)
 	}
-	if !slices.Contains(environment, "GOGC=400") {
-		t.Errorf("the environment %q has no lazy garbage collector", environment)
+	for _, want := range []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=1GiB"} {
+		if !slices.Contains(environment, want) {
+			t.Errorf("the environment %q lacks %q", environment, want)
+		}
+	}
+	if at := slices.Index(flags, "-p"); at < 0 || flags[at+1] != strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		t.Errorf("the flags %q do not use all processors", flags)
 	}
 }
