@@ -13,12 +13,10 @@ import (
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/events"
@@ -163,15 +161,20 @@ func clusterWide(name string, object map[string]any) map[string]any {
 // The gateway authenticates the IPAM with it.
 func tokens(config *rest.Config) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		client, err := kubernetes.NewForConfig(config)
+		client, err := dynamic.NewForConfig(config)
 		if err != nil {
 			return "", fmt.Errorf("connect to the API server: %w", err)
 		}
-		asked, err := client.CoreV1().ServiceAccounts(platform).CreateToken(ctx, ipamName, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		request := &unstructured.Unstructured{Object: named(ipamName, map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": map[string]any{}})}
+		answer, err := client.Resource(accounts).Namespace(platform).Create(ctx, request, metav1.CreateOptions{}, "token")
 		if err != nil {
 			return "", fmt.Errorf("get a token of the IPAM: %w", err)
 		}
-		return asked.Status.Token, nil
+		token, _, err := unstructured.NestedString(answer.Object, "status", "token")
+		if err != nil {
+			return "", fmt.Errorf("read the token of the IPAM: %w", err)
+		}
+		return token, nil
 	}
 }
 
