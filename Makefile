@@ -30,14 +30,21 @@ TOOL := go tool -modfile=tools/lint/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell PATH="$(PATH)" go list ./...))
 
-.PHONY: help site build plugin plugins run screenshots recording clean-run prepare judge test test-knative test-kubevirt clean-kubevirt test-talos test-talos-faults clean-talos test-node clean-node check style generate helm images pin deploy notes rehearse chaos roles bench vuln
+.PHONY: help site build engine tour plugin plugins run screenshots recording clean-run prepare judge test test-knative test-kubevirt clean-kubevirt test-talos test-talos-faults clean-talos test-node clean-node check style generate helm images pin deploy notes rehearse chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## Build the functions, the gateway, kubectl viti, the simulators and the local engine
+build: engine ## Build the functions, the gateway, kubectl viti, the simulators and the local engine
+	@$(RUN) ./tools/build -title "the functions, the gateway, kubectl viti and the simulators" -o $(BIN)/ ./functions/... ./gateway ./tests/sim ./tools/kubectl-viti
+
+engine:
 	@mkdir -p $(BIN)
 	@sh knative/local/build.sh $(LOCAL)
-	@$(RUN) ./tools/build -title "the functions, the gateway, kubectl viti and the simulators" -o $(BIN)/ ./functions/... ./gateway ./tests/sim ./tools/kubectl-viti
+
+# What the tour needs first. The first time, make run builds the rest while the tour runs.
+tour: engine
+	@$(RUN) ./tools/build -title "the functions and the simulators" -o $(BIN)/ ./functions/... ./tests/sim
+REST := $(if $(wildcard $(BIN)/gateway),,--build '$(RUN) ./tools/build -title "the gateway and kubectl viti" -o $(BIN)/ ./gateway ./tools/kubectl-viti')
 
 PLUGINS ?= $(HOME)/.local/bin
 plugin: ## Install kubectl viti into ~/.local/bin (PLUGINS=folder of PATH)
@@ -55,9 +62,9 @@ plugins: ## Build kubectl viti for all platforms into dist (VERSION=1.2.3)
 ifeq ($(origin KUBECONFIG)/$(filter run,$(MAKECMDGOALS)),command line/run)
 $(error make run starts a cluster of its own. To install into the one of KUBECONFIG: make deploy IMG=registry/repository:tag KUBECONFIG=$(KUBECONFIG))
 endif
-run: build ## Run the whole stack on this machine, with a tour (TOUR=0 starts empty, TOUR=busy fills a data centre)
+run: $(if $(REST),tour,build) ## Run the whole stack on this machine, with a tour (TOUR=0 starts empty, TOUR=busy fills a data centre)
 	@mkdir -p $(STATE) $(if $(filter busy,$(TOUR)),&& $(RUN) ./tests/busy > $(STATE)/busy.yaml)
-	@$(LOCAL) up --root . --state $(STATE) --bin $(BIN) --gateway-port $(GATEWAY_PORT) \
+	@$(LOCAL) up --root . --state $(STATE) --bin $(BIN) --gateway-port $(GATEWAY_PORT) $(REST) \
 	  --crds tests/sim/kubevirt/crds --process sim='$(BIN)/sim --state $(STATE)/sim' --await sim \
 	  --config AUTH_TOKENREVIEW=true --config RESULTS_PATH=$(CURDIR)/hack/results --config BACKUP_PATH=$(abspath $(STATE))/backups --apply apis/examples/machineprovider-kubevirt.yaml --apply apis/examples/networkpool-tour.yaml \
 	  $(if $(filter-out 0,$(TOUR)),$(addprefix --apply ,$(TOUR_FILES)))

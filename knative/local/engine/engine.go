@@ -89,6 +89,9 @@ func Run(ctx context.Context, o Options) error {
 	err = e.start(ctx, background)
 	if err == nil {
 		e.welcome(time.Since(began))
+		if o.Build != "" {
+			e.buildDeployments(background)
+		}
 		<-ctx.Done()
 	}
 	if ctx.Err() != nil {

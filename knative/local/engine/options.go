@@ -27,6 +27,7 @@ type Options struct {
 	Await         []string // names of processes in Extra
 	CRDs          []string // additional directories
 	Apply         []string // files
+	Build         string   // command, or empty
 	Config        map[string]string
 	PingEvery     time.Duration
 	Unbound       bool
@@ -72,6 +73,7 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	flags.Func("await", "`name` of a --process: the stack is ready once it has made the file that READY names (repeatable)", list(&o.Await))
 	flags.Func("crds", "`directory` of more CRDs to install before everything else (repeatable)", list(&o.CRDs))
 	flags.Func("apply", "`file` of objects to apply once all is ready (repeatable)", list(&o.Apply))
+	flags.StringVar(&o.Build, "build", "", "`command` that builds the binaries of Deployments, once all else is ready; they start after it. The shell splits it, in the directory of --root")
 	flags.Func("config", "`KEY=VALUE` for the ConfigMap vitistack-config, which every function and the gateway read (repeatable)", o.addConfig)
 	flags.DurationVar(&o.PingEvery, "ping-every", 0, "fire each PingSource at this `interval` instead of by its schedule")
 	flags.Func("ingress", "`URL` that the ApiServerSource and the subjects of SinkBindings send to instead of the Broker, for tests that put a proxy in between", setURL(&o.Ingress))

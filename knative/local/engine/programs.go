@@ -31,11 +31,18 @@ type programs struct {
 	ports      map[string]ports // of Deployments, by name
 }
 
-// check returns an error that names all programs without a binary.
+// check returns an error that names all programs without a binary, except those that --build builds later.
 func (p *programs) check() error {
+	if p.options.Build != "" {
+		return checkPrograms(p.options.Bin, p.topology.Functions)
+	}
+	return checkPrograms(p.options.Bin, slices.Concat(p.topology.Functions, p.topology.Deployments))
+}
+
+func checkPrograms(bin string, programs []manifest.Program) error {
 	var errs []error
-	for _, program := range slices.Concat(p.topology.Functions, p.topology.Deployments) {
-		path := filepath.Join(p.options.Bin, program.Binary)
+	for _, program := range programs {
+		path := filepath.Join(bin, program.Binary)
 		if info, err := os.Stat(path); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
 			errs = append(errs, fmt.Errorf("find the binary of %s %s: %s is no program; build it, or correct --bin", program.Kind.Kind, program.Name, path))
 		}

@@ -24,9 +24,12 @@ const (
 // startPrograms starts Deployments, brokers and sources, writes the status of every Knative object, and returns once changes are events.
 func (e *engine) startPrograms(ctx, background context.Context) error {
 	began := time.Now()
-	deployments, err := e.startDeployments()
-	if err != nil {
-		return err
+	var deployments []*process.Service
+	if e.options.Build == "" {
+		var err error
+		if deployments, err = e.startDeployments(); err != nil {
+			return err
+		}
 	}
 	if err := e.startBrokers(ctx, background); err != nil {
 		return err

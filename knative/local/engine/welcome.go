@@ -49,7 +49,10 @@ func (e *engine) welcome(took time.Duration) {
 	add("")
 	add("Ready in %.1f s: Kubernetes %s with %d functions, which start when they are needed.", took.Seconds(), e.version, len(e.functions))
 	add("")
-	if e.gateway != "" {
+	switch {
+	case e.gateway != "" && e.options.Build != "":
+		add("  status page  %s (once it is built)", e.gateway)
+	case e.gateway != "":
 		add("  status page  %s", e.gateway)
 	}
 	add("  kubeconfig   %s", relative(e.state.path("kubeconfig")))
