@@ -45,8 +45,8 @@ func main() {
 }
 
 // settings returns the flags and the environment of go build. The compiler writes no debugging information, because the linker would strip it. There are
-// far more packages than processors, so each compiler has one thread and collects garbage only in packages that need 1 GiB. This saves a fifth of its
-// CPU. Variables in the environment take precedence.
+// far more packages than processors, so each compiler has one thread and collects garbage only in packages that need 1 GiB. Compared with GOGC=400 this
+// saves a seventh of its CPU. Variables in the environment take precedence.
 func settings(environment []string, linker string, race bool) (flags, variables []string) {
 	flags = []string{"-p", strconv.Itoa(runtime.GOMAXPROCS(0)), "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", strings.TrimSpace("-s -w " + linker)}
 	variables = append([]string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=1GiB"}, environment...)
