@@ -30,7 +30,7 @@ TOOL := go tool -modfile=tools/lint/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell PATH="$(PATH)" go list ./...))
 
-.PHONY: help site build engine tour plugin plugins run screenshots recording clean-run prepare judge test test-knative test-kubevirt clean-kubevirt test-talos test-talos-faults clean-talos test-node clean-node check style generate helm images pin deploy notes rehearse chaos roles bench vuln
+.PHONY: help site build engine tour plugin plugins run screenshots recording clean-run prepare judge test test-knative test-kubevirt test-kubevirt-talos clean-kubevirt test-talos test-talos-faults clean-talos test-node clean-node check style generate helm images pin deploy notes rehearse chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -162,9 +162,17 @@ test-kubevirt: build judge ## Run the simulated KubeVirt with its own virt-contr
 	@sh tests/judges/kubevirt/build.sh $(CONTROLLER) ./controller
 	@VITI_VIRT_CONTROLLER=$(CONTROLLER) go test -count=1 -timeout 30m ./tests/sim/kubevirt
 	@VITI_VIRT_CONTROLLER=$(CONTROLLER) go test -count=1 -timeout 30m -run 'TestClusterLivesAndGoes' ./tests/e2e
-	@sh tests/stand/kubernetes/packages.sh mmdebstrap mmdebstrap extlinux extlinux setcap libcap2-bin mke2fs e2fsprogs cc gcc
-	@sh tests/kubevirt/build.sh $(KUBEVIRT) && sh tests/kubevirt/images.sh $(KUBEVIRT)
+	@$(KUBEVIRT_PROGRAMS)
 	@VITI_KUBEVIRT=$(KUBEVIRT) go test -count=1 -timeout 60m -v ./tests/kubevirt
+
+KUBEVIRT_PROGRAMS = sh tests/stand/kubernetes/packages.sh mmdebstrap mmdebstrap extlinux extlinux setcap libcap2-bin mke2fs e2fsprogs cc gcc && \
+	sh tests/kubevirt/build.sh $(KUBEVIRT) && sh tests/kubevirt/images.sh $(KUBEVIRT)
+test-kubevirt-talos: build judge ## Run a cluster of the real Talos in a virtual machine of the real KubeVirt, as root
+	@$(KUBEVIRT_PROGRAMS)
+	@sh tests/stand/kubernetes/packages.sh udevadm udev lvm lvm2 modprobe kmod mkfs.xfs xfsprogs mkfs.vfat dosfstools cryptsetup cryptsetup-bin mksquashfs squashfs-tools sgdisk gdisk cpio cpio
+	@cd tests/talos && sh build.sh $(TALOS) && sh rootfs.sh $(TALOS)
+	@sh tests/kubevirt/talos.sh $(TALOS) $(KUBEVIRT)
+	@VITI_KUBEVIRT=$(KUBEVIRT) VITI_TALOS=$(TALOS) go test -count=1 -timeout 60m -v -run '^TestCluster$$' ./tests/kubevirt
 
 clean-kubevirt: ## Remove what a killed make test-kubevirt has left: cgroups, disks, changed sysctls
 	@go run ./tests/stand/lab/clean kubevirt $(KUBEVIRT)

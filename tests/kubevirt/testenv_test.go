@@ -75,9 +75,20 @@ func (e *env) serveImages() {
 		}
 		all = append(all, image)
 	}
-	handler, err := registry.New(all...)
+	handler, err := registry.New(append(all, nodeImages()...)...)
 	if err != nil {
 		e.T.Fatalf("read the images of images.sh: %v; run make test-kubevirt", err)
 	}
 	e.ServeRegistry(handler)
+}
+
+// nodeImages returns the images of tests/talos/rootfs.sh that only nodes of Talos pull, if they were built.
+func nodeImages() (all []registry.Image) {
+	folders, _ := filepath.Glob(filepath.Join(talosFolder(), "images", "*"))
+	for _, path := range folders {
+		if name := filepath.Base(path); name != "pause" && name != "coredns" {
+			all = append(all, registry.Image{Name: name, Folder: path})
+		}
+	}
+	return all
 }

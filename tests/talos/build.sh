@@ -22,18 +22,23 @@ talos=$(version "$here/../.." github.com/siderolabs/talos/pkg/machinery)
 flannel=v0.28.10
 patch=$(cksum <"$here/machined.patch" | cut -d ' ' -f 1)
 
-if missing machined "$talos-$patch" || missing talosctl "$talos"; then
-	source_of "github.com/siderolabs/talos@$talos" talos
+source=$to/source/talos-$talos-$patch
+if ! test -f "$source/complete"; then
+	source_of "github.com/siderolabs/talos@$talos" "talos-$talos-$patch"
 	# machinery is a module of its own. Two replacements are forks or versions that module proxies may lack.
-	go mod edit -C "$to/source/talos" -dropreplace=github.com/siderolabs/talos/pkg/machinery \
+	go mod edit -C "$source" -dropreplace=github.com/siderolabs/talos/pkg/machinery \
 		-replace=github.com/siderolabs/go-kubernetes=github.com/siderolabs/go-kubernetes@v0.2.36 \
 		-replace=github.com/containerd/containerd/v2=github.com/containerd/containerd/v2@v2.2.3 \
 		-replace=go.etcd.io/etcd/etcdutl/v3=go.etcd.io/etcd/etcdutl/v3@v3.6.14
-	patch -s -d "$to/source/talos" -p1 <"$here/machined.patch"
-	flags="-s -w -X golang.zx2c4.com/wireguard/ipc.socketDirectory=/system/wireguard-sock"
-	build "$to/source/talos" machined "$talos-$patch" ./internal/app/machined -mod=mod -ldflags "$flags"
-	build "$to/source/talos" talosctl "$talos" ./cmd/talosctl -mod=mod -ldflags "$flags"
+	patch -s -d "$source" -p1 <"$here/machined.patch"
+	touch "$source/complete"
 fi
+rm -rf "$to/source/talos"
+ln -s "talos-$talos-$patch" "$to/source/talos"
+flags="-s -w -X golang.zx2c4.com/wireguard/ipc.socketDirectory=/system/wireguard-sock"
+for program in machined:internal/app/machined talosctl:cmd/talosctl talos-init:internal/app/init; do
+	! missing "${program%:*}" "$talos-$patch" || build "$source" "${program%:*}" "$talos-$patch" "./${program#*:}" -mod=mod -ldflags "$flags"
+done
 
 if missing flanneld "$flannel"; then
 	source_of "github.com/flannel-io/flannel@$flannel" flannel
