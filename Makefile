@@ -169,7 +169,7 @@ KUBEVIRT_PROGRAMS = sh tests/stand/kubernetes/packages.sh mmdebstrap mmdebstrap 
 	sh tests/kubevirt/build.sh $(KUBEVIRT) && sh tests/kubevirt/images.sh $(KUBEVIRT)
 test-kubevirt-talos: build judge ## Run a cluster of the real Talos in a virtual machine of the real KubeVirt, as root
 	@$(KUBEVIRT_PROGRAMS)
-	@sh tests/stand/kubernetes/packages.sh udevadm udev lvm lvm2 modprobe kmod mkfs.xfs xfsprogs mkfs.vfat dosfstools cryptsetup cryptsetup-bin mksquashfs squashfs-tools sgdisk gdisk cpio cpio
+	@sh tests/stand/kubernetes/packages.sh udevadm udev lvm lvm2 modprobe kmod mkfs.xfs xfsprogs mkfs.vfat dosfstools cryptsetup cryptsetup-bin mksquashfs squashfs-tools sgdisk gdisk cpio cpio unxz xz-utils
 	@cd tests/talos && sh build.sh $(TALOS) && sh rootfs.sh $(TALOS)
 	@sh tests/kubevirt/talos.sh $(TALOS) $(KUBEVIRT)
 	@VITI_KUBEVIRT=$(KUBEVIRT) VITI_TALOS=$(TALOS) go test -count=1 -timeout 60m -v -run '^TestCluster$$' ./tests/kubevirt
