@@ -5,6 +5,7 @@
 set -eu
 talos=$1 to=$2
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../stand/kubernetes/functions.sh"
 work=$to/talos
 
 # apt with a source of its own, so that the machine's own packages stay as they are.
@@ -23,7 +24,7 @@ EOF
 export APT_CONFIG=$work/apt/apt.conf
 apt-get update -qq
 kernel=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/ *Depends: linux-image-\([0-9].*\)/\1/p')
-number=$(cat "$here/talos.sh" "$here/initramfs/main.go" "$talos/bin/machined" | cksum | cut -d ' ' -f 1)
+number=$( (cat "$here/talos.sh" "$here/initramfs/main.go" "$here/../talos/rootfs.sh" && readlink -f "$talos/bin/machined" "$talos/bin/talos-init" "$talos/bin/containerd") | cksum | cut -d ' ' -f 1)
 image=talos-$kernel-$number.img
 if test -f "$to/$image"; then
 	ln -sf "$image" "$to/talos.img"
@@ -41,16 +42,7 @@ find "$work/kernel/$modules" -name '*.ko.xz' -exec unxz {} +
 root=$work/root
 cp -a "$talos/rootfs" "$root"
 rm "$root/usr/etc/in-container"
-install() { # install PROGRAM...: copies installed programs with the libraries that they need
-	for program in "$@"; do
-		program=$(command -v "$program")
-		for file in "$program" $(ldd "$program" 2>/dev/null | grep -o '/[^ ]*'); do
-			mkdir -p "$root$(dirname "$file")"
-			cp -L "$file" "$root$file"
-		done
-	done
-}
-install kmod udevadm lvm mkfs.xfs mkfs.vfat mkfs.ext4 xfs_growfs xfs_repair cryptsetup /usr/lib/udev/*_id
+copy_programs "$root" kmod udevadm lvm mkfs.xfs mkfs.vfat mkfs.ext4 xfs_growfs xfs_repair cryptsetup /usr/lib/udev/*_id
 ln -s kmod "$root/usr/bin/modprobe"
 ln -s udevadm "$root/usr/bin/systemd-udevd"
 mkdir -p "$root/usr/lib/udev" "$root/usr/lib/systemd/network" "$root/usr/share/xfsprogs/mkfs"
@@ -79,7 +71,7 @@ for module in $(modprobe -d "$root" -S "$kernel" --show-depends -a loop squashfs
 	cp "$module" "$initramfs/modules/$order-$(basename "$module")"
 	order=$((order + 1))
 done
-CGO_ENABLED=0 go build -C "$here" -trimpath -ldflags '-s -w' -o "$initramfs/init" ./initramfs
+go build -C "$here" -trimpath -ldflags '-s -w' -o "$initramfs/init" ./initramfs
 cp -L "$talos/bin/talos-init" "$initramfs/talos-init"
 
 # As Talos' installer does, except for the boot loader: a partition of the boot loader, and META, which says that Talos is

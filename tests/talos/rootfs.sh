@@ -4,6 +4,7 @@
 set -eu
 to=$1
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../stand/kubernetes/functions.sh"
 root=$to/rootfs
 images=$to/images
 upgraded=$to/upgraded
@@ -13,17 +14,6 @@ rm -rf "$root" "$images" "$upgraded"
 place() { # place PROGRAM FILE: links a program of build.sh
 	mkdir -p "$(dirname "$2")"
 	ln -L "$to/bin/$1" "$2"
-}
-debian() { # debian ROOT PROGRAM...: copies installed programs with the libraries that they need
-	under=$1
-	shift
-	for program in "$@"; do
-		program=$(command -v "$program")
-		for file in "$program" $(ldd "$program" 2>/dev/null | grep -o '/[^ ]*'); do
-			mkdir -p "$under$(dirname "$file")"
-			cp -L "$file" "$under$file"
-		done
-	done
 }
 
 extensions=$(dirname "$(ldd "$(command -v iptables)" | grep -o '/[^ ]*libxtables[^ ]*')")/xtables
@@ -40,7 +30,7 @@ for folder in bin sbin lib lib64; do ln -s usr/$folder "$root/$folder"; done
 place machined "$root/usr/bin/init"
 for name in poweroff shutdown reboot dashboard; do ln -s init "$root/usr/bin/$name"; done
 for program in containerd containerd-shim-runc-v2; do place $program "$root/usr/bin/$program"; done
-debian "$root" runc mount umount nft iptables ip
+copy_programs "$root" runc mount umount nft iptables ip
 touch "$root/usr/etc/in-container"
 cp "$talos/hack/nfsmount.conf" "$root/etc/"
 cp "$talos/hack/containerd.toml" "$root/etc/containerd/config.toml"
@@ -68,7 +58,7 @@ place pause "$images/pause/pause"
 place coredns "$images/coredns/coredns"
 place flanneld "$images/flannel/opt/bin/flanneld"
 for image in kubelet kube-proxy flannel; do
-	debian "$images/$image" sh cp mount umount nsenter nft conntrack iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore
+	copy_programs "$images/$image" sh cp mount umount nsenter nft conntrack iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore
 	mkdir -p "$images/$image/lib" "$images/$image/bin" "$images/$image/sbin" "$images/$image/usr$extensions"
 	cp -r "$extensions/." "$images/$image/usr$extensions"
 	for program in sh cp mount umount; do

@@ -32,3 +32,14 @@ kubernetes_flags() { # kubernetes_flags VERSION: linker flags, because the kubel
 	stamp=k8s.io/component-base/version
 	echo "-s -w -X $stamp.gitVersion=$1 -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*} -X $stamp.gitTreeState=clean"
 }
+copy_programs() { # copy_programs ROOT PROGRAM...: copies installed programs with the libraries that they need
+	under=$1
+	shift
+	for program in "$@"; do
+		program=$(command -v "$program")
+		for file in "$program" $(ldd "$program" 2>/dev/null | grep -o '/[^ ]*'); do
+			mkdir -p "$under$(dirname "$file")"
+			cp -L "$file" "$under$file"
+		done
+	done
+}
