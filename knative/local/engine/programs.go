@@ -31,7 +31,7 @@ type programs struct {
 	ports      map[string]ports // of Deployments, by name
 }
 
-// check returns an error that names all programs without a binary, except those that --build builds later.
+// check returns an error that names each program without a binary. With --build, Deployments may lack theirs.
 func (p *programs) check() error {
 	if p.options.Build != "" {
 		return checkPrograms(p.options.Bin, p.topology.Functions)
