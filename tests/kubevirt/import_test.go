@@ -5,8 +5,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -69,22 +67,8 @@ func (e *env) importImage(ctx context.Context, volume cdiv1.DataVolume) error {
 	if source := volume.Spec.Source; source == nil || source.HTTP == nil || !strings.Contains(source.HTTP.URL, "/nocloud-amd64") {
 		return fmt.Errorf("it has the source %+v, want an image of Talos for the platform nocloud", volume.Spec.Source)
 	}
-	size := volume.Spec.PVC.Resources.Requests.Storage()
-	path := e.Path("disks", volume.Namespace+"-"+volume.Name)
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	if err := e.createDisk(ctx, volume.Name, "talos.img", *volume.Spec.PVC.Resources.Requests.Storage()); err != nil {
 		return err
-	}
-	disk := filepath.Join(path, "disk.img")
-	if _, err := e.Run(ctx, "", "cp", "--dereference", "--sparse=always", filepath.Join(folder(), "talos.img"), disk); err != nil {
-		return err
-	}
-	if err := os.Truncate(disk, size.Value()); err != nil {
-		return err
-	}
-	for _, file := range []string{path, disk} {
-		if err := os.Chown(file, qemuUser, qemuUser); err != nil {
-			return err
-		}
 	}
 	owner, err := json.Marshal(metav1.NewControllerRef(&volume, cdiv1.SchemeGroupVersion.WithKind("DataVolume")))
 	if err != nil {
@@ -94,12 +78,8 @@ func (e *env) importImage(ctx context.Context, volume cdiv1.DataVolume) error {
 	if err != nil {
 		return err
 	}
-	manifest := fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolume, metadata: {name: %[1]s-%[2]s}, spec: {storageClassName: prepared,
- capacity: {storage: %[3]q}, accessModes: [ReadWriteOnce], persistentVolumeReclaimPolicy: Retain, hostPath: {path: %[4]q},
- claimRef: {namespace: %[1]s, name: %[2]s}}}
----
-{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {namespace: %[1]s, name: %[2]s, ownerReferences: [%[5]s]}, spec: %[6]s}
-`, volume.Namespace, volume.Name, size, path, owner, claim)
+	manifest := fmt.Sprintf("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {namespace: %s, name: %s, ownerReferences: [%s]}, spec: %s}",
+		volume.Namespace, volume.Name, owner, claim)
 	if _, err := e.Run(ctx, manifest, "kubectl", "apply", "--server-side", "-f", "-"); err != nil {
 		return err
 	}

@@ -4,17 +4,14 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/vitistack/stack/tests/stand/engine"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 //go:embed manifests/machine.yaml
@@ -27,19 +24,15 @@ const machineName = "web"
 const guestTimeout = 8 * time.Minute
 
 // machine is a Machine of the stack, whose virtual machine runs on the node.
-type machine struct {
-	*env
-	home string // the kubeconfig of the cluster of the Machine
-}
+type machine struct{ *stack }
 
 // runMachine creates a Machine by the stack on the KubeVirt of the node, and follows its life.
 func (e *env) runMachine() {
-	e.prepareDisk(machineName)
-	m := &machine{env: e, home: engine.Start(e.T).Kubeconfig()}
-	e.Step("the stack runs on the local engine")
-	m.inStack("", "create", "secret", "generic", "real", "-n", "vitistack-system", "--from-literal=kubeconfig="+e.Kubectl("config", "view", "--flatten", "--minify"))
-	m.inStack(strings.NewReplacer("NETWORK", guestNetwork, "GATEWAY", guestGateway, "FIRST", guestFirst, "LAST", guestLast, "MACHINE", machineName).
-		Replace(machineManifest), "apply", "--server-side", "-f", "-")
+	if err := e.createDisk(e.T.Context(), machineName, "guest.img", resource.MustParse("2Gi")); err != nil {
+		e.T.Fatal(err)
+	}
+	m := &machine{e.startStack()}
+	m.applyWith(machineManifest, "MACHINE", machineName)
 
 	m.awaitPhase("Running")
 	e.Step("the Machine is Running: KubeVirt has started QEMU")
@@ -68,22 +61,8 @@ func (e *env) runMachine() {
 	e.Step("the Machine runs again, with the same disk and address")
 
 	m.inStack("", "delete", "machine", machineName, "--timeout=240s")
-	e.Await("everything of the machine is deleted", 2*time.Minute, func(ctx context.Context) error {
-		out, err := e.Run(ctx, "", "kubectl", "get", "vm,vmi,pvc,pods,secrets", "-n", "default", "-o", "name")
-		if err == nil && strings.TrimSpace(out) != "" {
-			err = fmt.Errorf("these are left: %s", out)
-		}
-		return errors.Join(err, requireGuests(0))
-	})
+	m.awaitDeleted("vm,vmi,pvc,pods,secrets")
 	e.Step("the Machine is deleted with everything that was created for it")
-}
-
-// inStack runs kubectl with the cluster of the Machine.
-func (m *machine) inStack(input string, args ...string) {
-	m.T.Helper()
-	if _, err := m.Run(m.T.Context(), input, "kubectl", append([]string{"--kubeconfig", m.home}, args...)...); err != nil {
-		m.T.Fatal(err)
-	}
 }
 
 func (m *machine) patch(change string) {
@@ -91,27 +70,10 @@ func (m *machine) patch(change string) {
 	m.inStack("", "patch", "machine", machineName, "--type=merge", "-p", change)
 }
 
-// status is what the test reads of the Machine.
-type status struct {
-	Phase       string
-	IPAddresses []string
-	Conditions  []struct{ Type, Status, Reason, Message string }
-}
-
-func (m *machine) status(ctx context.Context) (status, error) {
-	var object struct{ Status status }
-	out, err := m.Run(ctx, "", "kubectl", "--kubeconfig", m.home, "get", "machine", machineName, "-o", "json")
-	if err != nil {
-		return status{}, err
-	}
-	err = json.Unmarshal([]byte(out), &object)
-	return object.Status, err
-}
-
 func (m *machine) awaitPhase(phase string) {
 	m.T.Helper()
 	m.Await("the Machine is "+phase, guestTimeout, func(ctx context.Context) error {
-		s, err := m.status(ctx)
+		s, err := m.status(ctx, "machine/"+machineName)
 		if err == nil && s.Phase != phase {
 			err = fmt.Errorf("it is %s: %+v", s.Phase, s.Conditions)
 		}
@@ -121,7 +83,7 @@ func (m *machine) awaitPhase(phase string) {
 
 // address returns the address that the stack has allocated.
 func (m *machine) address(ctx context.Context) (string, error) {
-	s, err := m.status(ctx)
+	s, err := m.status(ctx, "machine/"+machineName)
 	if err != nil {
 		return "", err
 	}
@@ -189,37 +151,4 @@ func (m *machine) awaitBoot(before string) (boot string) {
 		return err
 	})
 	return boot
-}
-
-// requireEmulation fails the test unless one guest runs, without the help of the processor.
-func (m *machine) requireEmulation() {
-	m.T.Helper()
-	if err := requireGuests(1); err != nil {
-		m.T.Fatal(err)
-	}
-	for _, args := range guests() {
-		if !strings.Contains(args, "accel=tcg") && !strings.Contains(args, "-accel\x00tcg") {
-			m.T.Errorf("QEMU does not emulate: %q", args)
-		}
-	}
-}
-
-// guests returns the arguments of each QEMU in the lab.
-func guests() (all []string) {
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if program, _, _ := strings.Cut(string(text), "\x00"); err == nil && strings.HasPrefix(filepath.Base(program), "qemu-system-") && strings.Contains(string(text), "\x00-name\x00guest=") {
-			all = append(all, string(text))
-		}
-	}
-	return all
-}
-
-// requireGuests returns an error unless a number of guests runs.
-func requireGuests(count int) error {
-	if running := len(guests()); running != count {
-		return fmt.Errorf("%d guests run, want %d", running, count)
-	}
-	return nil
 }
