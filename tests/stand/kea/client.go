@@ -60,7 +60,7 @@ func (s *Server) Lease(ctx context.Context, mac string, link netip.Addr) (Offer,
 
 // exchange relays a message, with retries, until its answer arrives.
 func (s *Server) exchange(ctx context.Context, conn *net.UDPConn, m *dhcpv4.DHCPv4, link netip.Addr, want dhcpv4.MessageType) (*dhcpv4.DHCPv4, error) {
-	const tries, patience = 4, 700 * time.Millisecond
+	const tries, patience = 8, 700 * time.Millisecond // a busy machine answers late
 	m.GatewayIPAddr, m.HopCount = net.IPv4(127, 0, 0, 1), 1
 	m.UpdateOption(dhcpv4.OptRelayAgentInfo(dhcpv4.OptGeneric(dhcpv4.LinkSelectionSubOption, link.AsSlice())))
 	server := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: s.serverPort}

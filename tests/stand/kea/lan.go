@@ -82,7 +82,7 @@ func (l *LAN) namespace() string { return fmt.Sprintf("/proc/%d/ns/net", l.clien
 // Lease has a DHCP client with a MAC address request a lease: udhcpc of BusyBox, which broadcasts on the network as a
 // guest does. It returns ErrNoOffer if no server answers.
 func (l *LAN) Lease(ctx context.Context, mac string) (Offer, error) {
-	const tries = 4
+	const tries = 8 // a busy machine answers late
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	lease := l.script + ".txt"
