@@ -38,6 +38,9 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	if err != nil {
 		return nil, err
 	}
+	if ref.Kind != "EtcdBackup" {
+		return nil, events.UnexpectedEvent(ref, functionName)
+	}
 	d := delivery{function: f, holder: rand.Text(), retryFailed: in.Type() == events.TypeResync}
 	return nil, kube.OnConflict(func() error { return d.reconcileBackup(ctx, ref.Namespace, ref.Name) })
 }
