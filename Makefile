@@ -30,7 +30,7 @@ TOOL := go tool -modfile=tools/lint/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell PATH="$(PATH)" go list ./...))
 
-.PHONY: help site build engine tour plugin plugins run screenshots recording clean-run prepare judge test test-knative test-kubevirt test-kubevirt-talos clean-kubevirt test-talos test-talos-faults clean-talos test-node clean-node check style generate helm images pin deploy notes rehearse chaos roles bench vuln
+.PHONY: help site build engine tour plugin plugins run screenshots recording clean-run prepare judge test test-knative test-kubevirt test-kubevirt-talos clean-kubevirt test-talos test-talos-faults test-talos-simulator clean-talos test-node clean-node check style generate helm images pin deploy notes rehearse chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -167,22 +167,25 @@ test-kubevirt: build judge ## Run the simulated KubeVirt with its own virt-contr
 
 KUBEVIRT_PROGRAMS = sh tests/stand/kubernetes/packages.sh mmdebstrap mmdebstrap extlinux extlinux setcap libcap2-bin mke2fs e2fsprogs cc gcc && \
 	sh tests/kubevirt/build.sh $(KUBEVIRT) && sh tests/kubevirt/images.sh $(KUBEVIRT)
-test-kubevirt-talos: build judge ## Run a cluster of the real Talos in a virtual machine of the real KubeVirt, as root
+test-kubevirt-talos: helm ## Run a cluster of the real Talos in a virtual machine of the real KubeVirt, by the stack on the real Knative, as root
 	@$(KUBEVIRT_PROGRAMS)
+	@$(KNATIVE_PROGRAMS)
 	@sh tests/stand/kubernetes/packages.sh udevadm udev lvm lvm2 modprobe kmod mkfs.xfs xfsprogs mkfs.vfat dosfstools cryptsetup cryptsetup-bin mksquashfs squashfs-tools sgdisk gdisk cpio cpio unxz xz-utils
 	@cd tests/talos && sh build.sh $(TALOS) && sh rootfs.sh $(TALOS)
 	@sh tests/kubevirt/talos.sh $(TALOS) $(KUBEVIRT)
-	@VITI_KUBEVIRT=$(KUBEVIRT) VITI_TALOS=$(TALOS) go test -count=1 -timeout 60m -v -run '^TestCluster$$' ./tests/kubevirt
+	@VITI_KUBEVIRT=$(KUBEVIRT) VITI_NODE=$(NODE) VITI_TALOS=$(TALOS) go test -count=1 -timeout 60m -v -run '^TestCluster$$' ./tests/kubevirt
 
 clean-kubevirt: ## Remove what a killed make test-kubevirt has left: cgroups, disks, changed sysctls
 	@go run ./tests/stand/lab/clean kubevirt $(KUBEVIRT)
 
 TALOS = $(CACHE)/talos
-test-talos: TALOS_TESTS = TestTalos|TestSimulator
+test-talos: TALOS_TESTS = TestTalos
 test-talos: ## Run the whole stack on nodes of the real Talos, as root (RESULTS=tests/talos/RESULTS.md writes the times)
 test-talos-faults: TALOS_TESTS = TestFaults
 test-talos-faults: ## Have nodes of the real Talos lose their power and their data, as root (RESULTS=tests/talos/FAULTS.md writes the times)
-test-talos test-talos-faults: build judge
+test-talos-simulator: TALOS_TESTS = TestSimulator
+test-talos-simulator: ## Compare the answers of the simulated Talos with those of a node of the real Talos, as root
+test-talos test-talos-faults test-talos-simulator: build judge
 	@sh tests/stand/kubernetes/packages.sh
 	@cd tests/talos && sh build.sh $(TALOS) && sh rootfs.sh $(TALOS)
 	@VITI_TALOS=$(TALOS) VITI_RESULTS=$(RESULTS) go test -count=1 -timeout 40m -v -run '^($(TALOS_TESTS))$$' ./tests/talos
@@ -191,9 +194,10 @@ clean-talos: ## Remove what a killed make test-talos has left: cgroups, disks, c
 	@go run ./tests/stand/lab/clean talos $(TALOS)
 
 NODE = $(CACHE)/node
+KNATIVE_PROGRAMS = sh tests/stand/kubernetes/packages.sh && sh tests/stand/knative/build.sh $(NODE) $(KNATIVE) && \
+	echo "Building the images ..." && $(MAKE) --no-print-directory --silent images PLATFORMS=linux/$$(go env GOARCH) > /dev/null 2>&1
 test-node: helm ## Run the stack on a real node with the real Knative, as root (RESULTS=tests/node/RESULTS.md writes the times)
-	@sh tests/stand/kubernetes/packages.sh && sh tests/node/build.sh $(NODE) $(KNATIVE)
-	@echo "Building the images ..." && $(MAKE) --no-print-directory --silent images PLATFORMS=linux/$$(go env GOARCH) > /dev/null 2>&1
+	@$(KNATIVE_PROGRAMS)
 	@VITI_NODE=$(NODE) VITI_RESULTS=$(RESULTS) go test -count=1 -timeout 60m -v ./tests/node
 
 clean-node: ## Remove what a killed make test-node has left: cgroups, disks, changed sysctls

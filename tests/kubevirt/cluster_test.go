@@ -5,13 +5,13 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/vitistack/stack/tests/stand/knative"
 	"github.com/vitistack/stack/tests/stand/kubernetes"
 )
 
@@ -24,8 +24,8 @@ const (
 	kubernetesVersion = "1.35.6"
 )
 
-// eventsPort is the port of the gateway for events of nodes.
-const eventsPort = "9993"
+// eventsPort is the port of the node for the events of guests.
+const eventsPort = "30993"
 
 // clusterTimeout is the longest time until an emulated machine has booted Talos and Kubernetes.
 const clusterTimeout = 25 * time.Minute
@@ -33,28 +33,36 @@ const clusterTimeout = 25 * time.Minute
 // talosFolder returns the folder of tests/talos/build.sh, or an empty string if the test was not requested.
 func talosFolder() string { return os.Getenv("VITI_TALOS") }
 
-// TestCluster creates a cluster of Talos in a virtual machine of KubeVirt, and deletes it. No part of the path from the cluster's YAML to
-// its Node is a simulator, except that the test imports the image in the place of CDI.
+// knativeFolder returns the folder of tests/stand/knative/build.sh.
+func knativeFolder() string { return os.Getenv("VITI_NODE") }
+
+func (e *env) knative() *knative.Cluster { return knative.New(e.Cluster, knativeFolder()) }
+
+// stackValues are the values of the chart. Guests send their events to a port of the node.
+const stackValues = `nodeEvents: {enabled: true, endpoint: "` + kubernetes.Address + ":" + eventsPort + `", service: {type: NodePort, nodePort: ` + eventsPort + "}}\n"
+
+// TestCluster creates a cluster of Talos in a virtual machine of KubeVirt, by the stack on Knative, and deletes it. No part of the path from the
+// cluster's YAML to its Node is a simulator, except that the test imports the image in the place of CDI. The steps depend on each other.
 func TestCluster(t *testing.T) {
-	if talosFolder() == "" {
+	if talosFolder() == "" || knativeFolder() == "" {
 		t.Skip("run make test-kubevirt-talos as root")
 	}
-	e := newEnv(t)
-	if !t.Run("Node", func(t *testing.T) { e.in(t).startNode() }) {
+	e := newEnv(t, knative.Programs(knativeFolder()))
+	e.knative().Serve(append(images(), talosImages()...)...)
+	run := func(name string, step func(*env)) bool { return t.Run(name, func(t *testing.T) { step(e.in(t)) }) }
+	if !run("Node", (*env).startNode) {
 		return
 	}
 	e.installImporter()
-	if t.Run("KubeVirt", func(t *testing.T) { e.in(t).installKubeVirt() }) {
-		t.Run("Cluster", func(t *testing.T) { e.in(t).runCluster() })
-	}
+	_ = run("KubeVirt", (*env).installKubeVirt) &&
+		run("Knative", func(e *env) { e.knative().EnforcePolicies(); e.knative().Install(ignore) }) &&
+		run("Stack", func(e *env) { e.knative().InstallStack(stackValues, ignore) }) &&
+		run("Cluster", (*env).runCluster)
 }
 
-// runCluster creates a cluster by the stack on the KubeVirt of the node.
+// runCluster creates a cluster by the stack on the KubeVirt of its own node.
 func (e *env) runCluster() {
-	// The simulator would run guests by this program. It has none, and functions connect to nodes without its proxy.
-	e.T.Setenv("VITI_GUESTS", "/bin/false")
-	sink := net.JoinHostPort(guestGateway, eventsPort)
-	s := e.startStack("--config", "NODE_EVENTS_ADDRESS="+sink, "--config", "NODE_EVENTS_ENDPOINT="+sink)
+	s := &stack{env: e, home: e.Kubeconfig()}
 	s.applyWith(clusterManifest, "CLUSTER", clusterName, "VERSION", kubernetesVersion, "REGISTRY", kubernetes.Registry)
 	s.awaitCluster()
 	s.requireEmulation()
@@ -63,6 +71,7 @@ func (e *env) runCluster() {
 	s.inStack("", "delete", "kubernetescluster", clusterName, "--timeout=300s")
 	s.awaitDeleted("vm,vmi,dv,pvc,pods,secrets")
 	e.Step("the cluster is deleted with everything that was created for it")
+	e.knative().RequireNoneRefused()
 }
 
 // awaitCluster waits until the cluster is Running, and prints each message on the way.

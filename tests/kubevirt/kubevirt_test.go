@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/tests/stand/kubernetes"
+	"github.com/vitistack/stack/tests/stand/registry"
 )
 
 var (
@@ -21,7 +22,15 @@ var (
 
 // TestKubeVirt creates a machine on KubeVirt, restarts, stops and deletes it. The steps depend on each other.
 func TestKubeVirt(t *testing.T) {
+	if folder() == "" {
+		t.Skip("run make test-kubevirt as root")
+	}
 	e := newEnv(t)
+	handler, err := registry.New(images()...)
+	if err != nil {
+		t.Fatalf("read the images of images.sh: %v; run make test-kubevirt", err)
+	}
+	e.ServeRegistry(handler)
 	for _, step := range []struct {
 		name string
 		run  func(*env)
@@ -36,9 +45,12 @@ func TestKubeVirt(t *testing.T) {
 	}
 }
 
+// ignore takes the time of a step, which the log has too.
+func ignore(string, time.Duration) {}
+
 // startNode starts the control plane and the node. virt-operator runs on nodes of the control plane only.
 func (e *env) startNode() {
-	e.Boot(func(string, time.Duration) {})
+	e.Boot(ignore)
 	e.Kubectl("label", "node", kubernetes.NodeName, "node-role.kubernetes.io/control-plane=")
 	if err := createBridge(); err != nil {
 		e.T.Fatal(err)

@@ -31,7 +31,7 @@ func (e *env) runMachine() {
 	if err := e.createDisk(e.T.Context(), machineName, "guest.img", resource.MustParse("2Gi")); err != nil {
 		e.T.Fatal(err)
 	}
-	m := &machine{e.startStack()}
+	m := &machine{e.startLocalEngine()}
 	m.applyWith(machineManifest, "MACHINE", machineName)
 
 	m.awaitPhase("Running")

@@ -13,16 +13,16 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// stack is the stack on the local engine, with the KubeVirt of the node.
+// stack is the stack with the KubeVirt of the node.
 type stack struct {
 	*env
-	home string // the kubeconfig of the local engine
+	home string // the kubeconfig of the stack's cluster
 }
 
-// startStack starts the stack with flags of the local engine until the test ends. The Secret real has the credentials of KubeVirt.
-func (e *env) startStack(flags ...string) *stack {
+// startLocalEngine starts the stack on the local engine until the test ends. The Secret real has the credentials of KubeVirt.
+func (e *env) startLocalEngine() *stack {
 	e.T.Helper()
-	s := &stack{env: e, home: engine.Start(e.T, flags...).Kubeconfig()}
+	s := &stack{env: e, home: engine.Start(e.T).Kubeconfig()}
 	e.Step("the stack runs on the local engine")
 	s.inStack("", "create", "secret", "generic", "real", "-n", "vitistack-system", "--from-literal=kubeconfig="+e.Kubectl("config", "view", "--flatten", "--minify"))
 	return s
@@ -35,7 +35,7 @@ func (s *stack) applyWith(manifest string, replacements ...string) {
 	s.inStack(strings.NewReplacer(replacements...).Replace(manifest), "apply", "--server-side", "-f", "-")
 }
 
-// inStack runs kubectl with the local engine, and returns its output.
+// inStack runs kubectl in the stack's cluster, and returns its output.
 func (s *stack) inStack(input string, args ...string) string {
 	s.T.Helper()
 	out, err := s.Run(s.T.Context(), input, "kubectl", append([]string{"--kubeconfig", s.home}, args...)...)

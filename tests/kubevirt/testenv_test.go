@@ -25,13 +25,10 @@ type env struct {
 	*kubernetes.Cluster
 }
 
-func newEnv(t *testing.T) *env {
+// newEnv returns a node whose programs are in the folder of build.sh, and in others.
+func newEnv(t *testing.T, programs ...string) *env {
 	t.Helper()
-	if folder() == "" {
-		t.Skip("run make test-kubevirt as root")
-	}
-	e := &env{kubernetes.New(t, lab.KubeVirt(folder()), filepath.Join(folder(), "bin"))}
-	e.serveImages()
+	e := &env{kubernetes.New(t, lab.KubeVirt(folder()), append([]string{filepath.Join(folder(), "bin")}, programs...)...)}
 	if err := e.configureMultus(); err != nil {
 		t.Fatal(err)
 	}
@@ -60,10 +57,8 @@ func (e *env) printMachines() {
 	e.Show(ctx, "kubectl", "logs", "-A", "-l", "kubevirt.io=virt-launcher", "--all-containers", "--tail=60")
 }
 
-// serveImages serves the images of images.sh until the test ends.
-func (e *env) serveImages() {
-	e.T.Helper()
-	var all []registry.Image
+// images returns the images of images.sh.
+func images() (all []registry.Image) {
 	for name, in := range map[string]string{
 		"pause": "pause", "coredns": "coredns", "virt-operator": "virt-operator", "virt-api": "virt-api", "virt-controller": "virt-controller",
 		"virt-handler": "virt-launcher", "virt-launcher": "virt-launcher",
@@ -75,15 +70,11 @@ func (e *env) serveImages() {
 		}
 		all = append(all, image)
 	}
-	handler, err := registry.New(append(all, nodeImages()...)...)
-	if err != nil {
-		e.T.Fatalf("read the images of images.sh: %v; run make test-kubevirt", err)
-	}
-	e.ServeRegistry(handler)
+	return all
 }
 
-// nodeImages returns the images of tests/talos/rootfs.sh that only nodes of Talos pull, if they were built.
-func nodeImages() (all []registry.Image) {
+// talosImages returns the images of tests/talos/rootfs.sh that only nodes of Talos pull.
+func talosImages() (all []registry.Image) {
 	folders, _ := filepath.Glob(filepath.Join(talosFolder(), "images", "*"))
 	for _, path := range folders {
 		if name := filepath.Base(path); name != "pause" && name != "coredns" {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vitistack/stack/tests/stand/knative"
 	"github.com/vitistack/stack/tests/stand/kubernetes"
 )
 
@@ -27,12 +28,12 @@ const visitorsManifest = `{apiVersion: v1, kind: Namespace, metadata: {name: vis
 func (e *env) borders() {
 	e.Apply(kubernetes.WithAddresses(visitorsManifest))
 	e.Kubectl("wait", "pod/visitor", "-n", "visitors", "--for=condition=Ready", "--timeout=60s")
-	e.Kubectl("wait", "pod/visitor", "-n", system, "--for=condition=Ready", "--timeout=60s")
+	e.Kubectl("wait", "pod/visitor", "-n", knative.System, "--for=condition=Ready", "--timeout=60s")
 	e.createMachines("border-", 1)
 	e.awaitRunning("border-", 1)
 
-	visitor, inside := e.podAddress("visitors", "app=visitor"), e.podAddress(system, "app=visitor")
-	function, gateway := e.podAddress(system, "serving.knative.dev/service=create-vm"), e.podAddress(system, "app.kubernetes.io/name=gateway")
+	visitor, inside := e.podAddress("visitors", "app=visitor"), e.podAddress(knative.System, "app=visitor")
+	function, gateway := e.podAddress(knative.System, "serving.knative.dev/service=create-vm"), e.podAddress(knative.System, "app.kubernetes.io/name=gateway")
 	dns, activator := e.podAddress("kube-system", "k8s-app=kube-dns"), e.podAddress("knative-serving", "app=activator")
 	dispatcher := e.podAddress("knative-eventing", "messaging.knative.dev/role=dispatcher")
 	const requests, metrics, http, broker, health, kubelet = 8012, 9090, 9991, 9992, 8181, 10250
@@ -71,9 +72,9 @@ func (e *env) borders() {
 		})
 	}
 	e.deleteMachines("border-")
-	e.Kubectl("delete", "pod", "visitor", "-n", system, "--wait=false")
+	e.Kubectl("delete", "pod", "visitor", "-n", knative.System, "--wait=false")
 	e.Kubectl("delete", "namespace", "visitors", "--wait=false")
-	e.requireNoneRefused()
+	e.RequireNoneRefused()
 	e.Step("NetworkPolicies allow what is needed, and refuse the rest")
 }
 

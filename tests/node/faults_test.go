@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vitistack/stack/tests/stand/knative"
 	"github.com/vitistack/stack/tests/stand/kubernetes"
 )
 
@@ -44,14 +45,14 @@ func (e *env) faults() {
 		e.Step("killed: %s", f.name)
 		e.deleteMachines(prefix)
 	}
-	e.Await("everything is Ready after the faults", 5*time.Minute, e.isInstalled)
+	e.Await("everything is Ready after the faults", 5*time.Minute, e.RequireInstalled)
 }
 
 // killContainers kills all processes of a program in containers. It returns an error if there is none, except for a
 // function, which may have no pod.
 func killContainers(program string) error {
 	killed, err := kill(func(args []string) bool { return args[0] == "/ko-app/"+program })
-	if err == nil && killed == 0 && !slices.Contains(functions, program) {
+	if err == nil && killed == 0 && !slices.Contains(knative.Functions, program) {
 		err = errors.New("no container runs it")
 	}
 	return err

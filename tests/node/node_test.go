@@ -1,3 +1,4 @@
+// Package node runs the stack on a real node, with Knative and the stack as pods. README.md says what is real.
 package node
 
 import (
@@ -7,20 +8,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/vitistack/stack/tests/stand/knative"
 	"github.com/vitistack/stack/tests/stand/kubernetes"
 	"github.com/vitistack/stack/tests/stand/results"
 )
-
-// functions are the Knative Services of the stack.
-var functions = []string{"allocate-ip", "bootstrap-talos", "create-vm", "etcd-backup", "kea-reserve", "provision-network", "resync"}
 
 // TestNode runs a cluster of one node from an empty machine to the uninstallation of the stack. The steps depend on each
 // other.
@@ -52,143 +48,21 @@ func TestNode(t *testing.T) {
 func (e *env) startNode() {
 	table := e.nodeTable()
 	e.Boot(table.Row)
-	e.Apply(networkManifest)
-	if err := e.Start(kubernetes.NetworkPolicies); err != nil {
-		e.T.Fatal(err)
-	}
+	e.EnforcePolicies()
 }
 
-// installKnative applies the manifests of Knative's release, as its documentation says.
-func (e *env) installKnative() {
-	deployments := func(namespace string) {
-		e.T.Helper()
-		e.Kubectl("wait", "-n", namespace, "deployment", "--all", "--for=condition=Available", "--timeout=280s")
-	}
-	for _, name := range []string{"serving-crds", "serving", "eventing-crds", "eventing"} {
-		text, err := manifest(folder(), name)
-		if err != nil {
-			e.T.Fatal(err)
-		}
-		e.Apply(text)
-		if strings.HasSuffix(name, "-crds") {
-			e.Await("the CRDs are served", time.Minute, func(ctx context.Context) error { return e.RequireReady(ctx, "Established", "crd") })
-		}
-	}
-	e.Apply(kubernetes.WithAddresses(ingressManifest))
-	deployments("knative-serving")
-	e.Await("the ingress class is set", time.Minute, func(ctx context.Context) error {
-		_, err := e.Run(ctx, "", "kubectl", "patch", "configmap", "config-network", "-n", "knative-serving", "--type=merge",
-			"-p", `{"data":{"ingress-class":"kourier.ingress.networking.knative.dev"}}`)
-		return err
-	})
-	text, err := manifest(folder(), "serving-objects")
-	if err != nil {
-		e.T.Fatal(err)
-	}
-	e.Apply(text)
-	deployments("kourier-system")
-	table := e.nodeTable()
-	table.Row("Knative Serving available", e.Step("Knative Serving is available"))
-	deployments("knative-eventing")
-	table.Row("Knative Eventing available, after Serving", e.Step("Knative Eventing is available"))
-}
+func (e *env) installKnative() { e.Install(e.nodeTable().Row) }
 
 // nodeTable is the table of the steps startNode and installKnative.
 func (e *env) nodeTable() *results.Section {
 	return e.results.Table("Node and Knative", "from an empty machine")
 }
 
-var digest = regexp.MustCompile(`(?m)^Digest: (sha256:[0-9a-f]+)$`)
-
-// install builds images and chart as a release does, and installs them by digest as a user does.
 func (e *env) install() {
 	e.Kubectl("apply", "--server-side", "-f", "tests/sim/kubevirt/crds")
-	var pins []string
-	for line := range strings.Lines(e.Must(30*time.Minute, "make", "--silent", "images", "IMG="+repository+":v1", "VERSION=v1", "PLATFORMS=linux/"+runtime.GOARCH)) {
-		if name, sum, ok := strings.Cut(strings.TrimSpace(line), "@"); ok {
-			pins = append(pins, name+": "+sum)
-		}
-	}
-	if len(pins) <= len(functions) {
-		e.T.Fatalf("make images printed the digests of %d images: %v", len(pins), pins)
-	}
-	table := e.results.Table("Installation", "step")
-	table.Row("make images, with a warm cache, for one platform", e.Step("%d images are built and pushed", len(pins)))
-	// The release writes them into the chart: make pin.
-	values := e.Path("values.yaml")
-	text := "image: {repository: " + repository + ", digests: {" + strings.Join(pins, ", ") + "}}\n" +
-		"gateway: {env: {AUTH_TOKENREVIEW: \"true\"}}\n" + // the simulated IPAM answers with a token of its ServiceAccount
-		"networkPolicy: {" + simulatorPorts() + "}\n" // their URLs are in Secrets, which the chart cannot read
-	if err := os.WriteFile(values, []byte(text), 0o600); err != nil {
-		e.T.Fatal(err)
-	}
-	e.Must(time.Minute, "helm", "package", "charts/vitistack", "--version", "1.0.0", "--app-version", "v1", "--destination", e.Path())
-	out, err := e.Run(e.T.Context(), "", "sh", "-c", "helm push --plain-http "+e.Path("vitistack-1.0.0.tgz")+" oci://"+kubernetes.Registry+"/charts 2>&1")
-	found := digest.FindStringSubmatch(out)
-	if err != nil || found == nil {
-		e.T.Fatalf("push the chart: %v: %s", err, out)
-	}
-	e.Kubectl("create", "namespace", system)
-	e.Kubectl("label", "namespace", system, "pod-security.kubernetes.io/enforce=restricted")
-	start := time.Now()
-	e.Must(5*time.Minute, "helm", "install", "vitistack", chart+"@"+found[1], "--plain-http", "--namespace", system, "--values", values)
-	e.Await("all is Ready", 5*time.Minute, e.isInstalled)
-	table.Row("helm install, until everything is Ready", time.Since(start))
-	e.Step("helm install: everything is Ready")
-	e.requireNoRestarts()
-	e.requireNoneRefused()
-	e.Must(5*time.Minute, "helm", "test", "vitistack", "--namespace", system)
-	table.Row("helm test", e.Step("helm test passes"))
-}
-
-const (
-	repository = kubernetes.Registry + "/vitistack"
-	chart      = "oci://" + kubernetes.Registry + "/charts/vitistack"
-)
-
-// isInstalled returns an error that names what of the stack is not Ready.
-func (e *env) isInstalled(ctx context.Context) error {
-	services, err := e.List(ctx, "ksvc", "-n", system)
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, s := range services {
-		names = append(names, s.Metadata.Name)
-	}
-	if slices.Sort(names); !slices.Equal(names, functions) {
-		return fmt.Errorf("the Services are %v, want %v", names, functions)
-	}
-	return errors.Join(
-		e.RequireReady(ctx, "Ready", "ksvc,broker,trigger,apiserversource,pingsource,sinkbinding", "-n", system),
-		e.RequireReady(ctx, "Available", "deployment", "-n", system),
-	)
-}
-
-// requireNoRestarts fails the test if a container of the stack or of Knative was restarted.
-func (e *env) requireNoRestarts() {
-	e.T.Helper()
-	pods, err := e.List(e.T.Context(), "pods", "-A")
-	if err != nil {
-		e.T.Fatal(err)
-	}
-	for _, pod := range pods {
-		for _, c := range pod.Status.ContainerStatuses {
-			if c.RestartCount > 0 {
-				e.T.Errorf("container %s of pod %s/%s was restarted %d times", c.Name, pod.Metadata.Namespace, pod.Metadata.Name, c.RestartCount)
-				e.T.Log(e.Run(e.T.Context(), "", "kubectl", "logs", "--previous", "--tail=10", "-n", pod.Metadata.Namespace, pod.Metadata.Name, "-c", c.Name))
-			}
-		}
-	}
-}
-
-// requireNoneRefused fails the test if the API server has refused a pod of the stack: Pod Security, quota, or RBAC.
-func (e *env) requireNoneRefused() {
-	e.T.Helper()
-	out := e.Kubectl("get", "events", "-n", system, "--field-selector", "reason=FailedCreate", "-o", "jsonpath={range .items[*]}{.message}{'\\n'}{end}")
-	if strings.TrimSpace(out) != "" {
-		e.T.Errorf("the API server refused pods:\n%s", out)
-	}
+	e.InstallStack("gateway: {env: {AUTH_TOKENREVIEW: \"true\"}}\n"+ // the simulated IPAM answers with a token of its ServiceAccount
+		"networkPolicy: {"+simulatorPorts()+"}\n", // their URLs are in Secrets, which the chart cannot read
+		e.results.Table("Installation", "step").Row)
 }
 
 // example returns a manifest of apis/examples. Its loopback network becomes one that pods reach through the proxy of the
@@ -233,7 +107,7 @@ func (e *env) startSimulators() {
 		e.T.Fatal(err)
 	}
 	var gateway struct{ Spec struct{ ClusterIP string } }
-	if err := json.Unmarshal([]byte(e.Kubectl("get", "service", "gateway", "-n", system, "-o", "json")), &gateway); err != nil {
+	if err := json.Unmarshal([]byte(e.Kubectl("get", "service", "gateway", "-n", knative.System, "-o", "json")), &gateway); err != nil {
 		e.T.Fatal(err)
 	}
 	if err := e.StartService("sim", "env", "GATEWAY_URL=http://"+gateway.Spec.ClusterIP+":9991", e.Program("sim"), "--state", e.Path("sim"),
@@ -254,7 +128,7 @@ func (e *env) tour() {
 	e.startSimulators()
 	e.Step("the simulators run")
 	// A function reads the Secrets of the simulators when its pod starts.
-	e.awaitZero()
+	e.AwaitZero()
 	e.Step("no function has a pod")
 	e.Apply(e.example("machineprovider-kubevirt.yaml"))
 	e.Apply(e.example("networkpool-tour.yaml"))
@@ -279,7 +153,7 @@ func (e *env) tour() {
 		return e.RequireReady(ctx, "Ready", "networknamespaces,networkconfigurations", "-A")
 	})
 	e.Step("the networks of NAM, NetBox and an external IPAM, and a reservation in Kea are Ready")
-	e.requireNoneRefused()
+	e.RequireNoneRefused()
 }
 
 // requireWorkloadNodes lists the nodes of the created cluster as its requester does, through the proxy into the simulated

@@ -3,6 +3,8 @@ package node
 import (
 	"strings"
 	"time"
+
+	"github.com/vitistack/stack/tests/stand/knative"
 )
 
 // interfaceManifest is an interface without a machine.
@@ -18,7 +20,7 @@ spec:
 // retries creates a machine while the deliveries of a NetworkConfiguration fail and are repeated, because the IPAllocation of an earlier
 // NetworkConfiguration with its name is held by a finalizer. The channel of the Broker must not wait for them.
 func (e *env) retries() {
-	channel := e.Kubectl("get", "inmemorychannels", "-n", system, "-o", "jsonpath={.items[*].metadata.annotations}")
+	channel := e.Kubectl("get", "inmemorychannels", "-n", knative.System, "-o", "jsonpath={.items[*].metadata.annotations}")
 	if !strings.Contains(channel, `"messaging.knative.dev/async-handler":"true"`) {
 		e.T.Errorf("the channel answers a sender only after its deliveries: its annotations are %s", channel)
 	}

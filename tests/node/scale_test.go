@@ -10,12 +10,6 @@ import (
 	"github.com/vitistack/stack/tests/stand/results"
 )
 
-const (
-	// idleTimeout is the longest time until no function has a pod: the interval of the checks of MachineProviders, the
-	// window of the revisions, and the grace periods of Knative.
-	idleTimeout = 6 * time.Minute
-)
-
 // scaleFromZero measures the time from kubectl apply to a cluster that is Running, while no function has a pod.
 func (e *env) scaleFromZero() {
 	var took, idle []time.Duration
@@ -24,7 +18,7 @@ func (e *env) scaleFromZero() {
 	for range runs {
 		e.deleteCluster()
 		e.Step("the cluster is deleted")
-		e.awaitZero()
+		e.AwaitZero()
 		idle = append(idle, e.Step("no function has a pod"))
 		start := time.Now()
 		e.Apply(e.example("simple-kubernetescluster.yaml"))
@@ -39,8 +33,8 @@ func (e *env) scaleFromZero() {
 	table.Row("to a Running cluster, no function has a pod: slowest", took[runs-1])
 	table.Row("to a Running cluster, functions have pods", e.warmStart())
 	table.Row(fmt.Sprintf("from the end of a cluster until no function has a pod: median of %d", runs), idle[runs/2])
-	e.requireNoRestarts()
-	e.requireNoneRefused()
+	e.RequireNoRestarts()
+	e.RequireNoneRefused()
 }
 
 // zeroTable is the table of the steps tour and scaleFromZero.
@@ -87,25 +81,4 @@ func (e *env) requireNone(ctx context.Context, args ...string) error {
 		return fmt.Errorf("%d are left: %s", len(names), strings.Join(names, "; "))
 	}
 	return nil
-}
-
-// awaitZero waits until no function has a pod that takes requests.
-func (e *env) awaitZero() {
-	e.T.Helper()
-	e.Await("no function has a pod", idleTimeout, func(ctx context.Context) error {
-		pods, err := e.List(ctx, "pods", "-n", system, "-l", "serving.knative.dev/service")
-		if err != nil {
-			return err
-		}
-		var running []string
-		for _, pod := range pods {
-			if pod.Metadata.DeletionTimestamp == "" {
-				running = append(running, pod.Metadata.Labels["serving.knative.dev/service"])
-			}
-		}
-		if len(running) > 0 {
-			return fmt.Errorf("these have one: %s", strings.Join(running, ", "))
-		}
-		return nil
-	})
 }

@@ -31,19 +31,19 @@ type Cluster struct {
 	start time.Time
 }
 
-// New creates a cluster whose programs are in a folder. Commands of the test find programs there, and use the kubeconfig
+// New creates a cluster whose programs are in some folders. Commands of the test find programs there, and use the kubeconfig
 // of the administrator. Nothing runs yet.
-func New(t *testing.T, l lab.Lab, programs string) *Cluster {
+func New(t *testing.T, l lab.Lab, programs ...string) *Cluster {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := NewNode(l, programs)
+	m, err := NewNode(l, programs...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
+	t.Setenv("PATH", strings.Join(append(programs, os.Getenv("PATH")), ":"))
 	t.Setenv("KUBECONFIG", m.Kubeconfig())
 	t.Setenv("GOPROXY", "off") // the lab has no Internet access
 	return &Cluster{Node: m, T: t, Root: root, start: time.Now()}

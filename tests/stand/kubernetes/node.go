@@ -37,14 +37,14 @@ type Node struct {
 	Services map[string]*Service
 
 	folder   string // everything that changes
-	programs string
+	programs []string
 	cgroup   string
 	keys     *keys
 }
 
-// NewNode creates the files of a node in a lab, and mounts folders over those of the machine. Nothing runs yet. The folder
-// programs has what build.sh builds; containerd also looks there for CNI plugins.
-func NewNode(l lab.Lab, programs string) (*Node, error) {
+// NewNode creates the files of a node in a lab, and mounts folders over those of the machine. Nothing runs yet. The folders
+// programs have what build.sh builds; containerd also looks there for CNI plugins.
+func NewNode(l lab.Lab, programs ...string) (*Node, error) {
 	m := &Node{folder: filepath.Join(l.Nodes(), NodeName), programs: programs, cgroup: l.Cgroup(NodeName), Services: map[string]*Service{}}
 	if err := errors.Join(enterCgroup(l.Cgroup("services")), createCgroup(m.cgroup), os.MkdirAll(m.Path("logs"), 0o700), m.mount(), route()); err != nil {
 		return nil, err
@@ -59,8 +59,17 @@ func NewNode(l lab.Lab, programs string) (*Node, error) {
 // Kubeconfig returns the file of the administrator's kubeconfig.
 func (m *Node) Kubeconfig() string { return m.keys.path("admin.kubeconfig") }
 
-// Program returns the file of a program of the node.
-func (m *Node) Program(name string) string { return filepath.Join(m.programs, name) }
+// Program returns the file of a program of the node, which is in the first folder of programs that has it.
+func (m *Node) Program(name string) string {
+	path := ""
+	for _, folder := range m.programs {
+		path = filepath.Join(folder, name)
+		if _, err := os.Stat(path); err == nil {
+			break
+		}
+	}
+	return path
+}
 
 // weight is the share of the processors for the services, and the one for all pods. A node has a machine of its own. In one
 // with the share of a single process, leases and probes of Knative would time out when the machine is busy.
@@ -130,7 +139,7 @@ func (m *Node) issue() error {
 // writeConfiguration writes the files that the services read.
 func (m *Node) writeConfiguration() error {
 	replace := strings.NewReplacer("FOLDER", m.folder, "CGROUP", "/"+m.cgroup, "ADDRESS", Address, "REGISTRY", Registry, "NODE", NodeName, "PODS", pods,
-		"RESOLVER", dnsService, "PROGRAMS", m.programs)
+		"RESOLVER", dnsService, "PROGRAMS", strings.Join(m.programs, `", "`))
 	for name, text := range map[string]string{
 		"containerd.toml": containerdConfig, "cni/10-pods.conflist": cniConfig, "kubelet.yaml": kubeletConfig, "proxy.yaml": proxyConfig,
 		"registries/" + Registry + "/hosts.toml": registryConfig, "resolv.conf": "nameserver 127.0.0.1\n",

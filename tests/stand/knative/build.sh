@@ -6,14 +6,14 @@ set -eu
 to=$1 eventing=$2
 kubernetes=$(dirname "$to")/kubernetes
 here=$(cd "$(dirname "$0")" && pwd)
-root=$here/../..
-. "$here/../stand/kubernetes/functions.sh"
+root=$here/../../..
+. "$here/../kubernetes/functions.sh"
 # Knative Serving is released together with Eventing.
 knative=$(version "$root/knative/local" knative.dev/eventing)
 serving=$to/source/serving-$knative
 
-sh "$here/../stand/kubernetes/build.sh" "$kubernetes"
-sh "$here/../knative/build.sh" "$eventing"
+sh "$here/../kubernetes/build.sh" "$kubernetes"
+sh "$root/tests/knative/build.sh" "$eventing"
 test -f "$serving/go.mod" || source_of "knative.dev/serving@$knative" "serving-$knative"
 for command in activator autoscaler controller queue webhook; do
 	! missing "serving-$command" "$knative" || build "$serving" "serving-$command" "$knative" "./cmd/$command" -mod=mod -ldflags '-s -w'
@@ -26,7 +26,7 @@ if missing kube-router $router; then
 fi
 crane=$(version "$root/tools/ship" github.com/google/go-containerregistry)
 ! missing crane "$crane" || build "$root/tools/ship" crane "$crane" github.com/google/go-containerregistry/cmd/crane -ldflags '-s -w'
-for program in ./tests/node/ingress ./tests/sim; do
+for program in ./tests/stand/knative/ingress ./tests/sim; do
 	go build -C "$root" -trimpath -ldflags '-s -w' -o "$to/bin/" "$program"
 done
 ln -sf "$kubernetes"/bin/* "$(dirname "$to")/bin/helm" "$to/bin/"
