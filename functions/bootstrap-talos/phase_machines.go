@@ -192,7 +192,7 @@ func waitForMachines(c *cluster) error {
 
 // waitForTalos returns a WaitError that names the node that has to answer, if all machines run.
 func waitForTalos(c *cluster) error {
-	message := fmt.Sprintf("%d of %s are running; waiting for Talos to answer", len(c.plan.Members), plan.Quantity(len(c.plan.Members), "machine"))
+	message := "every machine runs; waits for Talos to answer"
 	for _, m := range c.plan.Members {
 		if machine := c.observed.machines[m.Name]; !plan.IsInstalled(machine) {
 			message += fmt.Sprintf(" on %s (%s)", m.Name, net.JoinHostPort(plan.Address(machine), talos.APIPort))
