@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/stack/tests/stand/audit"
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
@@ -53,7 +54,7 @@ type deliveries struct {
 // deliveriesSince counts the deliveries of each function since a time, from its log and the audit log.
 func deliveriesSince(b *testing.B, e *engine.Engine, since time.Time) map[string]deliveries {
 	b.Helper()
-	written := map[string][]engine.Request{}
+	written := map[string][]audit.Request{}
 	for _, r := range e.Requests(since) {
 		if r.Writes() {
 			key := r.ObjectRef.Resource + "/" + r.ObjectRef.Namespace + "/" + r.ObjectRef.Name
@@ -82,8 +83,8 @@ func deliveriesSince(b *testing.B, e *engine.Engine, since time.Time) map[string
 }
 
 // lastWriter returns the function that has sent the last write before a time, which may be none.
-func lastWriter(writes []engine.Request, before time.Time) string {
-	var last engine.Request
+func lastWriter(writes []audit.Request, before time.Time) string {
+	var last audit.Request
 	for _, r := range writes {
 		if r.Received.Before(before) && !r.Received.Before(last.Received) {
 			last = r

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 // scaleFromZero measures the time from kubectl apply to a cluster that is Running, while no function has a pod.
 func (e *env) scaleFromZero() {
 	var took, idle []time.Duration
+	var start time.Time
 	runs := e.starts()
 	table := e.zeroTable()
 	for range runs {
@@ -20,12 +22,13 @@ func (e *env) scaleFromZero() {
 		e.Step("the cluster is deleted")
 		e.AwaitZero()
 		idle = append(idle, e.Step("no function has a pod"))
-		start := time.Now()
+		start = time.Now()
 		e.Apply(e.example("simple-kubernetescluster.yaml"))
 		e.Kubectl("wait", "kubernetescluster/simple-cluster", "--for=jsonpath={.status.phase}=Running", "--timeout=280s")
 		took = append(took, time.Since(start))
 		e.Step("from zero: the cluster is Running")
 	}
+	e.countRequests(start)
 	slices.Sort(took)
 	slices.Sort(idle)
 	table.Row(fmt.Sprintf("to a Running cluster, no function has a pod: median of %d", runs), took[runs/2])
@@ -35,6 +38,35 @@ func (e *env) scaleFromZero() {
 	table.Row(fmt.Sprintf("from the end of a cluster until no function has a pod: median of %d", runs), idle[runs/2])
 	e.RequireNoRestarts()
 	e.RequireNoneRefused()
+}
+
+// countRequests writes the number of requests that the stack has sent to the API server since a cluster was applied, without heartbeats.
+func (e *env) countRequests(since time.Time) {
+	e.T.Helper()
+	requests, err := e.Requests(since)
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	counts, total, writes := map[string]int{}, 0, 0
+	for _, r := range requests {
+		if r.Heartbeat() || r.Function() == "" {
+			continue
+		}
+		counts[r.Function()]++
+		total++
+		if r.Writes() {
+			writes++
+		}
+	}
+	if counts["create-vm"] == 0 || counts["bootstrap-talos"] == 0 {
+		e.T.Errorf("the audit log has no requests of the functions that create a cluster: %v", counts)
+	}
+	table := e.results.Counts("Requests", "to the API server, from kubectl apply to a Running cluster of three nodes, no function has a pod", "requests")
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		table.Count(name, counts[name])
+	}
+	table.Count("all", total)
+	table.Count("writes among them", writes)
 }
 
 // zeroTable is the table of the steps tour and scaleFromZero.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/vitistack/stack/tests/stand/audit"
 )
 
 // auditFolder is where engines record the requests of functions, or empty.
@@ -29,6 +31,16 @@ func (u Usage) String() string {
 		resource += "." + u.Group
 	}
 	return u.Function + " " + resource + " " + u.Verb
+}
+
+// Requests returns the requests that the API server has answered since a time. The engine needs the flag --audit.
+func (e *Engine) Requests(since time.Time) []audit.Request {
+	e.t.Helper()
+	all, err := audit.Read(filepath.Join(e.Dir, "logs"), since)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return all
 }
 
 // noteUsage records the requests of functions in this run of the engine.

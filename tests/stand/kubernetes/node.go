@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vitistack/stack/tests/stand/audit"
 	"github.com/vitistack/stack/tests/stand/cgroup"
 	"github.com/vitistack/stack/tests/stand/lab"
 )
@@ -141,7 +143,7 @@ func (m *Node) writeConfiguration() error {
 	replace := strings.NewReplacer("FOLDER", m.folder, "CGROUP", "/"+m.cgroup, "ADDRESS", Address, "REGISTRY", Registry, "NODE", NodeName, "PODS", pods,
 		"RESOLVER", dnsService, "PROGRAMS", strings.Join(m.programs, `", "`))
 	for name, text := range map[string]string{
-		"containerd.toml": containerdConfig, "cni/10-pods.conflist": cniConfig, "kubelet.yaml": kubeletConfig, "proxy.yaml": proxyConfig,
+		"containerd.toml": containerdConfig, "cni/10-pods.conflist": cniConfig, "kubelet.yaml": kubeletConfig, "audit.yaml": auditPolicy, "proxy.yaml": proxyConfig,
 		"registries/" + Registry + "/hosts.toml": registryConfig, "resolv.conf": "nameserver 127.0.0.1\n",
 	} {
 		path := m.Path(name)
@@ -156,6 +158,14 @@ func (m *Node) writeConfiguration() error {
 }
 
 const (
+	// The stack has a namespace for itself.
+	auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - {level: Metadata, userGroups: ["system:serviceaccounts:vitistack-system"]}
+  - {level: None}
+`
 	registryConfig = `server = "http://REGISTRY"
 [host."http://REGISTRY"]
   capabilities = ["pull", "resolve"]
@@ -237,6 +247,7 @@ func (m *Node) command(name string) []string {
 			"--kubelet-certificate-authority=" + key("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
 			"--requestheader-client-ca-file=" + key("ca.crt"), "--requestheader-allowed-names=" + frontProxy,
 			"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+			"--audit-policy-file=" + m.Path("audit.yaml"), "--audit-log-path=" + m.Path("logs", "audit.log"),
 			"--proxy-client-cert-file=" + key(frontProxy+".crt"), "--proxy-client-key-file=" + key(frontProxy+".key"),
 			"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + key("service-accounts.key"),
 			"--service-account-signing-key-file=" + key("service-accounts.key"),
@@ -259,6 +270,11 @@ func (m *Node) command(name string) []string {
 		},
 	}
 	return append([]string{m.Program(name)}, arguments[name]...)
+}
+
+// Requests returns the requests of the stack that the API server has answered since a time.
+func (m *Node) Requests(since time.Time) ([]audit.Request, error) {
+	return audit.Read(m.Path("logs"), since)
 }
 
 // Start starts services that do not run yet.

@@ -20,10 +20,10 @@ type Page struct {
 	sections                 []*Section
 }
 
-// Section is a table of times in seconds, with the load average of the machine before the first of them.
+// Section is a table of times in seconds or of counts, with the load average of the machine before the first of them.
 type Section struct {
-	title, head, load string
-	rows              []string
+	title, head, unit, load string
+	rows                    []string
 }
 
 var model = regexp.MustCompile(`(?m)^model name\s*: (.*)$`)
@@ -44,14 +44,19 @@ func New(t *testing.T, root, command string) *Page {
 	return p
 }
 
-// Table returns the section with a title, and starts it at the first call. head says what its rows are.
-func (p *Page) Table(title, head string) *Section {
+// Table returns the section of times with a title, and starts it at the first call. head says what its rows are.
+func (p *Page) Table(title, head string) *Section { return p.section(title, head, "seconds") }
+
+// Counts returns the section of counts with a title, as Table does. unit says what is counted.
+func (p *Page) Counts(title, head, unit string) *Section { return p.section(title, head, unit) }
+
+func (p *Page) section(title, head, unit string) *Section {
 	for _, s := range p.sections {
 		if s.title == title {
 			return s
 		}
 	}
-	s := &Section{title: title, head: head, load: "unknown"}
+	s := &Section{title: title, head: head, unit: unit, load: "unknown"}
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
 		s.load, _, _ = strings.Cut(string(text), " ")
 	}
@@ -64,6 +69,11 @@ func (s *Section) Row(what string, took time.Duration) {
 	s.rows = append(s.rows, fmt.Sprintf("| %s | %.1f |", what, took.Seconds()))
 }
 
+// Count adds a count to a section.
+func (s *Section) Count(what string, count int) {
+	s.rows = append(s.rows, fmt.Sprintf("| %s | %d |", what, count))
+}
+
 // markdown returns the page.
 func (p *Page) markdown() string {
 	var b strings.Builder
@@ -73,7 +83,7 @@ func (p *Page) markdown() string {
 		b.WriteString("\n> The machine was busy with other programs: see the load averages. A quiet one is faster.\n")
 	}
 	for _, s := range p.sections {
-		fmt.Fprintf(&b, "\n## %s\n\n| %s | seconds |\n| --- | ---: |\n%s\n\nLoad average before: %s.\n", s.title, s.head, strings.Join(s.rows, "\n"), s.load)
+		fmt.Fprintf(&b, "\n## %s\n\n| %s | %s |\n| --- | ---: |\n%s\n\nLoad average before: %s.\n", s.title, s.head, s.unit, strings.Join(s.rows, "\n"), s.load)
 	}
 	return b.String()
 }

@@ -1,4 +1,4 @@
-package engine
+package audit
 
 import (
 	"os"
@@ -17,7 +17,7 @@ func TestReadAudit(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	requests, err := readAudit(path, time.Time{})
+	requests, err := readLog(path, time.Time{})
 	if err != nil || len(requests) != 2 || requests[0].Verb != "create" || requests[1].Verb != "patch" {
 		t.Errorf("got %d requests, and %v, want create and patch", len(requests), err)
 	}

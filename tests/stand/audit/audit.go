@@ -1,4 +1,5 @@
-package engine
+// Package audit reads the audit log of an API server.
+package audit
 
 import (
 	"bufio"
@@ -11,7 +12,7 @@ import (
 	"time"
 )
 
-// Request is an answered request in the API server's audit log. The engine needs the flag --audit.
+// Request is an answered request in the audit log of an API server.
 type Request struct {
 	Verb      string `json:"verb"`
 	UserAgent string `json:"userAgent"`
@@ -68,28 +69,26 @@ func (r Request) Function() string {
 	return name
 }
 
-// Requests returns the requests that the API server has answered since a time.
-func (e *Engine) Requests(since time.Time) []Request {
-	e.t.Helper()
-	var all []Request
+// Read returns the requests that an API server has answered since a time, from the audit logs in a folder.
+func Read(folder string, since time.Time) (all []Request, err error) {
 	// A rotated log has the time of its end in its name.
-	logs, _ := filepath.Glob(filepath.Join(e.Dir, "logs", "audit*.log"))
+	logs, _ := filepath.Glob(filepath.Join(folder, "audit*.log"))
 	for _, log := range logs {
 		if info, err := os.Stat(log); err != nil || info.ModTime().Before(since) {
 			continue
 		}
-		requests, err := readAudit(log, since)
+		requests, err := readLog(log, since)
 		if err != nil {
-			e.t.Fatal(err)
+			return nil, err
 		}
 		all = append(all, requests...)
 	}
-	return all
+	return all, nil
 }
 
-// readAudit reads the answered requests since a time from an audit log. It skips what a killed API server has not finished. A line has as many
+// readLog reads the answered requests since a time from an audit log. It skips what a killed API server has not finished. A line has as many
 // bytes as the request that it is about.
-func readAudit(log string, since time.Time) (all []Request, err error) {
+func readLog(log string, since time.Time) (all []Request, err error) {
 	file, err := os.Open(log)
 	if err != nil {
 		return nil, err
