@@ -23,6 +23,7 @@ var unexercised = map[string]string{
 	"kea-reserve leases.coordination.k8s.io create":   "a Kea without the hook for reservations, whose whole configuration is written",
 	"kea-reserve leases.coordination.k8s.io get":      "a Kea without the hook for reservations, whose whole configuration is written",
 	"kea-reserve leases.coordination.k8s.io update":   "a Kea without the hook for reservations, whose whole configuration is written",
+	"resync clustertemplates.vitistack.io patch":      "a requested reconcile of a ClusterTemplate",
 	"resync configmaps patch":                         "a Lease whose holder is gone, in two full rounds",
 	"resync machines.vitistack.io get":                "a full round while a Machine on Proxmox VE holds a VMID",
 	"resync networknamespaces.vitistack.io patch":     "a requested reconcile whose event provision-network does not get",

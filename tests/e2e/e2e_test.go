@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -103,6 +104,17 @@ func TestExamples(t *testing.T) {
 			feed.Until(t, name+" reports what it waits for", func() (bool, string) {
 				reason, message := ready(e.Get(resource, "empty", name))
 				return reason == "NoNetworkNamespace" && strings.Contains(message, "create one"), reason + ": " + message
+			})
+			path := "api/v1/objects/" + string(e.Get(resource, "empty", name).GetUID())
+			feed.Until(t, path+" has its Event", func() (bool, string) {
+				body, err := e.Ask(path)
+				var object struct {
+					Events []struct{ Type, Reason string }
+				}
+				err = errors.Join(err, json.Unmarshal(body, &object))
+				return slices.ContainsFunc(object.Events, func(event struct{ Type, Reason string }) bool {
+					return event.Type == "Warning" && event.Reason == "NoNetworkNamespace"
+				}), fmt.Sprintf("%s %v", body, err)
 			})
 		}
 	})
