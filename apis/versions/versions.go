@@ -145,15 +145,17 @@ func checkInstaller(from, to string) error {
 
 // Upgrades returns the Kubernetes versions to which a cluster can be upgraded in one step: the newest
 // patch release of the running minor version, and of the next one, if the Talos version supports
-// them. It is empty for a cluster that runs the newest.
+// them. It is empty for a cluster that runs the newest. A cluster that does not run yet, whose Kubernetes version is empty,
+// can have any that the Talos version supports.
 func Upgrades(running Pair) []string {
+	isNew := running.Kubernetes == ""
 	now, err := semver.Parse(running.Kubernetes)
-	if err != nil {
+	if err != nil && !isNew {
 		return nil
 	}
 	var possible []string
 	for _, release := range minorsOf(running.Talos) {
-		if release.GT(now) && CheckKubernetesUpgrade(running.Kubernetes, release.String()) == nil {
+		if isNew || release.GT(now) && CheckKubernetesUpgrade(running.Kubernetes, release.String()) == nil {
 			possible = append(possible, release.String())
 		}
 	}

@@ -1,9 +1,13 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -50,6 +54,17 @@ func (f *Flags) Connect() (*Connection, error) {
 		return nil, fmt.Errorf("read the namespace of the context: %w", err)
 	}
 	return NewConnection(config, namespace)
+}
+
+// Contexts returns the names of the contexts of a kubeconfig or, if that is empty, of the one of the flags.
+func (f *Flags) Contexts(kubeconfig string) []string {
+	rules := *f.rules
+	rules.ExplicitPath = cmp.Or(kubeconfig, rules.ExplicitPath)
+	config, err := rules.Load()
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(config.Contexts))
 }
 
 // ConnectTo reads another context, of a kubeconfig or, if that is empty, of the one of the flags.
@@ -125,6 +140,7 @@ func (c *Connection) Explain(err error, k Kind, name string) error {
 		where, others = "", "kubectl get "+k.Resource+" lists the existing ones"
 	}
 	var status apierrors.APIStatus
+	var unanswered *url.Error
 	message := ""
 	switch {
 	case apierrors.IsNotFound(err) && isOfObject(err):
@@ -138,6 +154,8 @@ func (c *Connection) Explain(err error, k Kind, name string) error {
 		}
 	case apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "ValidatingAdmissionPolicy"):
 		message = fmt.Sprintf("%v: ask the platform team to bind the ClusterRole vitistack-edit, or vitistack-view to look, to you%s", err, where)
+	case errors.As(err, &unanswered):
+		message = fmt.Sprintf("the API server at %s does not answer (%v): check that it runs, or select another cluster with --kubeconfig or --context", c.Config.Host, unanswered.Err)
 	default:
 		return err
 	}

@@ -63,10 +63,8 @@ func (c *Connection) Load(ctx context.Context, namespace string, kinds ...Kind) 
 			case apierrors.IsForbidden(err):
 				found.Unreadable = append(found.Unreadable, k)
 			case apierrors.IsNotFound(err) && k.Group != group:
-			case apierrors.IsNotFound(err):
-				failed = c.Explain(err, k, "")
 			default:
-				failed = fmt.Errorf("list %s: %w", k.Resource, err)
+				failed = c.Explain(err, k, "")
 			}
 		})
 	}

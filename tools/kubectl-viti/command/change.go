@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -33,10 +34,11 @@ type change struct {
 	needsKind bool
 	// flags adds flags, and may be nil.
 	flags func(*cobra.Command)
-	// path returns the field for a kind, value its new value, and effect what the change causes.
-	path   func(kind string) []string
+	// path returns the field for a kind, value its new value, and effect what the change causes. changed is false if the field
+	// has the value already.
+	path   func(kind string) ([]string, error)
 	value  func() any
-	effect func(o *unstructured.Unstructured) string
+	effect func(o *unstructured.Unstructured, changed bool) string
 }
 
 func (c change) find() []cluster.Kind {
@@ -73,21 +75,25 @@ func (p *program) change(ctx context.Context, c change, args []string, dryRun bo
 		return err
 	}
 	if !contains(c.find(), k) {
-		return fmt.Errorf("kubectl viti %s has no effect on a %s: write %s", c.verb, k.Name, strings.Join(c.kinds, ", "))
+		return fmt.Errorf("kubectl viti %s has no effect on the kind %s: write %s", c.verb, k.Name, strings.Join(c.kinds, ", "))
 	}
+	path, err := c.path(k.Singular())
+	if err != nil {
+		return err
+	}
+	value := c.value()
 	connection, err := p.connect()
 	if err != nil {
 		return err
 	}
-	path, value := c.path(k.Singular()), c.value()
 	before, err := connection.Get(ctx, k, name)
 	if err != nil {
 		return err
 	}
+	now, _, _ := unstructured.NestedFieldNoCopy(before.Object, path...)
+	changed := now != value && (now != nil || value != false)
 	done := ""
-	if now, _, _ := unstructured.NestedFieldNoCopy(before.Object, path...); now == value || now == nil && value == false {
-		done = "No change: "
-	} else {
+	if changed {
 		patch, err := json.Marshal(nest(path, value))
 		if err != nil {
 			return err
@@ -95,6 +101,8 @@ func (p *program) change(ctx context.Context, c change, args []string, dryRun bo
 		if before, err = connection.Patch(ctx, k, name, patch, dryRun); err != nil {
 			return err
 		}
+	} else {
+		done = "No change: "
 	}
 	if dryRun {
 		done += "(dry run) "
@@ -102,7 +110,7 @@ func (p *program) change(ctx context.Context, c change, args []string, dryRun bo
 	if v1alpha1.IsPaused(before) {
 		p.note(cause.PausedRemedy(cause.Ref{Kind: k.Name, Namespace: before.GetNamespace(), Name: name}))
 	}
-	_, err = fmt.Fprintf(p.Out, "%s%s %s %s.\n", done, k.Name, name, c.effect(before))
+	_, err = fmt.Fprintf(p.Out, "%s%s %s %s.\n", done, k.Name, name, c.effect(before, changed))
 	return err
 }
 
@@ -123,6 +131,11 @@ func nest(path []string, value any) map[string]any {
 	return map[string]any{path[0]: nest(path[1:], value)}
 }
 
+// field returns the path of a field that all kinds have.
+func field(path ...string) func(string) ([]string, error) {
+	return func(string) ([]string, error) { return path, nil }
+}
+
 func reconcileChange() change {
 	return change{
 		verb: "reconcile", needsKind: true, short: "Request a reconcile of an object at once",
@@ -130,9 +143,9 @@ func reconcileChange() change {
 annotation ` + v1alpha1.AnnotationReconcile + `. It ends the delay after failed attempts, and changes nothing else.`,
 		examples: []string{"kubectl viti reconcile machine/web", "kubectl viti reconcile networknamespace/lab -n datacenter-01"},
 		kinds:    []string{"kubernetescluster", "machine", "networkconfiguration", "ipallocation", "networknamespace", "etcdbackup", "machineprovider"},
-		path:     func(string) []string { return []string{"metadata", "annotations", v1alpha1.AnnotationReconcile} },
+		path:     field("metadata", "annotations", v1alpha1.AnnotationReconcile),
 		value:    func() any { return time.Now().UTC().Format(time.RFC3339Nano) },
-		effect: func(o *unstructured.Unstructured) string {
+		effect: func(o *unstructured.Unstructured, _ bool) string {
 			return fmt.Sprintf("is reconciled now: kubectl viti why %s/%s shows the result", strings.ToLower(o.GetKind()), o.GetName())
 		},
 	}
@@ -145,14 +158,16 @@ func pauseChange(verb string, paused bool) change {
 		flags: func(cmd *cobra.Command) {
 			cmd.Flags().BoolVar(&upgrade, "upgrade", false, "only the upgrade of a cluster, with everything else going on")
 		},
-		path: func(kind string) []string {
+		path: func(kind string) ([]string, error) {
 			switch {
+			case kind == "etcdbackup" && upgrade:
+				return nil, errors.New("--upgrade is for a KubernetesCluster: leave it out for an EtcdBackup")
 			case kind == "etcdbackup":
-				return []string{"spec", "suspend"}
+				return []string{"spec", "suspend"}, nil
 			case upgrade:
-				return []string{"spec", "upgrade", "paused"}
+				return []string{"spec", "upgrade", "paused"}, nil
 			default:
-				return []string{"spec", "paused"}
+				return []string{"spec", "paused"}, nil
 			}
 		},
 		value: func() any { return paused },
@@ -162,7 +177,7 @@ func pauseChange(verb string, paused bool) change {
 		c.long = `Stop all changes to a cluster (spec.paused), only its upgrade (spec.upgrade.paused, by --upgrade), or snapshots
 (spec.suspend of an EtcdBackup). Nodes keep running. A node that is being upgraded finishes.`
 		c.examples = []string{"kubectl viti pause shop", "kubectl viti pause shop --upgrade", "kubectl viti pause etcdbackup/shop-nightly"}
-		c.effect = func(o *unstructured.Unstructured) string {
+		c.effect = func(o *unstructured.Unstructured, _ bool) string {
 			switch {
 			case o.GetKind() == "EtcdBackup":
 				return "takes no snapshots until kubectl viti resume etcdbackup/" + o.GetName()
@@ -178,10 +193,12 @@ func pauseChange(verb string, paused bool) change {
 	c.long = `Continue all changes to a cluster (spec.paused), its upgrade (spec.upgrade.paused, by --upgrade), or snapshots
 (spec.suspend of an EtcdBackup). With --upgrade, nodes whose upgrade failed are tried again.`
 	c.examples = []string{"kubectl viti resume shop", "kubectl viti resume shop --upgrade", "kubectl viti resume etcdbackup/shop-nightly"}
-	c.effect = func(o *unstructured.Unstructured) string {
+	c.effect = func(o *unstructured.Unstructured, changed bool) string {
 		switch {
 		case o.GetKind() == "EtcdBackup":
 			return "takes snapshots by its schedule; one that was missed is taken now"
+		case upgrade && !changed:
+			return "has no paused upgrade. To try failed nodes again, run kubectl viti pause --upgrade " + o.GetName() + " first"
 		case upgrade:
 			return "continues its upgrade, and tries failed nodes again"
 		default:
@@ -194,7 +211,7 @@ func pauseChange(verb string, paused bool) change {
 func protectChange(verb string, protected bool) change {
 	c := change{
 		verb: verb, needsKind: true, kinds: []string{"machine", "kubernetescluster", "networknamespace"},
-		path: func(string) []string { return []string{"spec", "protected"} }, value: func() any { return protected },
+		path: field("spec", "protected"), value: func() any { return protected },
 	}
 	if protected {
 		c.short = "Have the API server refuse the deletion of an object"
@@ -202,7 +219,7 @@ func protectChange(verb string, protected bool) change {
 administrator, by the garbage collector and by the deletion of the namespace. A cluster does not remove a protected
 Machine when it is scaled down.`
 		c.examples = []string{"kubectl viti protect kubernetescluster/shop", "kubectl viti protect machine/web"}
-		c.effect = func(o *unstructured.Unstructured) string {
+		c.effect = func(o *unstructured.Unstructured, _ bool) string {
 			return fmt.Sprintf("is protected: the API server refuses its deletion until kubectl viti unprotect %s/%s", strings.ToLower(o.GetKind()), o.GetName())
 		}
 		return c
@@ -210,7 +227,7 @@ Machine when it is scaled down.`
 	c.short = "Allow the deletion of a protected object again"
 	c.long = "Set spec.protected of a Machine, KubernetesCluster or NetworkNamespace to false. A deletion that waits for it continues."
 	c.examples = []string{"kubectl viti unprotect machine/web"}
-	c.effect = func(o *unstructured.Unstructured) string {
+	c.effect = func(o *unstructured.Unstructured, _ bool) string {
 		if o.GetDeletionTimestamp() != nil {
 			return "is not protected any more, and its deletion continues"
 		}

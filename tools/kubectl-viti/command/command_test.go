@@ -63,6 +63,7 @@ func TestLook(t *testing.T) {
 		"Argument": {"it takes none", []string{"status", "shop"}, []string{"takes no argument"}, true},
 		"Flag":     {"the message leads to the list", []string{"status", "--all"}, []string{"kubectl viti status --help"}, true},
 		"Nowhere":  {"a wrong name is not a namespace in which all is well", []string{"status", "-n", "nope"}, []string{`Namespace "nope" does not exist`, "kubectl get namespaces"}, true},
+		"Down":     {"the address is in the message", []string{"status", "--server", "http://127.0.0.1:1"}, []string{"http://127.0.0.1:1 does not answer", "select another cluster with --kubeconfig or --context"}, true},
 		"Empty":    {"a variable of a script is empty", []string{"upgrade", "shop", "--to", ""}, []string{"--to is empty: write a value, or leave it out"}, true},
 		"EmptyNS":  {"the namespace of the context is another one", []string{"status", "-n", ""}, []string{"--namespace is empty"}, true},
 		"Stranger": {"a user without rights reads which ones are missing", []string{"status", "--as", "nobody"}, []string{"You may not list", "vitistack-view"}, false},
@@ -130,6 +131,9 @@ contexts: [{name: admin@shop, context: {cluster: shop, user: admin}}]
 	if got := e.must("kubeconfig", "shop"); got != config {
 		t.Errorf("it is printed as it is: got %q", got)
 	}
+	if got := e.must("kubeconfig", "kubernetescluster/shop"); got != config {
+		t.Errorf("the kind may be written: got %q", got)
+	}
 	for _, want := range []string{" has the context mine", " had already the context mine"} {
 		if got := e.must("kubeconfig", "shop", "--merge", "--file", path, "--name", "mine"); !strings.Contains(got, want) || strings.Contains(got, "tok3n") {
 			t.Errorf("got %q, want %q", got, want)
@@ -143,7 +147,8 @@ contexts: [{name: admin@shop, context: {cluster: shop, user: admin}}]
 	}
 	e.refuses([]refusal{
 		{"the flag is for a merge", []string{"kubeconfig", "shop", "--use"}, "--merge"},
-		{"there is no such cluster", []string{"talosconfig", "nope"}, "does not exist"},
+		{"there is no such cluster", []string{"talosconfig", "kc/nope"}, "KubernetesCluster \"nope\" does not exist"},
+		{"a Machine has no kubeconfig", []string{"kubeconfig", "machine/shop-cp-0"}, "machine/shop-cp-0 is no KubernetesCluster: write the name of one"},
 		{"the cluster is missing", []string{"kubeconfig"}, "write kubectl viti kubeconfig CLUSTER"},
 		{"others may not read Secrets", []string{"kubeconfig", "shop", "--as", "nobody"}, "vitistack-edit"},
 	})
@@ -170,6 +175,7 @@ func TestChange(t *testing.T) {
 		{"and back", []string{"resume", "shop"}, "kubernetescluster", "shop", []string{"spec", "paused"}, false, "is changed to what its spec says"},
 		{"only the upgrade", []string{"pause", "shop", "--upgrade"}, "kubernetescluster", "shop", []string{"spec", "upgrade", "paused"}, true, "kubectl viti resume --upgrade shop"},
 		{"and back", []string{"resume", "--upgrade", "shop"}, "kubernetescluster", "shop", []string{"spec", "upgrade", "paused"}, false, "tries failed nodes again"},
+		{"failed nodes are not tried again", []string{"resume", "--upgrade", "shop"}, "kubernetescluster", "shop", []string{"spec", "upgrade", "paused"}, false, "run kubectl viti pause --upgrade shop first"},
 		{"snapshots", []string{"pause", "eb/nightly"}, "etcdbackup", "nightly", []string{"spec", "suspend"}, true, "takes no snapshots"},
 	} {
 		if got := e.must(tc.args...); !strings.Contains(got, tc.says) {
@@ -193,6 +199,7 @@ func TestChange(t *testing.T) {
 	}
 	e.refuses([]refusal{
 		{"a Machine has no such field", []string{"pause", "machine/shop-cp-0"}, "write kubernetescluster, etcdbackup"},
+		{"a backup has no upgrade", []string{"resume", "eb/nightly", "--upgrade"}, "--upgrade is for a KubernetesCluster"},
 		{"a name alone is ambiguous", []string{"protect", "shop"}, "write KIND/NAME"},
 		{"there is no such object", []string{"protect", "machine/nope"}, "does not exist"},
 		{"the user may not", []string{"protect", "machine/shop-cp-0", "--as", "nobody"}, "vitistack-edit"},
@@ -220,6 +227,13 @@ func TestUpgrade(t *testing.T) {
 	}
 	if _, errs, code := e.run("upgrade", "shop", "--wait"); code == 0 || !strings.Contains(errs, "write --to VERSION") {
 		t.Errorf("there is nothing to wait for: %s", errs)
+	}
+	e.create(`{apiVersion: vitistack.io/v1alpha1, kind: KubernetesCluster, metadata: {name: legacy}, spec: {data: {}, topology: {version: "1.99", controlplane: {replicas: 1}}}}`)
+	if got := e.must("upgrade", "legacy"); !strings.Contains(got, "does not run yet") || !strings.Contains(got, "kubectl viti upgrade legacy --to 1.31.") || !strings.Contains(got, "kubectl viti upgrade legacy --to 1.36.") {
+		t.Errorf("it lists what a cluster can be created with: %s", got)
+	}
+	if got := e.must("upgrade", "kc/legacy", "--to", "1.33"); !strings.Contains(got, "is created with Kubernetes 1.33.13") || e.get("kc", "legacy", "spec", "topology", "version") != "1.33" {
+		t.Errorf("the version is written: %s", got)
 	}
 	u, err := e.Get(t.Context(), cluster.MustFindKind("kc"), "shop")
 	if err != nil {
@@ -271,7 +285,11 @@ func TestCreateCluster(t *testing.T) {
 	if written := e.must("create", "cluster", "xl", "--workers", "w=1:"+e.namespace+"-xl", "--dry-run"); !strings.Contains(written, "template: "+e.namespace+"-xl") {
 		t.Errorf("the pool has no MachineClass: %s", written)
 	}
+	if got := e.must("create", "cluster", "other", "--dry-run", "-o", "name"); got != "kubernetescluster/other\n" {
+		t.Errorf("the name is %q", got)
+	}
 	e.refuses([]refusal{
+		{"it is the only kind", []string{"create", "machine", "x"}, "write kubectl viti create cluster NAME"},
 		{"a size says nothing about readiness", []string{"why", "machineclass/" + e.namespace + "-xl"}, "a MachineClass has no condition"},
 		{"it exists", []string{"create", "cluster", "shop", "--apply"}, "choose another name"},
 		{"there is no such namespace", []string{"create", "cluster", "shop", "--apply", "-n", "nowhere"}, "kubectl create namespace nowhere"},
@@ -280,6 +298,43 @@ func TestCreateCluster(t *testing.T) {
 		{"all mistakes at once", []string{"create", "cluster", "other", "--control-planes", "2", "--workers", "w"}, "write NAME=REPLICAS"},
 		{"the two exclude each other", []string{"create", "cluster", "other", "--apply", "--dry-run"}, "[apply dry-run]"},
 	})
+}
+
+// TestCreateClusterAsks answers the questions of create cluster.
+func TestCreateClusterAsks(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	ask := func(answers string, args ...string) (out, errs string, code int) {
+		var stdout, stderr bytes.Buffer
+		args = append([]string{"--kubeconfig", e.kubeconfig, "create", "cluster", "shop", "--ask"}, args...)
+		code = command.Run(t.Context(), "dev", args, command.Streams{In: strings.NewReader(answers), Out: &stdout, Err: &stderr})
+		return stdout.String(), stderr.String(), code
+	}
+	for name, tc := range map[string]struct {
+		because, answers string
+		args             []string
+		like             []string
+		says             string
+	}{
+		"Defaults": {"an empty answer is the default", "\n\n\n\n\n\n\n", nil, nil, "Kubernetes version [1.36]: "},
+		"Answers": {"each answer is a flag", "1.34\n1\nsmall\nw=1 gpu=2:large\nnet\nprod\nweb\n", nil,
+			[]string{"--version", "1.34", "--control-planes", "1", "--control-plane-template", "small", "--workers", "w=1", "--workers", "gpu=2:large", "--network", "net", "--environment", "prod", "--project", "web"}, ""},
+		"Flags":   {"a flag is not asked for", "\n\n\n\n\n\n", []string{"--control-planes", "5"}, []string{"--control-planes", "5"}, ""},
+		"Again":   {"a mistake is asked for again", "1.99\n1.34\n2\nmany\n1\n\nw\nw=1\n\n\n\n", nil, []string{"--version", "1.34", "--control-planes", "1", "--workers", "w=1"}, "write 1, 3, 5 or 7"},
+		"Default": {"the default is good after a mistake", "\n\n\nw\n\n\n\n\n", nil, nil, "write NAME=REPLICAS"},
+	} {
+		out, errs, code := ask(tc.answers, tc.args...)
+		want := e.must(append([]string{"create", "cluster", "shop"}, tc.like...)...)
+		if code != 0 || out != want || !strings.Contains(errs, tc.says) {
+			t.Errorf("%s: %s: got %d, %s%s, want\n%s", name, tc.because, code, out, errs, want)
+		}
+	}
+	if out, errs, code := ask("1.34\n"); code == 0 || out != "" || !strings.Contains(errs, "write flags instead of --ask") {
+		t.Errorf("the input ends too early: %d, %q, %s", code, out, errs)
+	}
+	if _, errs, code := ask("\n", "--control-planes", "2"); code == 0 || strings.Contains(errs, "Kubernetes version") {
+		t.Errorf("a mistake in a flag is reported before the questions: %d, %s", code, errs)
+	}
 }
 
 // TestSupportBundle plants secrets in every place that a bundle reads, and searches the bundle for
@@ -385,6 +440,8 @@ func TestComplete(t *testing.T) {
 		"Sizes":    {"the sizes that exist", []string{"__complete", "create", "cluster", "x", "--control-plane-template", ""}, []string{"small", "large", e.namespace + "-xl"}},
 		"Pools":    {"the sizes of pools", []string{"__complete", "create", "cluster", "x", "--workers", ""}, []string{"workers=3:small", "workers=3:" + e.namespace + "-xl"}},
 		"Output":   {"the formats", []string{"__complete", "status", "-o", ""}, []string{"json", "yaml", "name"}},
+		"Contexts": {"the contexts of the kubeconfig", []string{"__complete", "status", "--context", ""}, []string{"x"}},
+		"Target":   {"the contexts of the other kubeconfig", []string{"__complete", "move", "--to-kubeconfig", e.kubeconfig, "--to-context", ""}, []string{"x"}},
 		"Commands": {"the commands", []string{"__complete", "sup"}, []string{"support-bundle"}},
 	} {
 		// cobra takes what follows __complete as the line to complete.

@@ -56,6 +56,13 @@ func (p *program) completeNamespaces(cmd *cobra.Command, _ []string, _ string) (
 	return p.names(cmd, namespaceKind)
 }
 
+// completeContexts completes the contexts of a kubeconfig, or of that of the flags if the function returns none.
+func (p *program) completeContexts(kubeconfig func() string) completions {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return p.flags.Contexts(kubeconfig()), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // completeTemplates completes the built-in sizes and the names of MachineClasses, each after a prefix.
 func (p *program) completeTemplates(prefix string) completions {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -1,28 +1,34 @@
 package command
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/vitistack/stack/apis/cause"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/versions"
 	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
 	"github.com/vitistack/stack/tools/kubectl-viti/manifest"
+	"github.com/vitistack/stack/tools/kubectl-viti/text"
 )
 
 // creation is the command create cluster.
 type creation struct {
 	*program
 	manifest.Cluster
-	apply, dryRun bool
+	apply, dryRun, ask bool
+	output             string
 }
 
 func newCreateCluster(p *program) *cobra.Command {
@@ -30,14 +36,15 @@ func newCreateCluster(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cluster NAME", Args: oneArg("NAME"), ValidArgsFunction: cobra.NoFileCompletions,
 		Short: "Write the manifest of a cluster",
-		Long: `Write the manifest of a KubernetesCluster from flags to the standard output, to keep in Git, or create it with --apply.
+		Long: `Write the manifest of a KubernetesCluster to the standard output, to keep in Git, or create it with --apply. Its fields come from
+flags, and with --ask from questions about those that you leave out.
 
-Errors that the API server or a function would report later are reported at once.`,
-		Example: examples("kubectl viti create cluster shop --dry-run > shop.yaml", "kubectl viti create cluster shop --control-planes 3 --workers workers=3 --workers gpu=1:large --environment prod --apply",
+Mistakes in flags are reported at once. kubectl viti plan -f checks the manifest against networks, hosts and addresses.`,
+		Example: examples("kubectl viti create cluster shop --dry-run > shop.yaml", "kubectl viti create cluster shop --ask > shop.yaml", "kubectl viti create cluster shop --control-planes 3 --workers workers=3 --workers gpu=1:large --environment prod --apply",
 			"kubectl viti create cluster lab --control-planes 1 --workers workers=1:small --network lab-network"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Name = args[0]
-			return c.run(cmd.Context())
+			return c.run(cmd.Context(), cmd.Flags())
 		},
 	}
 	f := cmd.Flags()
@@ -57,6 +64,9 @@ Errors that the API server or a function would report later are reported at once
 	f.BoolVar(&c.Protected, "protected", false, "have the API server refuse the deletion of the cluster")
 	f.BoolVar(&c.apply, "apply", false, "create the cluster instead of writing the manifest")
 	f.BoolVar(&c.dryRun, "dry-run", false, "have the API server check the manifest too, and create nothing")
+	f.BoolVar(&c.ask, "ask", false, "ask for what the other flags leave out")
+	addOutput(cmd, &c.output)
+	f.Lookup("output").Usage = "json, yaml or name. Default: yaml, and with --apply text for people"
 	cmd.MarkFlagsMutuallyExclusive("apply", "dry-run")
 	_ = cmd.RegisterFlagCompletionFunc("control-plane-template", p.completeTemplates(""))
 	_ = cmd.RegisterFlagCompletionFunc("workers", p.completeTemplates("workers=3:"))
@@ -86,7 +96,49 @@ func listClasses(ctx context.Context, connection *cluster.Connection) ([]v1alpha
 	return classes, nil
 }
 
-func (c *creation) run(ctx context.Context) error {
+// questions are the flags that --ask asks for.
+var questions = []string{"version", "control-planes", "control-plane-template", "workers", "network", "environment", "project"}
+
+// askForFlags asks for each of the questions that has no flag, until the answer is valid. An empty answer is the default.
+func (c *creation) askForFlags(flags *pflag.FlagSet, check func() error) error {
+	answers := bufio.NewScanner(c.In)
+	for _, name := range questions {
+		f := flags.Lookup(name)
+		for done := f.Changed; !done; {
+			initial := ""
+			if f.DefValue != "" {
+				initial = " [" + strings.Trim(f.DefValue, "[]") + "]"
+			}
+			_, _ = fmt.Fprintf(c.Err, "%s%s: ", f.Usage, initial)
+			if !answers.Scan() {
+				return cmp.Or(answers.Err(), errors.New("the input ended before the last question: write flags instead of --ask, or answer each question"))
+			}
+			answer := strings.TrimSpace(answers.Text())
+			if answer == "" {
+				break
+			}
+			err := setFlag(f, answer)
+			if err == nil {
+				err = check()
+			}
+			if done = err == nil; !done {
+				_, _ = fmt.Fprintln(c.Err, "Error:", err)
+				_ = setFlag(f, strings.Trim(f.DefValue, "[]"))
+			}
+		}
+	}
+	return nil
+}
+
+// setFlag sets a flag to a value, or a flag that may be repeated to the values that spaces separate.
+func setFlag(f *pflag.Flag, value string) error {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return list.Replace(strings.Fields(value))
+	}
+	return f.Value.Set(value)
+}
+
+func (c *creation) run(ctx context.Context, flags *pflag.FlagSet) error {
 	connection, err := c.connect()
 	if err != nil && (c.apply || c.dryRun) {
 		return err
@@ -94,8 +146,20 @@ func (c *creation) run(ctx context.Context) error {
 	if err == nil {
 		c.Namespace = connection.Namespace
 	}
-	if c.NeedsClasses() {
-		c.readClasses(ctx, connection)
+	check := func() error {
+		if c.NeedsClasses() {
+			c.readClasses(ctx, connection)
+		}
+		_, err := c.Object()
+		return err
+	}
+	if err := check(); err != nil {
+		return err
+	}
+	if c.ask {
+		if err := c.askForFlags(flags, check); err != nil {
+			return err
+		}
 	}
 	k, err := c.Object()
 	if err != nil {
@@ -106,16 +170,15 @@ func (c *creation) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.apply {
+	if c.apply && c.output == "" {
 		_, err := fmt.Fprintf(c.Out, "KubernetesCluster %s is created in namespace %s: kubectl viti why kubernetescluster/%s shows what it waits for.\n", k.Name, k.Namespace, k.Name)
 		return err
 	}
-	content, err := manifest.YAML(k)
+	content, err := manifest.Content(k)
 	if err != nil {
 		return err
 	}
-	_, err = c.Out.Write(content)
-	return err
+	return text.Encode(c.Out, cmp.Or(c.output, "yaml"), content, cause.Ref{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name})
 }
 
 // readClasses reads the MachineClasses, so that the names of templates are checked. connection is nil if there

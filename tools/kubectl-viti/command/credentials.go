@@ -73,6 +73,10 @@ func (c *credentials) run(ctx context.Context, cmd *cobra.Command, name string) 
 			}
 		}
 	}
+	name, err := clusterName(name)
+	if err != nil {
+		return err
+	}
 	connection, err := c.connect()
 	if err != nil {
 		return err

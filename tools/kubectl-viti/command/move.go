@@ -36,6 +36,7 @@ interruption, run the same command again.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&m.context, "to-context", "", "context of the other management cluster")
+	_ = cmd.RegisterFlagCompletionFunc("to-context", p.completeContexts(func() string { return m.kubeconfig }))
 	f.StringVar(&m.kubeconfig, "to-kubeconfig", "", "kubeconfig of the other management cluster. Default: the present one")
 	f.BoolVarP(&m.all, "all-namespaces", "A", false, "move the objects of all namespaces")
 	f.BoolVar(&m.dryRun, "dry-run", false, "show what would move, what differs and what needs a decision, and change nothing")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -50,7 +51,7 @@ The exit code is 0 if nothing would change, 2 if something would, and 1 if somet
 		RunE:    func(cmd *cobra.Command, _ []string) error { return l.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP(&l.files, "filename", "f", nil, "manifest, or - for the standard input. May be repeated")
+	f.StringArrayVarP(&l.files, "filename", "f", nil, "manifest, folder of manifests, or - for the standard input. May be repeated")
 	f.StringVar(&l.talos, "default-talos", versions.DefaultTalos, "Talos version of new clusters that name none, if the installation has another one")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	addOutput(cmd, &l.format)
@@ -120,19 +121,46 @@ func (l *planning) read() ([]byte, error) {
 	}
 	var all [][]byte
 	for _, name := range l.files {
-		var content []byte
-		var err error
-		if name == "-" {
-			content, err = io.ReadAll(l.In)
-		} else {
-			content, err = os.ReadFile(name)
-		}
+		contents, err := l.readFile(name)
 		if err != nil {
 			return nil, fmt.Errorf("read the manifest: %w", err)
 		}
-		all = append(all, content)
+		all = append(all, contents...)
 	}
 	return bytes.Join(all, []byte("\n---\n")), nil
+}
+
+// readFile returns the content of a file, of the standard input, or of all manifests in a folder, as kubectl apply -f reads them.
+func (l *planning) readFile(name string) ([][]byte, error) {
+	if name == "-" {
+		content, err := io.ReadAll(l.In)
+		return [][]byte{content}, err
+	}
+	names := []string{name}
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		entries, err := os.ReadDir(name)
+		if err != nil {
+			return nil, err
+		}
+		names = nil
+		for _, e := range entries {
+			if !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+				names = append(names, filepath.Join(name, e.Name()))
+			}
+		}
+		if len(names) == 0 {
+			return nil, fmt.Errorf("folder %s has no file with .yaml, .yml or .json", name)
+		}
+	}
+	var all [][]byte
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, content)
+	}
+	return all, nil
 }
 
 // world returns what the user may read of the namespaces of documents, and the networks of all namespaces if documents

@@ -126,6 +126,22 @@ func TestPlanMixed(t *testing.T) {
 	}
 }
 
+// TestPlanFolder plans the manifests of a folder.
+func TestPlanFolder(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	folder := t.TempDir()
+	e.refuses([]refusal{{"no file is a manifest", []string{"plan", "-f", folder}, "has no file with .yaml, .yml or .json"}})
+	for name, content := range map[string]string{"a.yaml": web, "b.yml": strings.Replace(web, "web", "db", 1), "notes.md": "no manifest"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, errs, code := e.run("plan", "-f", folder, "-o", "name"); code != 2 || out != "machine/web\nmachine/db\n" {
+		t.Errorf("the folder has two machines: got %d, %q, %s", code, out, errs)
+	}
+}
+
 // TestPlanOfNetworks plans networks with all rights, and with those of a namespace.
 func TestPlanOfNetworks(t *testing.T) {
 	t.Parallel()

@@ -71,6 +71,7 @@ func newRoot(streams Streams) *cobra.Command {
 		root.AddCommand(add(p)...)
 	}
 	_ = root.RegisterFlagCompletionFunc("namespace", p.completeNamespaces)
+	_ = root.RegisterFlagCompletionFunc("context", p.completeContexts(func() string { return "" }))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())
 	})

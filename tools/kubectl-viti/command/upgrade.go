@@ -25,8 +25,14 @@ import (
 
 func clusterCommands(p *program) []*cobra.Command {
 	create := &cobra.Command{
-		Use: "create", GroupID: "change", Short: "Write a manifest from flags", Long: "Write a manifest from flags, to keep in Git or to apply.",
+		Use: "create", GroupID: "change", ValidArgsFunction: cobra.NoFileCompletions, Short: "Write a manifest from flags", Long: "Write a manifest from flags, to keep in Git or to apply.",
 		Example: examples("kubectl viti create cluster shop > shop.yaml"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("kubectl viti create %s is not possible: write kubectl viti create cluster NAME", strings.Join(args, " "))
+			}
+			return cmd.Help()
+		},
 	}
 	create.AddCommand(newCreateCluster(p))
 	return []*cobra.Command{newUpgrade(p), create}
@@ -77,6 +83,18 @@ have their own are changed too. kubectl viti pause CLUSTER --upgrade stops the u
 	return cmd
 }
 
+// clusterName returns the name of the cluster that an argument names, as NAME or as kubernetescluster/NAME.
+func clusterName(argument string) (string, error) {
+	if !strings.Contains(argument, "/") {
+		return argument, nil
+	}
+	k, name, err := cluster.ParseTarget([]string{argument})
+	if err == nil && k.Name != clusterKind.Name {
+		err = fmt.Errorf("%s is no KubernetesCluster: write the name of one", argument)
+	}
+	return name, err
+}
+
 // getCluster returns a KubernetesCluster of the namespace of the connection.
 func getCluster(ctx context.Context, c *cluster.Connection, name string) (*v1alpha1.KubernetesCluster, error) {
 	u, err := c.Get(ctx, clusterKind, name)
@@ -95,6 +113,10 @@ func typed(u *unstructured.Unstructured) (*v1alpha1.KubernetesCluster, error) {
 }
 
 func (u *upgrading) run(ctx context.Context, name string) error {
+	name, err := clusterName(name)
+	if err != nil {
+		return err
+	}
 	c, err := u.connect()
 	if err != nil {
 		return err
@@ -122,12 +144,12 @@ func (u *upgrading) run(ctx context.Context, name string) error {
 // list writes the running and the possible versions.
 func (u *upgrading) list(k *v1alpha1.KubernetesCluster) error {
 	running := upgrade.Running(k)
-	if running.Kubernetes == "" {
-		_, _, err := upgrade.Plan(k, upgrade.Request{})
-		return err
-	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "KubernetesCluster %s runs Kubernetes %s on Talos %s.\n", k.Name, running.Kubernetes, running.Talos)
+	if running.Kubernetes == "" {
+		fmt.Fprintf(&b, "KubernetesCluster %s does not run yet: kubectl viti why kubernetescluster/%s explains what it waits for. Talos %s can run:\n", k.Name, k.Name, running.Talos)
+	} else {
+		fmt.Fprintf(&b, "KubernetesCluster %s runs Kubernetes %s on Talos %s.\n", k.Name, running.Kubernetes, running.Talos)
+	}
 	if s := k.Status.Upgrade; s != nil {
 		fmt.Fprintf(&b, "An upgrade is under way: %s of the nodes have finished.\n", s.Progress)
 	}
@@ -138,7 +160,7 @@ func (u *upgrading) list(k *v1alpha1.KubernetesCluster) error {
 	if len(possible) == 0 {
 		fmt.Fprintf(&b, "Talos %s runs no newer Kubernetes. A newer Talos may: kubectl viti upgrade %s --talos VERSION\n", running.Talos, k.Name)
 	}
-	if running.Talos != versions.DefaultTalos && versions.CheckTalosUpgrade(running, versions.Pair{Talos: versions.DefaultTalos, Kubernetes: running.Kubernetes}) == nil {
+	if running.Kubernetes != "" && running.Talos != versions.DefaultTalos && versions.CheckTalosUpgrade(running, versions.Pair{Talos: versions.DefaultTalos, Kubernetes: running.Kubernetes}) == nil {
 		fmt.Fprintf(&b, "  Talos %-13s  kubectl viti upgrade %s --talos %s\n", versions.DefaultTalos, k.Name, versions.DefaultTalos)
 	}
 	_, err := u.Out.Write([]byte(b.String()))
@@ -156,9 +178,9 @@ func (u *upgrading) write(ctx context.Context, c *cluster.Connection, k *v1alpha
 		return err
 	}
 	options := metav1.PatchOptions{FieldManager: "kubectl-viti"}
-	says := "is upgraded"
+	is, mark := "is", ""
 	if u.dryRun {
-		options.DryRun, says = []string{metav1.DryRunAll}, "would be upgraded (dry run)"
+		options.DryRun, is, mark = []string{metav1.DryRunAll}, "would be", " (dry run)"
 	}
 	if _, err := c.In(clusterKind, c.Namespace).Patch(ctx, k.Name, types.JSONPatchType, patch, options); err != nil {
 		return c.Explain(err, clusterKind, k.Name)
@@ -167,7 +189,11 @@ func (u *upgrading) write(ctx context.Context, c *cluster.Connection, k *v1alpha
 		u.note(fmt.Sprintf("the cluster is not Ready (%s): kubectl viti why kubernetescluster/%s", ready.Reason, k.Name))
 	}
 	running := upgrade.Running(k)
-	_, err = fmt.Fprintf(u.Out, "KubernetesCluster %s %s from Kubernetes %s on Talos %s to Kubernetes %s on Talos %s.\n", k.Name, says, running.Kubernetes, running.Talos, wanted.Kubernetes, wanted.Talos)
+	if running.Kubernetes == "" {
+		_, err = fmt.Fprintf(u.Out, "KubernetesCluster %s %s created%s with Kubernetes %s on Talos %s.\n", k.Name, is, mark, wanted.Kubernetes, wanted.Talos)
+		return err
+	}
+	_, err = fmt.Fprintf(u.Out, "KubernetesCluster %s %s upgraded%s from Kubernetes %s on Talos %s to Kubernetes %s on Talos %s.\n", k.Name, is, mark, running.Kubernetes, running.Talos, wanted.Kubernetes, wanted.Talos)
 	return err
 }
 

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/versions"
@@ -123,8 +122,8 @@ func (c Cluster) parsePool(text string) (v1alpha1.WorkerPool, error) {
 	return v1alpha1.WorkerPool{Name: pool, Replicas: int32(replicas), MachineProperties: v1alpha1.MachineProperties{Template: template}}, nil
 }
 
-// YAML returns an object as YAML without what only the API server writes.
-func YAML(k *v1alpha1.KubernetesCluster) ([]byte, error) {
+// Content returns an object as it is written in a manifest, without what only the API server writes.
+func Content(k *v1alpha1.KubernetesCluster) (map[string]any, error) {
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(k)
 	if err != nil {
 		return nil, err
@@ -133,5 +132,5 @@ func YAML(k *v1alpha1.KubernetesCluster) ([]byte, error) {
 	if metadata, ok := raw["metadata"].(map[string]any); ok {
 		delete(metadata, "creationTimestamp")
 	}
-	return yaml.Marshal(raw)
+	return raw, nil
 }

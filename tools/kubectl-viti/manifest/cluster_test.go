@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tools/kubectl-viti/manifest"
@@ -19,7 +20,11 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := manifest.YAML(k)
+	content, err := manifest.Content(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := yaml.Marshal(content)
 	if err != nil {
 		t.Fatal(err)
 	}

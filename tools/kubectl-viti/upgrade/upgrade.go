@@ -22,30 +22,37 @@ type Change struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Running returns the versions that a cluster runs.
+// Running returns the versions that a cluster runs. A cluster that does not run yet has no Kubernetes version, and the Talos version
+// that its nodes will have, unless the installation has another default.
 func Running(k *v1alpha1.KubernetesCluster) versions.Pair {
-	return versions.Pair{Talos: k.Status.TalosVersion, Kubernetes: k.Status.Version}
+	if k.Status.Version != "" {
+		return versions.Pair{Talos: k.Status.TalosVersion, Kubernetes: k.Status.Version}
+	}
+	talos := k.Status.TalosVersion
+	if k.Spec.Talos != nil {
+		talos = cmp.Or(strings.TrimPrefix(k.Spec.Talos.Version, "v"), talos)
+	}
+	return versions.Pair{Talos: cmp.Or(talos, versions.DefaultTalos)}
 }
 
 // Plan returns the versions that a cluster runs after a request, and the changes of its spec, by the
 // rules of bootstrap-talos. It returns an error with what to write if the request is not possible in
 // one step. The versions of the control plane and of pools that have their own are changed too,
-// because topology.version has no effect on them.
+// because topology.version has no effect on them. A cluster that does not run yet can have any version that its Talos version supports.
 func Plan(k *v1alpha1.KubernetesCluster, r Request) (versions.Pair, []Change, error) {
 	running := Running(k)
-	if running.Kubernetes == "" {
-		return versions.Pair{}, nil, fmt.Errorf("KubernetesCluster %q does not run yet: kubectl viti why kubernetescluster/%s explains what it waits for", k.Name, k.Name)
-	}
 	wanted := versions.Pair{Talos: cmp.Or(strings.TrimPrefix(r.Talos, "v"), running.Talos), Kubernetes: running.Kubernetes}
-	if r.Kubernetes != "" {
-		full, err := versions.ResolveKubernetes(r.Kubernetes, wanted.Talos)
+	if request := cmp.Or(r.Kubernetes, newVersion(k)); request != "" {
+		full, err := versions.ResolveKubernetes(request, wanted.Talos)
 		if err != nil {
 			return versions.Pair{}, nil, message(err)
 		}
 		wanted.Kubernetes = full
 	}
-	if err := errors.Join(versions.CheckKubernetesUpgrade(running.Kubernetes, wanted.Kubernetes), versions.CheckTalosUpgrade(running, wanted)); err != nil {
-		return versions.Pair{}, nil, message(err)
+	if running.Kubernetes != "" {
+		if err := errors.Join(versions.CheckKubernetesUpgrade(running.Kubernetes, wanted.Kubernetes), versions.CheckTalosUpgrade(running, wanted)); err != nil {
+			return versions.Pair{}, nil, message(err)
+		}
 	}
 	var changes []Change
 	if r.Kubernetes != "" {
@@ -59,6 +66,14 @@ func Plan(k *v1alpha1.KubernetesCluster, r Request) (versions.Pair, []Change, er
 		}
 	}
 	return wanted, changes, nil
+}
+
+// newVersion returns the Kubernetes version in the spec of a cluster that does not run yet, and nothing for one that runs.
+func newVersion(k *v1alpha1.KubernetesCluster) string {
+	if k.Status.Version != "" {
+		return ""
+	}
+	return string(cmp.Or(k.Spec.Topology.ControlPlane.Version, k.Spec.Topology.Version))
 }
 
 // message returns an error of package versions without its reason.

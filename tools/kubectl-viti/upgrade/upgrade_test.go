@@ -54,8 +54,15 @@ func TestPlan(t *testing.T) {
 		"Unknown": {because: "it has not been released", request: upgrade.Request{Kubernetes: "1.99"}, message: "write a version from 1.31 to 1.36"},
 		"OldTalos": {because: "the installer goes no further", change: func(k *v1alpha1.KubernetesCluster) { k.Status.TalosVersion = "1.9.0" }, request: upgrade.Request{Talos: "1.13.9"},
 			message: "write another version into spec.talos.version first"},
-		"New": {because: "it has no versions yet", change: func(k *v1alpha1.KubernetesCluster) { k.Status.Version = "" }, request: upgrade.Request{Kubernetes: "1.34"},
-			message: "kubectl viti why kubernetescluster/shop"},
+		"New": {because: "its version does not exist, so it does not run yet", change: func(k *v1alpha1.KubernetesCluster) {
+			k.Spec.Topology.Version, k.Status.Version, k.Status.TalosVersion = "1.99", "", ""
+		}, request: upgrade.Request{Kubernetes: "1.35"}, want: versions.Pair{Talos: versions.DefaultTalos, Kubernetes: versions.Upgrades(versions.Pair{Talos: versions.DefaultTalos, Kubernetes: "1.34.13"})[0]},
+			changes: []upgrade.Change{{"replace", "/spec/topology/version", "1.35"}}},
+		"NewTalos": {because: "the Talos version in the spec decides", change: func(k *v1alpha1.KubernetesCluster) {
+			k.Status.Version, k.Status.TalosVersion, k.Spec.Talos = "", "", &v1alpha1.TalosOptions{Version: "v1.11.0"}
+		}, request: upgrade.Request{Kubernetes: "1.35"}, message: "write a version from 1.29 to 1.34"},
+		"NewOther": {because: "the version in the spec has to suit the Talos version too", change: func(k *v1alpha1.KubernetesCluster) { k.Status.Version, k.Status.TalosVersion = "", "" },
+			request: upgrade.Request{Talos: "1.20.0"}, message: "spec.talos.version"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
