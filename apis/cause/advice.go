@@ -51,7 +51,7 @@ func Advise(kind, reason string) Advice {
 // its reason needs no action.
 func AdviseOverdue(kind string) Advice {
 	if kind == kindNetwork {
-		return Advice{Owner: NetworkTeam, Remedy: "This lasts longer than expected. Check that the provider of networks that the message names has the request, and answers it."}
+		return Advice{Owner: NetworkTeam, Remedy: "This lasts longer than expected. Check that the provider of networks that the message names has the request, and answers it. Otherwise, the requester names another provider in spec.networkProvisioning."}
 	}
 	return Advice{Owner: PlatformTeam, Remedy: "This lasts longer than expected. Check what the message names, and the log of the function that reconciles this kind (docs/debug.md)."}
 }

@@ -79,7 +79,7 @@ func TestRequestedAddress(t *testing.T) {
 	}
 	for name, tc := range map[string]struct{ address, reason, says string }{
 		"taken":   {"10.0.0.77", "AddressTaken", "IPAllocation first-eth0"},
-		"outside": {"10.0.1.7", "AddressOutsidePool", "10.0.1.7"},
+		"outside": {"10.0.1.7", "AddressOutsidePool", "address 10.0.1.7 is outside of the pool: request one of 10.0.0.2-10.0.0.254,"},
 		"gateway": {"10.0.0.1", "AddressOutsidePool", "10.0.0.1"},
 	} {
 		asking(name, tc.address)

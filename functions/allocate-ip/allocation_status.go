@@ -52,7 +52,7 @@ func isResult(err error) bool {
 func setAllocationResult(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, p ipam.Pool, address netip.Addr, until validity, err error) reconcile.Outcome {
 	switch {
 	case errors.Is(err, errExhausted):
-		return setPending(a, "PoolExhausted", fmt.Sprintf("NetworkNamespace %s has no free address: release one, or enlarge its pool", nn.Name))
+		return setPending(a, "PoolExhausted", fmt.Sprintf("NetworkNamespace %s has no free address: release one, or enlarge its pool in spec.ipAllocation.static", nn.Name))
 	case errors.Is(err, errExpired):
 		return setReleased(a, "Lapsed", err.Error())
 	case errors.As(err, new(errInvalidPool)):

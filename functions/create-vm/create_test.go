@@ -102,7 +102,7 @@ func TestMistakesWaitForTheirAuthor(t *testing.T) {
 		}), "StorageClassNotFound", "name one of fast-ssd, standard", "StorageReady False PVCPending", func(m *v1alpha1.Machine) { m.Spec.Disks[0].StorageClass = "standard" }},
 		"secret": {machine("secret", func(m *v1alpha1.Machine) {
 			m.Spec.CloudInit = &v1alpha1.CloudInit{SecretRef: &v1alpha1.CloudInitSecretReference{Name: "missing", Key: "userdata"}}
-		}), "CloudInitSecretNotFound", "Secret missing does not exist", "NetworkReady True NetworkConfigured", func(m *v1alpha1.Machine) { m.Spec.CloudInit = nil }},
+		}), "CloudInitSecretNotFound", "Secret missing does not exist: create it with the user data under the key userdata and the label vitistack.io/cloud-init=true", "NetworkReady True NetworkConfigured", func(m *v1alpha1.Machine) { m.Spec.CloudInit = nil }},
 		"network": {machine("network", func(m *v1alpha1.Machine) {
 			m.Spec.Networks = []v1alpha1.MachineNetwork{{Name: "eth0", NetworkName: "late"}}
 		}), "NetworkConfigurationNotFound", "NetworkConfiguration late does not exist: create it", "NetworkReady False NetworkFailed", nil},

@@ -273,7 +273,7 @@ func (e *env) breakProvider(f *function, w *hypervisortest.Wire) {
 	}
 	p = spec(func(s *v1alpha1.MachineProviderSpec) { s.Endpoint, s.CredentialsRef.Name = nil, "missing" })
 	c = meta.FindStatusCondition(p.Status.Conditions, "Ready")
-	if p.Status.Phase != v1alpha1.ProviderFailed || c.Reason != "CredentialsMissing" {
+	if p.Status.Phase != v1alpha1.ProviderFailed || c.Reason != "CredentialsMissing" || !strings.Contains(c.Message, "create it with the kubeconfig of the KubeVirt cluster under the key kubeconfig") {
 		e.Errorf("phase %s, condition %+v", p.Status.Phase, c)
 	}
 	p = spec(func(s *v1alpha1.MachineProviderSpec) { s.CredentialsRef.Name = "remote" })

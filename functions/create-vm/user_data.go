@@ -34,7 +34,8 @@ func (f *function) readUserData(ctx context.Context, m *v1alpha1.Machine, want *
 	ref, secret := m.Spec.CloudInit.SecretRef, &corev1.Secret{}
 	err = f.kube.Get(ctx, m.Namespace, ref.Name, secret)
 	if kube.NotFound(err) {
-		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s does not exist: create it, or change spec.cloudInit.secretRef. It is looked for every minute", ref.Name)}
+		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s does not exist: create it with the user data under the key %s and the label %s=true, or change spec.cloudInit.secretRef. It is looked for every minute",
+			ref.Name, ref.Key, v1alpha1.LabelCloudInit)}
 	}
 	if err != nil {
 		return reconcile.SecretsError(err, hypervisor.FunctionName)
@@ -46,7 +47,7 @@ func (f *function) readUserData(ctx context.Context, m *v1alpha1.Machine, want *
 	}
 	data, ok := secret.Data[ref.Key]
 	if !ok {
-		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s has no key %s: add it, or change spec.cloudInit.secretRef.key. The Secret is read again every minute", ref.Name, ref.Key)}
+		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s has no key %s: write the user data there, or change spec.cloudInit.secretRef.key. The Secret is read again every minute", ref.Name, ref.Key)}
 	}
 	want.UserData, want.SecretUserData = string(data), true
 	return nil

@@ -3,9 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -279,23 +276,8 @@ func (s *site) deleteProtected(resource schema.GroupVersionResource, name string
 	if obj := s.Get(resource, s.hypervisor, name); obj.GetDeletionTimestamp() != nil {
 		s.t.Errorf("%s %s is being deleted, although that was refused", resource.Resource, name)
 	}
-	s.shell(command[1])
+	shell(s.t, s.Engine, command[1])
 	s.Delete(resource, s.hypervisor, name)
-}
-
-// shell runs a command as a user does who has kubectl.
-func (s *site) shell(command string) {
-	s.t.Helper()
-	bin := s.t.TempDir()
-	kubectl := "#!/bin/sh\nexec " + engine.Local(s.t) + " kubectl \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(bin, "kubectl"), []byte(kubectl), 0o700); err != nil {
-		s.t.Fatal(err)
-	}
-	shell := exec.CommandContext(s.t.Context(), "sh", "-c", command)
-	shell.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+s.Kubeconfig())
-	if out, err := shell.CombinedOutput(); err != nil {
-		s.t.Fatalf("%s: %v\n%s", command, err, out)
-	}
 }
 
 // awaitShape waits until the cluster is Ready and has its shape, at the hypervisor, in etcd, and in its own API.

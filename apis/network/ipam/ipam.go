@@ -76,19 +76,39 @@ func Whole(prefix netip.Prefix, gateway netip.Addr) Pool {
 }
 
 // OutsidePool is the error of a requested address that a pool does not have.
-type OutsidePool struct{ Address string }
+type OutsidePool struct {
+	Address string
+	Pool    Pool
+}
 
 func (e OutsidePool) Error() string {
-	return fmt.Sprintf("address %s is outside of the pool, or excluded from it: request another address, or change ipAllocation.static of the NetworkNamespace", e.Address)
+	return fmt.Sprintf("address %s is outside of the pool: request one of %s, or have ipAllocation.static of the NetworkNamespace changed", e.Address, e.Pool)
 }
 
 // Requested parses an address that an object requests of the pool. The error is OutsidePool.
 func (p Pool) Requested(text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	if err != nil || !p.Contains(a) {
-		return netip.Addr{}, OutsidePool{text}
+		return netip.Addr{}, OutsidePool{text, p}
 	}
 	return a, nil
+}
+
+// String returns the first ranges of the pool, for a message.
+func (p Pool) String() string {
+	const most = 3
+	var texts []string
+	for _, r := range p.ranges[:min(most, len(p.ranges))] {
+		text := r.From().String()
+		if r.From() != r.To() {
+			text += "-" + r.To().String()
+		}
+		texts = append(texts, text)
+	}
+	if len(p.ranges) > most {
+		texts = append(texts, "or of further ranges")
+	}
+	return strings.Join(texts, ", ")
 }
 
 // FamilyOf returns the family of an IPAllocation's address.

@@ -3,6 +3,7 @@ package ipam
 import (
 	"math"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/quick"
 
@@ -137,6 +138,24 @@ func TestPoolProperties(t *testing.T) {
 	}
 	if a, ok := p.FirstFree(0, isTaken); ok {
 		t.Errorf("a full pool allocated %s", a)
+	}
+}
+
+// TestOutsidePool checks that the error names what can be requested, in few words.
+func TestOutsidePool(t *testing.T) {
+	t.Parallel()
+	p := Whole(netip.MustParsePrefix("10.0.0.0/28"), netip.MustParseAddr("10.0.0.1"))
+	holes := map[netip.Addr]bool{}
+	for _, tc := range []struct{ hole, want string }{
+		{"10.0.0.0", "request one of 10.0.0.2-10.0.0.14, or"},
+		{"10.0.0.4", "request one of 10.0.0.2-10.0.0.3, 10.0.0.5-10.0.0.14, or"},
+		{"10.0.0.6", "request one of 10.0.0.2-10.0.0.3, 10.0.0.5, 10.0.0.7-10.0.0.14, or"},
+		{"10.0.0.10", "request one of 10.0.0.2-10.0.0.3, 10.0.0.5, 10.0.0.7-10.0.0.9, or of further ranges, or"},
+	} {
+		holes[netip.MustParseAddr(tc.hole)] = true
+		if _, err := p.Without(holes).Requested(tc.hole); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("without %s: got %v, want %q", tc.hole, err, tc.want)
+		}
 	}
 }
 

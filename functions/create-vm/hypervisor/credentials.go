@@ -38,12 +38,12 @@ func CredentialsNamespaces(getenv func(string) string) []string {
 }
 
 // Of returns the data of the Secret that a MachineProvider names. It returns a UserError if
-// there is none, or if credentials are not read from its namespace.
-func (c Credentials) Of(ctx context.Context, p *v1alpha1.MachineProvider) (map[string][]byte, error) {
+// there is none, or if credentials are not read from its namespace. keys says what the Secret has to have.
+func (c Credentials) Of(ctx context.Context, p *v1alpha1.MachineProvider, keys string) (map[string][]byte, error) {
 	ref := p.Spec.CredentialsRef
 	switch {
 	case ref == nil:
-		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("MachineProvider %s has no credentials: name their Secret in spec.credentialsRef", p.Name)}
+		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("MachineProvider %s has no credentials: name a Secret with %s in spec.credentialsRef", p.Name, keys)}
 	case !slices.Contains(c.Namespaces, ref.Namespace):
 		return nil, reconcile.UserError{Reason: "CredentialsNotAllowed", Message: fmt.Sprintf("MachineProvider %s names Secret %s/%s, and credentials are read only from %s: create the Secret there and write that namespace into spec.credentialsRef.namespace, or have %s added to %s of create-vm (credentials.namespaces of the chart)",
 			p.Name, ref.Namespace, ref.Name, strings.Join(c.Namespaces, ", "), ref.Namespace, CredentialsVariable)}
@@ -51,7 +51,7 @@ func (c Credentials) Of(ctx context.Context, p *v1alpha1.MachineProvider) (map[s
 	secret := &corev1.Secret{}
 	err := c.Home.Get(ctx, ref.Namespace, ref.Name, secret)
 	if kube.NotFound(err) {
-		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: create it, or change spec.credentialsRef. It is looked for every minute", ref.Namespace, ref.Name, p.Name)}
+		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: change spec.credentialsRef, or create it with %s. It is looked for every minute", ref.Namespace, ref.Name, p.Name, keys)}
 	}
 	return secret.Data, reconcile.SecretsError(err, FunctionName)
 }

@@ -21,6 +21,9 @@ import (
 // kubeconfigKey is the key of the Secret of a KubeVirt in another cluster.
 const kubeconfigKey = "kubeconfig"
 
+// secretKeys says what a Secret with credentials has.
+const secretKeys = "the kubeconfig of the KubeVirt cluster under the key " + kubeconfigKey
+
 // Backend is the kind of hypervisor kubevirt.
 var Backend = hypervisor.Backend{Kinds: kinds, Open: func(env hypervisor.Environment) hypervisor.Connector {
 	return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor.Interface, error) {
@@ -51,12 +54,12 @@ func connect(ctx context.Context, env hypervisor.Environment, p *v1alpha1.Machin
 	}
 	if p.Spec.CredentialsRef == nil {
 		if p.Spec.Endpoint != nil && p.Spec.Endpoint.URL != "" {
-			_, err := env.Credentials.Of(ctx, p)
+			_, err := env.Credentials.Of(ctx, p, secretKeys)
 			return nil, err
 		}
 		return k, nil
 	}
-	data, err := env.Credentials.Of(ctx, p)
+	data, err := env.Credentials.Of(ctx, p, secretKeys)
 	if err != nil {
 		return nil, err
 	}

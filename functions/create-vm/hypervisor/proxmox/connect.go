@@ -61,9 +61,12 @@ var Backend = hypervisor.Backend{
 	},
 }
 
+// secretKeys says what a Secret with credentials has.
+const secretKeys = "the keys tokenID, for example viti@pve!stack, and tokenSecret, or else username and password"
+
 // connect returns the hypervisor of a MachineProvider of type proxmox.
 func connect(ctx context.Context, env hypervisor.Environment, p *v1alpha1.MachineProvider, open *transports) (hypervisor.Interface, error) {
-	data, err := env.Credentials.Of(ctx, p)
+	data, err := env.Credentials.Of(ctx, p, secretKeys)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +96,7 @@ func connect(ctx context.Context, env hypervisor.Environment, p *v1alpha1.Machin
 		login = true
 		options = append(options, pve.WithCredentials(&pve.Credentials{Username: trimmed(data["username"]), Password: string(data["password"])}), pve.WithDefaultRealm("pam"))
 	default:
-		return nil, hypervisor.UnusableSecret(p, "it needs the keys tokenID, for example viti@pve!stack, and tokenSecret, or else username and password")
+		return nil, hypervisor.UnusableSecret(p, "it needs "+secretKeys)
 	}
 	x := newHypervisor(p, api{pve.NewClient(strings.TrimRight(end.URL, "/")+"/api2/json", options...)}, env.Home, env.Namespace)
 	if login {
