@@ -121,12 +121,43 @@ func CheckTalosUpgrade(from, to Pair) error {
 		return nil
 	}
 	if err := checkInstaller(from.Talos, to.Talos); err != nil {
-		return Error{Reason: "TalosUpgradePath", Message: fmt.Sprintf("Talos %s cannot be changed to %s in one step (%v): write another version into spec.talos.version first", from.Talos, to.Talos, err)}
+		return Error{Reason: "TalosUpgradePath", Message: fmt.Sprintf("Talos %s cannot be changed to %s in one step (%v): write %s", from.Talos, to.Talos, err, talosStep(from.Talos, to.Talos))}
 	}
 	if from.Kubernetes == "" || IsSupported(to.Talos, from.Kubernetes) || IsSupported(from.Talos, to.Kubernetes) {
 		return nil
 	}
-	return Error{Reason: "TalosUpgradePath", Message: fmt.Sprintf("Talos %s does not run Kubernetes %s, and Talos %s does not run %s: go to a Kubernetes version first that both run", to.Talos, from.Kubernetes, from.Talos, to.Kubernetes)}
+	return Error{Reason: "TalosUpgradePath", Message: fmt.Sprintf("Talos %s does not run Kubernetes %s, and Talos %s does not run %s: %s", to.Talos, from.Kubernetes, from.Talos, to.Kubernetes, kubernetesStep(from, to))}
+}
+
+// talosStep says what to write into spec.talos.version instead of a version that the installer does not upgrade to: a release of the highest
+// minor version on the way to which it does, if there is one.
+func talosStep(from, to string) string {
+	wanted, err := semver.ParseTolerant(to)
+	for minor := wanted.Minor; err == nil && minor > 0; minor-- {
+		step := fmt.Sprintf("%d.%d", wanted.Major, minor-1)
+		if isNewer(step+".0", from) && checkInstaller(from, step+".0") == nil {
+			return "a release of " + step + " into spec.talos.version first"
+		}
+	}
+	return "another version, such as " + DefaultTalos + ", into spec.talos.version"
+}
+
+// kubernetesStep says what to do before a Talos upgrade, if one of the Talos versions does not run the present Kubernetes version, and the
+// other does not run the next one.
+func kubernetesStep(from, to Pair) string {
+	for _, release := range minorsOf(to.Talos) {
+		if version := release.String(); IsSupported(from.Talos, version) && isNewer(version, from.Kubernetes) {
+			return fmt.Sprintf("keep Talos %s in spec.talos.version until the cluster runs Kubernetes %d.%d, which both run", from.Talos, release.Major, release.Minor)
+		}
+	}
+	return "write a Talos version between them into spec.talos.version first"
+}
+
+// isNewer reports whether a version is higher than another one.
+func isNewer(version, than string) bool {
+	a, errA := semver.ParseTolerant(version)
+	b, errB := semver.ParseTolerant(than)
+	return errA == nil && errB == nil && a.GT(b)
 }
 
 // checkInstaller returns an error unless the installer of a Talos version upgrades from

@@ -36,6 +36,32 @@ func reasonOf(err error) string {
 	return e.Reason
 }
 
+// TestTalosUpgrade checks that a refused upgrade of Talos says which step comes first, and that this step is possible.
+func TestTalosUpgrade(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		because  string
+		from, to Pair
+		want     string
+		step     Pair
+	}{
+		"Next":      {"the installer upgrades from it", Pair{"1.12.0", "1.33.1"}, Pair{"1.13.9", "1.33.1"}, "", Pair{}},
+		"Old":       {"two steps are needed", Pair{"1.10.0", "1.31.1"}, Pair{"1.13.9", "1.31.1"}, "write a release of 1.12 into spec.talos.version first", Pair{"1.12.0", "1.31.1"}},
+		"VeryOld":   {"several are", Pair{"1.8.0", "1.28.1"}, Pair{"1.13.9", "1.28.1"}, "write a release of 1.10 into spec.talos.version first", Pair{"1.10.0", "1.28.1"}},
+		"Unknown":   {"it does not exist", Pair{"1.13.9", "1.33.1"}, Pair{"9.9.9", "1.33.1"}, "write another version, such as " + DefaultTalos, Pair{}},
+		"Downgrade": {"the running version is too new", Pair{"1.13.9", "1.33.1"}, Pair{"1.10.9", "1.33.1"}, "write another version, such as " + DefaultTalos, Pair{}},
+		"Both":      {"neither Talos runs both Kubernetes versions", Pair{"1.11.0", "1.29.1"}, Pair{"1.13.9", "1.35.1"}, "keep Talos 1.11.0 in spec.talos.version until the cluster runs Kubernetes 1.31", Pair{"1.11.0", "1.31.1"}},
+	} {
+		err := CheckTalosUpgrade(tc.from, tc.to)
+		if tc.want == "" && err != nil || tc.want != "" && (reasonOf(err) != "TalosUpgradePath" || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: %s: got %v, want %q", name, tc.because, err, tc.want)
+		}
+		if tc.step != (Pair{}) && (CheckTalosUpgrade(tc.from, tc.step) != nil || !IsSupported(tc.step.Talos, tc.step.Kubernetes)) {
+			t.Errorf("%s: the step to %v is not possible: %v", name, tc.step, CheckTalosUpgrade(tc.from, tc.step))
+		}
+	}
+}
+
 func TestUpgrades(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -47,7 +73,8 @@ func TestUpgrades(t *testing.T) {
 		"Minor":  {"the newest patch release runs", Pair{"1.13.9", "1.33.13"}, []string{"1.34.13"}},
 		"Newest": {"there is no newer one", Pair{"1.13.9", "1.36.6"}, nil},
 		"Talos":  {"the Talos version does not run the next minor version", Pair{"1.9.0", "1.32.1"}, []string{"1.32.13"}},
-		"New":    {"the cluster does not run yet", Pair{}, nil},
+		"New":    {"the cluster does not run yet", Pair{Talos: "1.10.0"}, []string{"1.29.15", "1.30.14", "1.31.14", "1.32.13", "1.33.13"}},
+		"None":   {"nothing is known of it", Pair{}, nil},
 	} {
 		got := Upgrades(tc.running)
 		if !slices.Equal(got, tc.want) {

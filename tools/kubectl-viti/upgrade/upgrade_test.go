@@ -53,7 +53,7 @@ func TestPlan(t *testing.T) {
 		"Back":    {because: "etcd has newer data", request: upgrade.Request{Kubernetes: "1.32"}, message: "write at least 1.33"},
 		"Unknown": {because: "it has not been released", request: upgrade.Request{Kubernetes: "1.99"}, message: "write a version from 1.31 to 1.36"},
 		"OldTalos": {because: "the installer goes no further", change: func(k *v1alpha1.KubernetesCluster) { k.Status.TalosVersion = "1.9.0" }, request: upgrade.Request{Talos: "1.13.9"},
-			message: "write another version into spec.talos.version first"},
+			message: "write a release of 1.11 into spec.talos.version first"},
 		"New": {because: "its version does not exist, so it does not run yet", change: func(k *v1alpha1.KubernetesCluster) {
 			k.Spec.Topology.Version, k.Status.Version, k.Status.TalosVersion = "1.99", "", ""
 		}, request: upgrade.Request{Kubernetes: "1.35"}, want: versions.Pair{Talos: versions.DefaultTalos, Kubernetes: versions.Upgrades(versions.Pair{Talos: versions.DefaultTalos, Kubernetes: "1.34.13"})[0]},
