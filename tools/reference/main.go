@@ -1,5 +1,6 @@
 // Command reference writes the pages of docs/reference: the fields of each custom resource from the
-// CRDs, and the reasons of conditions with their remedies from apis/cause. Run it in the root of the
+// CRDs, the reasons of conditions with their remedies from apis/cause, the data of events from their schemas, and the requests of the REST API
+// from its description. Run it in the root of the
 // repository, as make generate does.
 package main
 
@@ -38,6 +39,12 @@ func run() error {
 		return err
 	}
 	if pages["conditions.md"], err = conditionsPage(); err != nil {
+		return err
+	}
+	if pages["events.md"], err = eventsPage("events/schemas"); err != nil {
+		return err
+	}
+	if pages["rest.md"], err = restPage("gateway/internal/openapi/openapi.yaml"); err != nil {
 		return err
 	}
 	pages["README.md"] = indexPage(pages)

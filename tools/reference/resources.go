@@ -126,7 +126,7 @@ func typeOf(s *apiextensionsv1.JSONSchemaProps) string {
 	case s.Format == "date-time":
 		return "time"
 	default:
-		return s.Type
+		return cmp.Or(s.Type, "any")
 	}
 }
 
@@ -183,12 +183,14 @@ func code(words []string) string {
 // indexPage returns the list of the pages.
 func indexPage(pages map[string]string) string {
 	var b strings.Builder
-	b.WriteString("# Reference\n\nThese pages are generated from the [CRDs](../../apis/crds) and the code. See also the [events](../../events/README.md), the\n" +
-		"[metrics and the REST API of the gateway](../../gateway/README.md), and the [values of the chart](../../charts/vitistack/README.md).\n\n| page | |\n|---|---|\n")
+	b.WriteString("# Reference\n\nThese pages are generated from the [CRDs](../../apis/crds), the schemas and the code. See also the\n" +
+		"[metrics of the gateway](../../gateway/README.md#metrics), and the [values of the chart](../../charts/vitistack/README.md).\n\n| page | |\n|---|---|\n")
 	b.WriteString("| [conditions](conditions.md) | what each reason of a condition means, who acts, and how |\n")
+	b.WriteString("| [events](events.md) | the data of the CloudEvents from and to other systems |\n")
+	b.WriteString("| [REST API](rest.md) | the requests of the gateway |\n")
 	for _, name := range slices.Sorted(maps.Keys(pages)) {
 		title, rest, _ := strings.Cut(strings.TrimPrefix(pages[name], "# "), "\n")
-		if name == "conditions.md" {
+		if name == "conditions.md" || name == "events.md" || name == "rest.md" {
 			continue
 		}
 		first, _, _ := strings.Cut(strings.TrimSpace(rest), ". ")
