@@ -31,9 +31,7 @@ func TestReadme(t *testing.T) {
 		script += commands
 	}
 	folder := t.TempDir()
-	for link, target := range map[string]string{
-		".run": e.Dir, "apis": filepath.Join(engine.Root(), "apis"), "hack/results": e.Results(), "bin/kubectl-viti": filepath.Join(engine.Bin(t), "kubectl-viti"),
-	} {
+	for link, target := range map[string]string{".run": e.Dir, "apis": filepath.Join(engine.Root(), "apis"), "hack/results": e.Results()} {
 		path := filepath.Join(folder, link)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -42,13 +40,8 @@ func TestReadme(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kubectl := "#!/bin/sh\nexec '" + engine.Local(t) + "' kubectl \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(folder, "bin", "kubectl"), []byte(kubectl), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	command := exec.CommandContext(t.Context(), "sh", "-c", script)
 	command.Dir = folder
-	command.Env = append(os.Environ(), "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))
 	out, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("the tour ends with %v:\n%s", err, out)
