@@ -88,6 +88,23 @@ const shop = `
 const templated = `KubernetesCluster web | False KubernetesVersionUnknown: write 1.34 | {metadata: {annotations: {vitistack.io/cluster-template: '{"name":"standard","revision":"a"}'}, managedFields: [` +
 	`{manager: kubectl, fieldsV1: {"f:spec": {"f:templateRef": {"f:name": {}}, "f:data": {}}}}, {manager: vitistack-template, fieldsV1: {"f:spec": {TEMPLATE}}}, {manager: bootstrap-talos, subresource: status, fieldsV1: {"f:status": {}}}]}}`
 
+// TestRemedyOfLockedField checks that no remedy says to change a field that the API server lets nobody change.
+func TestRemedyOfLockedField(t *testing.T) {
+	t.Parallel()
+	for kind, reasons := range map[string][]string{
+		"KubernetesCluster":    {"NetworkNamespaceNotFound"},
+		"NetworkConfiguration": {"NetworkNamespaceNotFound"},
+		"IPAllocation":         {"NetworkNamespaceNotFound", "NetworkNamespaceAmbiguous", "NetworkNotStatic", "AddressTaken", "AddressOutsidePool"},
+		"EtcdBackup":           {"ClusterNotFound"},
+	} {
+		for _, reason := range reasons {
+			if got := cause.Advise(kind, reason).Remedy; !strings.Contains(got, "elete ") || !strings.Contains(got, "create it") {
+				t.Errorf("%s of a %s: the field cannot be changed, and the remedy is %q", reason, kind, got)
+			}
+		}
+	}
+}
+
 func TestChain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

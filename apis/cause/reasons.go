@@ -6,6 +6,7 @@ const (
 	unanswered    = "No action: the provider of networks works on it, or has not answered yet. If this lasts, the network team checks the provider."
 	fixSpec       = "Change the field that the message names, and apply the manifest again."
 	createNetwork = "Create the NetworkNamespace that the message names, or name an existing one in spec.networkNamespaceName."
+	againInOther  = "Create the NetworkNamespace that the message names, or delete this object and create it again with another one in spec.networkNamespaceName."
 	atBackend     = "Correct it at the backend as the message says. The stack checks again by itself."
 	allowEndpoint = "Add the address to ALLOWED_ENDPOINTS of the function (config.env of the chart), or write an allowed one."
 	grantRights   = "Add the namespace to secrets.namespaces of the chart, or bind the ClusterRole that the message names in it."
@@ -145,14 +146,14 @@ var advices = map[string]Advice{
 	"NoInterfaces":                         on(Requester, "Write the interfaces into spec.networkInterfaces."),
 	"ProviderMismatch":                     on(Requester, "Leave spec.provider of the NetworkConfiguration out."),
 	"ProviderNotExplicit":                  on(Requester, "Write the value that the message names into the field that it names."),
-	"NetworkNotStatic":                     on(NetworkTeam, "Name a network of type static in spec.networkNamespaceName."),
+	"NetworkNotStatic":                     on(Requester, "Delete the IPAllocation, and create it again with a NetworkNamespace of type static in spec.networkNamespaceName."),
 	"NetworkFailed":                        on(Requester, "See the NetworkConfiguration.", kindConfiguration, kindAllocation, kindNetwork),
 	"MachineProviderNotFound":              on(Requester, "Name an existing MachineProvider in spec.providerRef (kubectl get machineproviders)."),
 	"MachineProviderAmbiguous":             on(Requester, "Name a MachineProvider in spec.providerRef, or have the platform team set spec.default of one of them."),
 	"MachineProviderNotAllowed":            on(Requester, "Name a MachineProvider that allows the namespace, or ask the platform team to add the namespace to its spec.allowedNamespaces."),
 	"MachineProviderDeleting":              on(Requester, "Name another MachineProvider in spec.providerRef: this one is being deleted."),
 	"NoMachineProvider":                    on(PlatformTeam, "Create a MachineProvider."),
-	"MachineProviderNotSupported":          on(PlatformTeam, "Give the MachineProvider a type that this installation supports, or name another one."),
+	"MachineProviderNotSupported":          on(PlatformTeam, "Create a MachineProvider of a type that this installation supports, and have the requester name it in spec.providerRef."),
 	"CloudInitSecretNotFound":              on(Requester, "Create the Secret with the key and the label that the message names, or add the key to it."),
 	"CloudInitSecretNotAllowed":            on(Requester, "Label the Secret vitistack.io/cloud-init=true, or name another."),
 	"SnippetNotAllowed":                    on(Requester, "Name a snippet that proxmox.allowedSnippets of the MachineProvider lists, or ask the platform team to list it."),
@@ -177,7 +178,7 @@ var advices = map[string]Advice{
 	"WrongNode":                            on(PlatformTeam, "Remove the other machine that has the address of the node. The message names both."),
 	"ForeignNode":                          on(PlatformTeam, "Erase the disk of the node, which belongs to another cluster, or free its address. The message names both."),
 	"ClockSkew":                            on(PlatformTeam, "Let the node that the message names reach a time server."),
-	"ClusterNotFound":                      on(Requester, "Create the KubernetesCluster, or correct spec.clusterName."),
+	"ClusterNotFound":                      on(Requester, "Create the KubernetesCluster, or delete the EtcdBackup and create it again with the name of an existing one in spec.clusterName."),
 	"CredentialsNotFound":                  on(Requester, "Create the Secret that the message names."),
 	"CredentialsIncomplete":                on(Requester, "Add the keys that the message names to the Secret."),
 	"InvalidSchedule":                      on(Requester, "Correct spec.schedule as the message says, for example 0 2 * * *."),
@@ -187,6 +188,12 @@ var advices = map[string]Advice{
 	"BackupFailed":                         on(Requester, "Correct what the message says. The snapshot is tried again every minute.", kindCluster),
 	"SnapshotDamaged":                      on(PlatformTeam, "Check the storage, and the disk of the control plane. The snapshot is tried again every minute."),
 	"TalosconfigDamaged":                   on(PlatformTeam, "Delete the Secret with the talosconfig, so that the stack creates it again."),
+
+	// Mistakes in fields that cannot be changed.
+	kindCluster + "/NetworkNamespaceNotFound":       on(Requester, againInOther),
+	kindConfiguration + "/NetworkNamespaceNotFound": on(Requester, againInOther),
+	kindAllocation + "/NetworkNamespaceNotFound":    on(Requester, againInOther),
+	kindAllocation + "/NetworkNamespaceAmbiguous":   on(Requester, "The namespace has several NetworkNamespaces: delete the IPAllocation, and create it again with one of them in spec.networkNamespaceName."),
 
 	// Networks.
 	"NotInPool":              on(Requester, "Choose a segment that the message lists, or ask the platform team to extend a NetworkPool."),

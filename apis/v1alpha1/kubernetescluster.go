@@ -62,7 +62,7 @@ type KubernetesClusterList struct {
 // KubernetesClusterSpec is the desired state of a cluster.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.talos) && has(self.talos.serviceAccountKey) ? self.talos.serviceAccountKey : 'ECDSA') == (has(oldSelf.talos) && has(oldSelf.talos.serviceAccountKey) ? oldSelf.talos.serviceAccountKey : 'ECDSA')",message="talos.serviceAccountKey (absent: ECDSA) cannot be changed: the tokens of every service account would become invalid. Create another cluster"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.networkNamespaceName) || (has(self.networkNamespaceName) && self.networkNamespaceName == oldSelf.networkNamespaceName)",message="networkNamespaceName cannot be changed: a cluster does not move between networks"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.networkNamespaceName) || (has(self.networkNamespaceName) && self.networkNamespaceName == oldSelf.networkNamespaceName)",message="networkNamespaceName cannot be changed: a cluster does not move between networks; delete it and create a new one"
 // +kubebuilder:validation:XValidation:rule="has(self.templateRef) || (has(self.topology) && has(self.topology.version) && has(self.topology.controlplane) && has(self.topology.controlplane.replicas))",fieldPath=".topology",message="topology.version and topology.controlplane.replicas are required: write them, for example {version: \"1.34\", controlplane: {replicas: 3}}, or name a ClusterTemplate in templateRef"
 type KubernetesClusterSpec struct {
 	// Identity of the cluster in inventories and reports. Example: {environment: prod}.

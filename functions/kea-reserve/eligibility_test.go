@@ -107,7 +107,7 @@ func TestWaiting(t *testing.T) {
 		},
 		"NoKea": {
 			reason: "the installation has static addresses only", macs: []string{macA}, noKea: true, phase: "Pending",
-			ready: "False KeaNotConfigured: this installation has no Kea: set KEA_URL, or set ipAllocation.type of NetworkNamespace net to static",
+			ready: "False KeaNotConfigured: this installation has no Kea: set KEA_URL, or use a network of type static in place of NetworkNamespace net",
 		},
 		"Static": {
 			reason: "allocate-ip's", macs: []string{macA}, ready: "none",

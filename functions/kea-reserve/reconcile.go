@@ -167,7 +167,7 @@ func (f *function) reconcileConfiguration(ctx context.Context, namespace, name s
 func (f *function) requestOf(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) (request, error) {
 	if len(f.clients) == 0 {
 		return request{}, reconcile.WaitError{Reason: "KeaNotConfigured", Message: fmt.Sprintf(
-			"this installation has no Kea: set KEA_URL, or set ipAllocation.type of NetworkNamespace %s to static", nn.Name)}
+			"this installation has no Kea: set KEA_URL, or use a network of type static in place of NetworkNamespace %s", nn.Name)}
 	}
 	if err := checkNetworkReady(nn); err != nil {
 		return request{}, err

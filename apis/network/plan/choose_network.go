@@ -29,7 +29,7 @@ func ChooseNetwork(namespace, name string, items []v1alpha2.NetworkNamespace) (*
 		i := slices.IndexFunc(items, func(nn v1alpha2.NetworkNamespace) bool { return nn.Name == name })
 		if i < 0 {
 			return nil, Unresolved{ReasonNotFound, fmt.Sprintf(
-				"there is no NetworkNamespace %s in namespace %s: create it, or name another in networkNamespaceName", name, namespace)}
+				"there is no NetworkNamespace %s in namespace %s: create it, or use another one", name, namespace)}
 		}
 		return &items[i], nil
 	}

@@ -27,7 +27,7 @@ func TestChooseNetwork(t *testing.T) {
 		"None":    {reason: "there is no network to select", why: Unresolved{"NoNetworkNamespace", "there is no NetworkNamespace in namespace a: create one"}},
 		"One":     {reason: "the only network is selected", items: named("x"), want: "x"},
 		"Named":   {reason: "the name decides among several", name: "y", items: named("y", "x"), want: "y"},
-		"Missing": {reason: "a name without an object is no network", name: "z", items: named("x"), why: Unresolved{"NetworkNamespaceNotFound", "there is no NetworkNamespace z in namespace a: create it, or name another in networkNamespaceName"}},
+		"Missing": {reason: "a name without an object is no network", name: "z", items: named("x"), why: Unresolved{"NetworkNamespaceNotFound", "there is no NetworkNamespace z in namespace a: create it, or use another one"}},
 		"Two": {reason: "a guess would be wrong half of the time", items: named("y", "x"), why: Unresolved{"NetworkNamespaceAmbiguous",
 			"namespace a has several NetworkNamespaces: write one of x, y into networkNamespaceName"}},
 	}
