@@ -56,6 +56,21 @@ func (f *Flags) Connect() (*Connection, error) {
 	return NewConnection(config, namespace)
 }
 
+// Selection returns the flags with which the user has selected a context and a namespace, for the end of another command: " -n shop".
+func (f *Flags) Selection() string {
+	text := ""
+	if f.rules.ExplicitPath != "" {
+		text += " --kubeconfig " + f.rules.ExplicitPath
+	}
+	if f.overrides.CurrentContext != "" {
+		text += " --context " + f.overrides.CurrentContext
+	}
+	if f.overrides.Context.Namespace != "" {
+		text += " -n " + f.overrides.Context.Namespace
+	}
+	return text
+}
+
 // Contexts returns the names of the contexts of a kubeconfig or, if that is empty, of the one of the flags.
 func (f *Flags) Contexts(kubeconfig string) []string {
 	rules := *f.rules

@@ -34,11 +34,11 @@ type change struct {
 	needsKind bool
 	// flags adds flags, and may be nil.
 	flags func(*cobra.Command)
-	// path returns the field for a kind, value its new value, and effect what the change causes. changed is false if the field
-	// has the value already.
+	// path returns the field for a kind, value its new value, and effect what the change causes. name is the object's name as
+	// a further command needs it, and changed is false if the field has the value already.
 	path   func(kind string) ([]string, error)
 	value  func() any
-	effect func(o *unstructured.Unstructured, changed bool) string
+	effect func(o *unstructured.Unstructured, name string, changed bool) string
 }
 
 func (c change) find() []cluster.Kind {
@@ -110,7 +110,7 @@ func (p *program) change(ctx context.Context, c change, args []string, dryRun bo
 	if v1alpha1.IsPaused(before) {
 		p.note(cause.PausedRemedy(cause.Ref{Kind: k.Name, Namespace: before.GetNamespace(), Name: name}))
 	}
-	_, err = fmt.Fprintf(p.Out, "%s%s %s %s.\n", done, k.Name, name, c.effect(before, changed))
+	_, err = fmt.Fprintf(p.Out, "%s%s %s %s.\n", done, k.Name, name, c.effect(before, name+p.flags.Selection(), changed))
 	return err
 }
 
@@ -145,8 +145,8 @@ annotation ` + v1alpha1.AnnotationReconcile + `. It ends the delay after failed 
 		kinds:    []string{"kubernetescluster", "machine", "networkconfiguration", "ipallocation", "networknamespace", "etcdbackup", "machineprovider"},
 		path:     field("metadata", "annotations", v1alpha1.AnnotationReconcile),
 		value:    func() any { return time.Now().UTC().Format(time.RFC3339Nano) },
-		effect: func(o *unstructured.Unstructured, _ bool) string {
-			return fmt.Sprintf("is reconciled now: kubectl viti why %s/%s shows the result", strings.ToLower(o.GetKind()), o.GetName())
+		effect: func(o *unstructured.Unstructured, name string, _ bool) string {
+			return fmt.Sprintf("is reconciled now: kubectl viti why %s/%s shows the result", strings.ToLower(o.GetKind()), name)
 		},
 	}
 }
@@ -177,14 +177,14 @@ func pauseChange(verb string, paused bool) change {
 		c.long = `Stop all changes to a cluster (spec.paused), only its upgrade (spec.upgrade.paused, by --upgrade), or snapshots
 (spec.suspend of an EtcdBackup). Nodes keep running. A node that is being upgraded finishes.`
 		c.examples = []string{"kubectl viti pause shop", "kubectl viti pause shop --upgrade", "kubectl viti pause etcdbackup/shop-nightly"}
-		c.effect = func(o *unstructured.Unstructured, _ bool) string {
+		c.effect = func(o *unstructured.Unstructured, name string, _ bool) string {
 			switch {
 			case o.GetKind() == "EtcdBackup":
-				return "takes no snapshots until kubectl viti resume etcdbackup/" + o.GetName()
+				return "takes no snapshots until kubectl viti resume etcdbackup/" + name
 			case upgrade:
-				return "upgrades no further nodes until kubectl viti resume --upgrade " + o.GetName()
+				return "upgrades no further nodes until kubectl viti resume --upgrade " + name
 			default:
-				return "is not changed any more until kubectl viti resume " + o.GetName() + ": scaling, upgrades and repairs wait"
+				return "is not changed any more until kubectl viti resume " + name + ": scaling, upgrades and repairs wait"
 			}
 		}
 		return c
@@ -193,12 +193,12 @@ func pauseChange(verb string, paused bool) change {
 	c.long = `Continue all changes to a cluster (spec.paused), its upgrade (spec.upgrade.paused, by --upgrade), or snapshots
 (spec.suspend of an EtcdBackup). With --upgrade, nodes whose upgrade failed are tried again.`
 	c.examples = []string{"kubectl viti resume shop", "kubectl viti resume shop --upgrade", "kubectl viti resume etcdbackup/shop-nightly"}
-	c.effect = func(o *unstructured.Unstructured, changed bool) string {
+	c.effect = func(o *unstructured.Unstructured, name string, changed bool) string {
 		switch {
 		case o.GetKind() == "EtcdBackup":
 			return "takes snapshots by its schedule; one that was missed is taken now"
 		case upgrade && !changed:
-			return "has no paused upgrade. To try failed nodes again, run kubectl viti pause --upgrade " + o.GetName() + " first"
+			return "has no paused upgrade. To try failed nodes again, run kubectl viti pause --upgrade " + name + " first"
 		case upgrade:
 			return "continues its upgrade, and tries failed nodes again"
 		default:
@@ -219,15 +219,15 @@ func protectChange(verb string, protected bool) change {
 administrator, by the garbage collector and by the deletion of the namespace. A cluster does not remove a protected
 Machine when it is scaled down.`
 		c.examples = []string{"kubectl viti protect kubernetescluster/shop", "kubectl viti protect machine/web"}
-		c.effect = func(o *unstructured.Unstructured, _ bool) string {
-			return fmt.Sprintf("is protected: the API server refuses its deletion until kubectl viti unprotect %s/%s", strings.ToLower(o.GetKind()), o.GetName())
+		c.effect = func(o *unstructured.Unstructured, name string, _ bool) string {
+			return fmt.Sprintf("is protected: the API server refuses its deletion until kubectl viti unprotect %s/%s", strings.ToLower(o.GetKind()), name)
 		}
 		return c
 	}
 	c.short = "Allow the deletion of a protected object again"
 	c.long = "Set spec.protected of a Machine, KubernetesCluster or NetworkNamespace to false. A deletion that waits for it continues."
 	c.examples = []string{"kubectl viti unprotect machine/web"}
-	c.effect = func(o *unstructured.Unstructured, _ bool) string {
+	c.effect = func(o *unstructured.Unstructured, name string, _ bool) string {
 		if o.GetDeletionTimestamp() != nil {
 			return "is not protected any more, and its deletion continues"
 		}

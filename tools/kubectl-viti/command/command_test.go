@@ -172,10 +172,12 @@ func TestChange(t *testing.T) {
 		{"deletions are allowed", []string{"unprotect", "ma", "shop-cp-0"}, "machine", "shop-cp-0", []string{"spec", "protected"}, false, "can be deleted again"},
 		{"a network too", []string{"protect", "nn/net"}, "networknamespace", "net", []string{"spec", "protected"}, true, "NetworkNamespace net is protected"},
 		{"a name alone is a cluster's", []string{"pause", "shop"}, "kubernetescluster", "shop", []string{"spec", "paused"}, true, "until kubectl viti resume shop"},
+		{"the command in the answer leads to the same cluster", []string{"pause", "shop", "--context", "x", "-n", e.namespace}, "kubernetescluster", "shop", []string{"spec", "paused"}, true,
+			"until kubectl viti resume shop --kubeconfig " + e.kubeconfig + " --context x -n " + e.namespace + ": scaling"},
 		{"and back", []string{"resume", "shop"}, "kubernetescluster", "shop", []string{"spec", "paused"}, false, "is changed to what its spec says"},
 		{"only the upgrade", []string{"pause", "shop", "--upgrade"}, "kubernetescluster", "shop", []string{"spec", "upgrade", "paused"}, true, "kubectl viti resume --upgrade shop"},
 		{"and back", []string{"resume", "--upgrade", "shop"}, "kubernetescluster", "shop", []string{"spec", "upgrade", "paused"}, false, "tries failed nodes again"},
-		{"failed nodes are not tried again", []string{"resume", "--upgrade", "shop"}, "kubernetescluster", "shop", []string{"spec", "upgrade", "paused"}, false, "run kubectl viti pause --upgrade shop first"},
+		{"failed nodes are not tried again", []string{"resume", "--upgrade", "shop"}, "kubernetescluster", "shop", []string{"spec", "upgrade", "paused"}, false, "run kubectl viti pause --upgrade shop"},
 		{"snapshots", []string{"pause", "eb/nightly"}, "etcdbackup", "nightly", []string{"spec", "suspend"}, true, "takes no snapshots"},
 	} {
 		if got := e.must(tc.args...); !strings.Contains(got, tc.says) {
@@ -231,6 +233,9 @@ func TestUpgrade(t *testing.T) {
 	e.create(`{apiVersion: vitistack.io/v1alpha1, kind: KubernetesCluster, metadata: {name: legacy}, spec: {data: {}, topology: {version: "1.99", controlplane: {replicas: 1}}}}`)
 	if got := e.must("upgrade", "legacy"); !strings.Contains(got, "does not run yet") || !strings.Contains(got, "kubectl viti upgrade legacy --to 1.31.") || !strings.Contains(got, "kubectl viti upgrade legacy --to 1.36.") {
 		t.Errorf("it lists what a cluster can be created with: %s", got)
+	}
+	if got := e.must("upgrade", "legacy", "-n", e.namespace); !strings.Contains(got, " -n "+e.namespace+"\n") {
+		t.Errorf("the commands are for the same namespace: %s", got)
 	}
 	if got := e.must("upgrade", "kc/legacy", "--to", "1.33"); !strings.Contains(got, "is created with Kubernetes 1.33.13") || e.get("kc", "legacy", "spec", "topology", "version") != "1.33" {
 		t.Errorf("the version is written: %s", got)

@@ -171,7 +171,7 @@ func (c *creation) run(ctx context.Context, flags *pflag.FlagSet) error {
 		}
 	}
 	if c.apply && c.output == "" {
-		_, err := fmt.Fprintf(c.Out, "KubernetesCluster %s is created in namespace %s: kubectl viti why kubernetescluster/%s shows what it waits for.\n", k.Name, k.Namespace, k.Name)
+		_, err := fmt.Fprintf(c.Out, "KubernetesCluster %s is created in namespace %s: kubectl viti why kubernetescluster/%s shows what it waits for.\n", k.Name, k.Namespace, k.Name+c.flags.Selection())
 		return err
 	}
 	content, err := manifest.Content(k)

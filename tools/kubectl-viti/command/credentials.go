@@ -114,13 +114,13 @@ func (c *credentials) read(ctx context.Context, connection *cluster.Connection, 
 	}
 	secret, _, _ := unstructured.NestedString(k.Object, "status", "secrets", c.key)
 	if secret == "" {
-		return nil, notYet(k, c.key)
+		return nil, c.notYet(k)
 	}
 	secrets := cluster.Kind{Name: "Secret", Resource: "secrets", Version: "v1"}
 	u, err := connection.In(secrets, connection.Namespace).Get(ctx, secret, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, notYet(k, c.key)
+		return nil, c.notYet(k)
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("%w: a user who may read the Secret has full access to the cluster; ask the platform team for the role edit in namespace %s", err, connection.Namespace)
 	case err != nil:
@@ -129,13 +129,13 @@ func (c *credentials) read(ctx context.Context, connection *cluster.Connection, 
 	text, _, _ := unstructured.NestedString(u.Object, "data", c.key)
 	content, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(content) == 0 {
-		return nil, fmt.Errorf("the Secret %s has no %s: run kubectl viti reconcile kubernetescluster/%s, and try again", secret, c.key, name)
+		return nil, fmt.Errorf("the Secret %s has no %s: run kubectl viti reconcile kubernetescluster/%s, and try again", secret, c.key, name+c.flags.Selection())
 	}
 	return content, nil
 }
 
 // notYet says why a cluster has no credentials yet.
-func notYet(k *unstructured.Unstructured, key string) error {
+func (c *credentials) notYet(k *unstructured.Unstructured) error {
 	reason := "no function has reconciled it"
 	if o, err := cause.Decode(k); err == nil {
 		chain := cause.NewSet(o).Chain(o.Ref)
@@ -143,7 +143,7 @@ func notYet(k *unstructured.Unstructured, key string) error {
 			reason = chain[0].Reason + ": " + chain[0].Message
 		}
 	}
-	return fmt.Errorf("KubernetesCluster %q has no %s yet (%s): kubectl viti why kubernetescluster/%s explains what it waits for", k.GetName(), key, reason, k.GetName())
+	return fmt.Errorf("KubernetesCluster %q has no %s yet (%s): kubectl viti why kubernetescluster/%s explains what it waits for", k.GetName(), c.key, reason, k.GetName()+c.flags.Selection())
 }
 
 // target returns the file to merge into.

@@ -143,10 +143,10 @@ func (u *upgrading) run(ctx context.Context, name string) error {
 
 // list writes the running and the possible versions.
 func (u *upgrading) list(k *v1alpha1.KubernetesCluster) error {
-	running := upgrade.Running(k)
+	running, selection := upgrade.Running(k), u.flags.Selection()
 	var b strings.Builder
 	if running.Kubernetes == "" {
-		fmt.Fprintf(&b, "KubernetesCluster %s does not run yet: kubectl viti why kubernetescluster/%s explains what it waits for. Talos %s can run:\n", k.Name, k.Name, running.Talos)
+		fmt.Fprintf(&b, "KubernetesCluster %s does not run yet: kubectl viti why kubernetescluster/%s%s explains what it waits for. Talos %s can run:\n", k.Name, k.Name, selection, running.Talos)
 	} else {
 		fmt.Fprintf(&b, "KubernetesCluster %s runs Kubernetes %s on Talos %s.\n", k.Name, running.Kubernetes, running.Talos)
 	}
@@ -155,13 +155,13 @@ func (u *upgrading) list(k *v1alpha1.KubernetesCluster) error {
 	}
 	possible := versions.Upgrades(running)
 	for _, version := range possible {
-		fmt.Fprintf(&b, "  Kubernetes %-8s  kubectl viti upgrade %s --to %s\n", version, k.Name, version)
+		fmt.Fprintf(&b, "  Kubernetes %-8s  kubectl viti upgrade %s --to %s%s\n", version, k.Name, version, selection)
 	}
 	if len(possible) == 0 {
-		fmt.Fprintf(&b, "Talos %s runs no newer Kubernetes. A newer Talos may: kubectl viti upgrade %s --talos VERSION\n", running.Talos, k.Name)
+		fmt.Fprintf(&b, "Talos %s runs no newer Kubernetes. A newer Talos may: kubectl viti upgrade %s --talos VERSION%s\n", running.Talos, k.Name, selection)
 	}
 	if running.Kubernetes != "" && running.Talos != versions.DefaultTalos && versions.CheckTalosUpgrade(running, versions.Pair{Talos: versions.DefaultTalos, Kubernetes: running.Kubernetes}) == nil {
-		fmt.Fprintf(&b, "  Talos %-13s  kubectl viti upgrade %s --talos %s\n", versions.DefaultTalos, k.Name, versions.DefaultTalos)
+		fmt.Fprintf(&b, "  Talos %-13s  kubectl viti upgrade %s --talos %s%s\n", versions.DefaultTalos, k.Name, versions.DefaultTalos, selection)
 	}
 	_, err := u.Out.Write([]byte(b.String()))
 	return err
@@ -186,7 +186,7 @@ func (u *upgrading) write(ctx context.Context, c *cluster.Connection, k *v1alpha
 		return c.Explain(err, clusterKind, k.Name)
 	}
 	if ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Status != metav1.ConditionTrue {
-		u.note(fmt.Sprintf("the cluster is not Ready (%s): kubectl viti why kubernetescluster/%s", ready.Reason, k.Name))
+		u.note(fmt.Sprintf("the cluster is not Ready (%s): kubectl viti why kubernetescluster/%s", ready.Reason, k.Name+u.flags.Selection()))
 	}
 	running := upgrade.Running(k)
 	if running.Kubernetes == "" {
@@ -210,7 +210,7 @@ func (u *upgrading) follow(ctx context.Context, c *cluster.Connection, name stri
 		k, err := getCluster(ctx, c, name)
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("the upgrade has not finished: kubectl viti why kubernetescluster/%s shows what it waits for, and it goes on without this program", name)
+			return fmt.Errorf("the upgrade has not finished: kubectl viti why kubernetescluster/%s shows what it waits for, and it goes on without this program", name+u.flags.Selection())
 		case apierrors.IsNotFound(err):
 			return err
 		case err != nil:
