@@ -227,7 +227,7 @@ Machine when it is scaled down.`
 	c.short = "Allow the deletion of a protected object again"
 	c.long = "Set spec.protected of a Machine, KubernetesCluster or NetworkNamespace to false. A deletion that waits for it continues."
 	c.examples = []string{"kubectl viti unprotect machine/web"}
-	c.effect = func(o *unstructured.Unstructured, name string, _ bool) string {
+	c.effect = func(o *unstructured.Unstructured, _ string, _ bool) string {
 		if o.GetDeletionTimestamp() != nil {
 			return "is not protected any more, and its deletion continues"
 		}
