@@ -161,7 +161,7 @@ var advices = map[string]Advice{
 	"DiskCannotGrow":                       on(Requester, "Write the present size of the disk, or have the platform team set allowVolumeExpansion of its StorageClass."),
 	"StorageClassNotFound":                 on(Requester, "Name a StorageClass of the message, or have the platform team create this one."),
 	"ImageNotAllowed":                      on(Requester, "Name an image on an allowed host, or ask the platform team to add its host to images.allowedHosts of the chart."),
-	"ImageNotFound":                        on(Requester, "Name an image that exists: the message says which."),
+	"ImageNotFound":                        on(Requester, "Write an image that the message names into spec.os.imageID."),
 	"ImageNotSupported":                    on(Requester, "Name an image of a kind that the hypervisor supports: the message says which."),
 	"ImageImportFailed":                    on(Requester, "Name an image that can be imported. The message has the error of the hypervisor."),
 	"ImagePullFailed":                      on(PlatformTeam, "Have the hypervisor reach the registry. The message has its error."),
@@ -196,8 +196,8 @@ var advices = map[string]Advice{
 	kindAllocation + "/NetworkNamespaceAmbiguous":   on(Requester, "The namespace has several NetworkNamespaces: delete the IPAllocation, and create it again with one of them in spec.networkNamespaceName."),
 
 	// Networks.
-	"NotInPool":              on(Requester, "Choose a segment that the message lists, or ask the platform team to extend a NetworkPool."),
-	"BridgeNotAllowed":       on(Requester, "Remove spec.bridge of the NetworkConfiguration, or ask the platform team to list the bridge with the VLAN in a NetworkPool."),
+	"NotInPool":              on(Requester, "Write a segment that the message allows, or ask the platform team to extend a NetworkPool. A network that was Ready keeps its segment: delete it, and create it again."),
+	"BridgeNotAllowed":       on(Requester, "Delete the NetworkConfiguration and create it again without spec.bridge, or ask the platform team to list the bridge with the VLAN in a NetworkPool."),
 	"SegmentOverlap":         on(NetworkTeam, "Write a prefix and a VLAN that no other network has. The message names the network that has them."),
 	"InvalidPool":            on(NetworkTeam, "Correct spec.ipAllocation.static of the NetworkNamespace as the message says."),
 	"NoUsableAddress":        on(NetworkTeam, "Write a larger prefix or pool into the NetworkNamespace."),

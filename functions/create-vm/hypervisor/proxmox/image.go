@@ -41,8 +41,17 @@ func (x images) findTemplate(ctx context.Context, m *v1alpha1.Machine, all inven
 		}
 		names = append(names, fmt.Sprintf("%s (%d)", i.Name, i.VMID))
 	}
-	slices.Sort(names)
-	return inventoryItem{}, reconcile.UserError{Reason: "ImageNotFound", Message: fmt.Sprintf("Proxmox VE has no template %s: name an existing one (%s), or the URL of an image", id, strings.Join(names, ", "))}
+	return inventoryItem{}, templateNotFound(id, names)
+}
+
+// templateNotFound returns the UserError of a machine that names a template which does not exist. names are the existing ones, in any order.
+func templateNotFound(id string, names []string) error {
+	instead := "write the URL of an image into spec.os.imageID, or make the template"
+	if len(names) > 0 {
+		slices.Sort(names)
+		instead = fmt.Sprintf("write an existing one (%s), or the URL of an image, into spec.os.imageID", strings.Join(names, ", "))
+	}
+	return reconcile.UserError{Reason: "ImageNotFound", Message: fmt.Sprintf("Proxmox VE has no template %s: %s", id, instead)}
 }
 
 // imageID returns the image that a machine names, or nothing.
