@@ -199,7 +199,7 @@ func (b bucket) Delete(ctx context.Context, name string) error {
 }
 
 // userErrorOf returns a UserError for an answer of the object store that only a user can
-// resolve, and any other error unchanged.
+// resolve, and any other error with what was to be done. An error without an answer names the server.
 func userErrorOf(err error, what string) error {
 	if err == nil {
 		return nil
@@ -213,6 +213,12 @@ func userErrorOf(err error, what string) error {
 		switch answer.ErrorCode() {
 		case "NoSuchBucket", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidBucketName", "AuthorizationHeaderMalformed", "PermanentRedirect", "ExpiredToken":
 			return reconcile.UserError{Reason: "StorageRefused", Message: fmt.Sprintf("the object store does not %s: %s (%s)", what, answer.ErrorMessage(), answer.ErrorCode())}
+		}
+	}
+	var unanswered *url.Error
+	if errors.As(err, &unanswered) {
+		if server, parseErr := url.Parse(unanswered.URL); parseErr == nil {
+			return fmt.Errorf("%s: the object store at %s://%s does not answer: %w", what, server.Scheme, server.Host, unanswered.Err)
 		}
 	}
 	return fmt.Errorf("%s: %w", what, err)

@@ -176,6 +176,22 @@ func TestStorageRefuses(t *testing.T) {
 	}
 }
 
+// TestStorageIsSilent has nothing listen at the endpoint: the error says so in few words, and the snapshot is tried again.
+func TestStorageIsSilent(t *testing.T) {
+	t.Parallel()
+	_, at, secret := objectStore(t)
+	at.Endpoint = "http://127.0.0.1:1"
+	kept, err := openBucket(at, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = kept.Put(t.Context(), "a.db", strings.NewReader("x"))
+	const want = "write a.db: the object store at http://127.0.0.1:1 does not answer: dial tcp 127.0.0.1:1: connect: connection refused"
+	if err == nil || err.Error() != want || errors.As(err, new(reconcile.UserError)) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 // TestSSRF names the cloud's metadata service as the object store.
 func TestSSRF(t *testing.T) {
 	t.Parallel()
