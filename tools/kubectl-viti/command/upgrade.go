@@ -185,13 +185,13 @@ func (u *upgrading) write(ctx context.Context, c *cluster.Connection, k *v1alpha
 	if _, err := c.In(clusterKind, c.Namespace).Patch(ctx, k.Name, types.JSONPatchType, patch, options); err != nil {
 		return c.Explain(err, clusterKind, k.Name)
 	}
-	if ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Status != metav1.ConditionTrue {
-		u.note(fmt.Sprintf("the cluster is not Ready (%s): kubectl viti why kubernetescluster/%s", ready.Reason, k.Name+u.flags.Selection()))
-	}
 	running := upgrade.Running(k)
 	if running.Kubernetes == "" {
 		_, err = fmt.Fprintf(u.Out, "KubernetesCluster %s %s created%s with Kubernetes %s on Talos %s.\n", k.Name, is, mark, wanted.Kubernetes, wanted.Talos)
 		return err
+	}
+	if ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Status != metav1.ConditionTrue {
+		u.note(fmt.Sprintf("the cluster is not Ready (%s): kubectl viti why kubernetescluster/%s", ready.Reason, k.Name+u.flags.Selection()))
 	}
 	_, err = fmt.Fprintf(u.Out, "KubernetesCluster %s %s upgraded%s from Kubernetes %s on Talos %s to Kubernetes %s on Talos %s.\n", k.Name, is, mark, running.Kubernetes, running.Talos, wanted.Kubernetes, wanted.Talos)
 	return err
