@@ -111,7 +111,7 @@ style: ## Report on structure and language: circles, long functions, words to re
 site: ## Render the documentation as HTML with a search (SITE=folder)
 	@go run ./tools/site -out $(or $(SITE),$(CACHE)/site)
 
-generate: ## Generate deep copies and CRDs and docs/reference from the types and reasons, and the chart's README from its values
+generate: ## Generate deep copies and CRDs and docs/reference from types, schemas and code, and the chart's README from its values
 	@$(TOOL) controller-gen object crd output:crd:dir=apis/crds paths=./apis/...
 	@go run ./tools/crds
 	@go run ./tools/reference

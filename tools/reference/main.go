@@ -1,6 +1,6 @@
 // Command reference writes the pages of docs/reference: the fields of each custom resource from the
-// CRDs, the reasons of conditions with their remedies from apis/cause, the data of events from their schemas, and the requests of the REST API
-// from its description. Run it in the root of the
+// CRDs, the reasons of conditions with their remedies from apis/cause, the data of events from their schemas, the requests of the REST API
+// from its description, and the metrics from the code of the gateway and the pages of functions. Run it in the root of the
 // repository, as make generate does.
 package main
 
@@ -47,6 +47,15 @@ func run() error {
 	if pages["rest.md"], err = restPage("gateway/internal/openapi/openapi.yaml"); err != nil {
 		return err
 	}
+	metrics, err := gatewayMetrics()
+	if err != nil {
+		return err
+	}
+	functions, err := readFunctionPages()
+	if err != nil {
+		return err
+	}
+	pages["metrics.md"] = metricsPage(metrics, functions)
 	pages["README.md"] = indexPage(pages)
 	if err := os.RemoveAll(folder); err != nil {
 		return err

@@ -53,3 +53,20 @@ func TestRestPage(t *testing.T) {
 		}
 	}
 }
+
+// TestMetricsPage checks that the page has each metric of the gateway, and what functions say about theirs.
+func TestMetricsPage(t *testing.T) {
+	t.Parallel()
+	page := metricsPage([]family{{"vitistack_backend_up", "gauge", "Whether a server answers | works", []string{"backend", "server"}}},
+		map[string]string{"resync": "# resync\n\n## Metrics\n\nThey are of full rounds.\n\n## Tests\n\nNone.\n", "idle": "# idle\n"})
+	for _, want := range []string{"| `vitistack_backend_up` | gauge | `backend`, `server` | Whether a server answers \\| works |\n", "\n## resync\n\nThey are of full rounds.\n"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is missing in\n%s", want, page)
+		}
+	}
+	for _, other := range []string{"idle", "None."} {
+		if strings.Contains(page, other) {
+			t.Errorf("%q is not about metrics:\n%s", other, page)
+		}
+	}
+}

@@ -184,13 +184,14 @@ func code(words []string) string {
 func indexPage(pages map[string]string) string {
 	var b strings.Builder
 	b.WriteString("# Reference\n\nThese pages are generated from the [CRDs](../../apis/crds), the schemas and the code. See also the\n" +
-		"[metrics of the gateway](../../gateway/README.md#metrics), and the [values of the chart](../../charts/vitistack/README.md).\n\n| page | |\n|---|---|\n")
+		"[values of the chart](../../charts/vitistack/README.md).\n\n| page | |\n|---|---|\n")
 	b.WriteString("| [conditions](conditions.md) | what each reason of a condition means, who acts, and how |\n")
 	b.WriteString("| [events](events.md) | the data of the CloudEvents from and to other systems |\n")
 	b.WriteString("| [REST API](rest.md) | the requests of the gateway |\n")
+	b.WriteString("| [metrics](metrics.md) | what the gateway and the functions count and measure |\n")
 	for _, name := range slices.Sorted(maps.Keys(pages)) {
 		title, rest, _ := strings.Cut(strings.TrimPrefix(pages[name], "# "), "\n")
-		if name == "conditions.md" || name == "events.md" || name == "rest.md" {
+		if slices.Contains([]string{"conditions.md", "events.md", "rest.md", "metrics.md"}, name) {
 			continue
 		}
 		first, _, _ := strings.Cut(strings.TrimSpace(rest), ". ")

@@ -120,6 +120,21 @@ func NewGateway(o Options, from Sources) *Gateway {
 	return m
 }
 
+// Description is what the reference says about a family.
+type Description struct {
+	Name, Kind, Help string
+	Labels           []string
+}
+
+// Describe returns the families of the gateway in the order in which Write writes them, without those that functions push.
+func (m *Gateway) Describe() []Description {
+	var all []Description
+	for _, f := range m.registry.Families() {
+		all = append(all, Description{f.Name, f.Kind, f.Help, f.labels})
+	}
+	return all
+}
+
 // gauge declares a gauge that is read at each scrape.
 func (r *Registry) gauge(name, help string, labels []string, collect func(addSeries)) {
 	r.Collected(Gauge, name, help, labels, collect)
