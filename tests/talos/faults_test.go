@@ -23,8 +23,13 @@ import (
 // TestFaults has the nodes of a cluster lose their power and their data.
 func TestFaults(t *testing.T) {
 	e := newEnv(t, "make test-talos-faults RESULTS=tests/talos/FAULTS.md")
-	e.measure("create one control plane and one worker, and cut the power of the first while it pulls the image of etcd", func() {
-		e.cutPowerDuringPull()
+	e.measure("create one control plane and one worker, and cut the power of the first in each of four phases", func() {
+		pulled := e.images.hold("etcd")
+		e.Apply(namespace, cluster)
+		e.cutPowerInPhase("WaitingForNode")
+		e.cutPowerDuringPull(pulled)
+		e.cutPowerInPhase("WaitingForAPI")
+		e.cutPowerInPhase("WaitingForNodes")
 		e.awaitRunning(2)
 	})
 	e.checkNodes(t, 1, 1)
@@ -54,12 +59,20 @@ func (e *env) power(id, verb string) {
 // guestFile returns the file with the kubevirt.Guest of a node.
 func guestFile(id string) string { return filepath.Join(lab.Talos(folder()).Nodes(), id, "guest.json") }
 
-// cutPowerDuringPull creates the cluster, and switches its first control plane off while that pulls the image of etcd, and on again. Talos
-// then has lost the request to begin etcd, so the stack has to repeat it.
-func (e *env) cutPowerDuringPull() {
+// cutPowerInPhase switches the first control plane off while the cluster is not Ready for a reason, and on again.
+func (e *env) cutPowerInPhase(reason string) {
 	e.t.Helper()
-	pulled := e.images.hold("etcd")
-	e.Apply(namespace, cluster)
+	e.awaitReason(e.t, v1alpha1.ConditionReady, reason)
+	id := e.nodeOf(e.t, clusterName+"-cp-0")
+	e.power(id, "off")
+	e.power(id, "on")
+	e.step("the control plane was switched off and on")
+}
+
+// cutPowerDuringPull switches the first control plane off while it pulls the image of etcd, and on again. Talos then has lost the request to
+// begin etcd, so the stack has to repeat it.
+func (e *env) cutPowerDuringPull(pulled <-chan struct{}) {
+	e.t.Helper()
 	select {
 	case <-pulled:
 	case <-time.After(5 * time.Minute):
@@ -137,7 +150,7 @@ func (e *env) restore(t *testing.T) {
 	}
 
 	e.loseData(t, 0, 1, 2)
-	e.awaitEtcdReason(t, "EtcdLost")
+	e.awaitReason(t, v1alpha1.ConditionEtcdHealthy, "EtcdLost")
 	e.recover(t, snapshot)
 	if _, err := objects.Get(ctx, kept.Name, metav1.GetOptions{}); err != nil {
 		t.Errorf("the object that was deleted after the snapshot: %v", err)
@@ -149,7 +162,7 @@ func (e *env) restore(t *testing.T) {
 func (e *env) restoreMinority(t *testing.T) {
 	ctx := t.Context()
 	e.loseData(t, 1, 2)
-	e.awaitEtcdReason(t, "EtcdUnavailable")
+	e.awaitReason(t, v1alpha1.ConditionEtcdHealthy, "EtcdUnavailable")
 	to := t.TempDir()
 	if _, err := talosctl(ctx, "--talosconfig", e.credential("talosconfig"), "--nodes", e.controlPlane(t, 0), "cp", "/var/lib/etcd/member/snap/db", to); err != nil {
 		t.Fatal(err)
@@ -176,17 +189,17 @@ func (e *env) recover(t *testing.T, file string, flags ...string) {
 	e.checkNodes(t, 3, 1)
 }
 
-// awaitEtcdReason waits until the condition EtcdHealthy has a reason.
-func (e *env) awaitEtcdReason(t *testing.T, wanted string) {
+// awaitReason waits until a condition of the cluster has a reason for being False.
+func (e *env) awaitReason(t *testing.T, conditionType, wanted string) {
 	t.Helper()
-	e.await("EtcdHealthy is False with reason "+wanted, 5*time.Minute, func(context.Context) error {
-		_, reason, message := condition(e.Get(engine.KubernetesClusters, namespace, clusterName), v1alpha1.ConditionEtcdHealthy)
+	e.await(conditionType+" is False with reason "+wanted, 5*time.Minute, func(context.Context) error {
+		_, reason, message := condition(e.Get(engine.KubernetesClusters, namespace, clusterName), conditionType)
 		if reason != wanted {
 			return fmt.Errorf("it has the reason %q: %s", reason, message)
 		}
 		return nil
 	})
-	e.step("EtcdHealthy is False with reason %s", wanted)
+	e.step("%s is False with reason %s", conditionType, wanted)
 }
 
 // takeSnapshot returns the file of a snapshot that etcd-backup has taken, whose checksum is correct.
