@@ -43,7 +43,7 @@ func TestRefusedOnTheWire(t *testing.T) {
 			machines + "interface spec.template.spec.domain.devices.interfaces[0].name uses model tulip that is not supported., IDE bus is not supported, IDE bus is not supported",
 		},
 		"Type": {
-			"a wrong type is rejected before the CustomResourceDefinition is checked", []string{"cores: 2", `cores: "two"`},
+			"a wrong type is rejected before the CustomResourceDefinition is checked", mistake[:],
 			`admission webhook "virtualmachines-mutator.kubevirt.io" denied the request: spec.template.spec.domain.cpu.cores in body must be of type integer: "string"`,
 		},
 		"Definition": {
@@ -65,11 +65,22 @@ func TestRefusedOnTheWire(t *testing.T) {
 		})
 	}
 
-	err := c.try(strings.Replace(imported, "https://images.example.org/talos.raw.xz", "ftp://x/y", 1))
+	err := c.try(fromFTP())
 	want := `admission webhook "datavolume-validate.cdi.kubevirt.io" denied the request: spec.source Invalid source URL scheme: ftp://x/y`
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a DataVolume from ftp: got %v\nwant %s", err, want)
 	}
+}
+
+// mistake is a wrong type in a VirtualMachine, and its replacement.
+var mistake = [2]string{"cores: 2", `cores: "two"`}
+
+// mistyped returns a VirtualMachine that the mutating webhook rejects.
+func mistyped() string { return strings.NewReplacer(mistake[:]...).Replace(machineManifest) }
+
+// fromFTP returns a DataVolume that CDI rejects.
+func fromFTP() string {
+	return strings.Replace(imported, "https://images.example.org/talos.raw.xz", "ftp://x/y", 1)
 }
 
 func TestInstanceIsKubeVirts(t *testing.T) {

@@ -145,7 +145,7 @@ func start(t *testing.T, options kubevirt.Options) *cluster {
 	return c
 }
 
-// run starts a simulator, and returns once it serves admission.
+// run starts a simulator, and returns once the API server asks its webhooks.
 func (c *cluster) run() {
 	c.t.Helper()
 	config := rest.CopyConfig(c.config)
@@ -171,6 +171,26 @@ func (c *cluster) run() {
 			c.t.Errorf("the simulator ended with %v, want nil after its context ended", err)
 		}
 	})
+	if c.options.Plan == nil { // a plan counts the requests of the test alone
+		c.awaitWebhook(mistyped(), "virtualmachines-mutator.kubevirt.io")
+		c.awaitWebhook(fromFTP(), "datavolume-validate.cdi.kubevirt.io")
+	}
+}
+
+// awaitWebhook waits until a webhook rejects an object that it has to reject. The API server reads registrations some time after they are stored: those of
+// mutating and of validating webhooks each in their order.
+func (c *cluster) awaitWebhook(rejected, webhook string) {
+	c.t.Helper()
+	want := fmt.Sprintf("admission webhook %q denied the request", webhook)
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		err := c.create(rejected, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil && strings.Contains(err.Error(), want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("the webhook %s does not reject its object in time: %v", webhook, err)
+		}
+	}
 }
 
 // restart replaces the simulator as after a crash: guests are stopped, memory is lost.
@@ -191,6 +211,10 @@ func (c *cluster) apply(manifest string) {
 }
 
 func (c *cluster) try(manifest string) error {
+	return c.create(manifest, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+}
+
+func (c *cluster) create(manifest string, options metav1.CreateOptions) error {
 	for _, doc := range strings.Split(strings.ReplaceAll(manifest, "{ns}", c.namespace), "\n---\n") {
 		var o unstructured.Unstructured
 		if err := yaml.Unmarshal([]byte(doc), &o.Object); err != nil {
@@ -201,7 +225,6 @@ func (c *cluster) try(manifest string) error {
 			"VirtualMachine": vms, "VirtualMachineInstance": vmis, "DataVolume": dvs,
 			"NetworkAttachmentDefinition": nads, "PersistentVolumeClaim": pvcs, "Secret": secrets,
 		}[gvk.Kind]
-		options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
 		if _, err := c.client.Resource(resource).Namespace(c.namespace).Create(c.t.Context(), &o, options); err != nil {
 			return err
 		}
