@@ -334,6 +334,9 @@ func TestCreateClusterAsks(t *testing.T) {
 			t.Errorf("%s: %s: got %d, %s%s, want\n%s", name, tc.because, code, out, errs, want)
 		}
 	}
+	if out, errs, code := ask("1.34\n1\nhuge\nw=1\nnet\nprod\nweb\n", "--kubeconfig", filepath.Join(t.TempDir(), "none")); code != 0 || !strings.Contains(out, "huge") || strings.Count(errs, "MachineClasses cannot be read") != 1 {
+		t.Errorf("without a cluster the MachineClasses are unknown, which is said once: %d, %s, %s", code, out, errs)
+	}
 	if out, errs, code := ask("1.34\n"); code == 0 || out != "" || !strings.Contains(errs, "write flags instead of --ask") {
 		t.Errorf("the input ends too early: %d, %q, %s", code, out, errs)
 	}

@@ -37,7 +37,7 @@ func newCreateCluster(p *program) *cobra.Command {
 		Use: "cluster NAME", Args: oneArg("NAME"), ValidArgsFunction: cobra.NoFileCompletions,
 		Short: "Write the manifest of a cluster",
 		Long: `Write the manifest of a KubernetesCluster to the standard output, to keep in Git, or create it with --apply. Its fields come from
-flags, and with --ask from questions about those that you leave out.
+flags. With --ask, the command asks for the flags that are missing.
 
 Mistakes in flags are reported at once. kubectl viti plan -f checks the manifest against networks, hosts and addresses.`,
 		Example: examples("kubectl viti create cluster shop --dry-run > shop.yaml", "kubectl viti create cluster shop --ask > shop.yaml", "kubectl viti create cluster shop --control-planes 3 --workers workers=3 --workers gpu=1:large --environment prod --apply",
@@ -147,7 +147,7 @@ func (c *creation) run(ctx context.Context, flags *pflag.FlagSet) error {
 		c.Namespace = connection.Namespace
 	}
 	check := func() error {
-		if c.NeedsClasses() {
+		if isRead := c.Classes != nil || c.AnyClass; !isRead && c.NeedsClasses() {
 			c.readClasses(ctx, connection)
 		}
 		_, err := c.Object()
