@@ -82,6 +82,14 @@ func MustFindKind(name string) Kind {
 	return k
 }
 
+// ParseName reads NAME of a standard kind, or what ParseTarget reads. Without a standard kind it is ParseTarget.
+func ParseName(standard string, args []string) (Kind, string, error) {
+	if standard != "" && len(args) == 1 && !strings.Contains(args[0], "/") {
+		args = []string{standard, args[0]}
+	}
+	return ParseTarget(args)
+}
+
 // ParseTarget reads KIND/NAME, or KIND and NAME as two arguments.
 func ParseTarget(args []string) (Kind, string, error) {
 	kind, name := "", ""

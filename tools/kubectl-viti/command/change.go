@@ -67,10 +67,11 @@ func newChange(p *program, c change) *cobra.Command {
 }
 
 func (p *program) change(ctx context.Context, c change, args []string, dryRun bool) error {
-	if len(args) == 1 && !strings.Contains(args[0], "/") && !c.needsKind {
-		args = []string{c.kinds[0], args[0]}
+	standard := c.kinds[0]
+	if c.needsKind {
+		standard = ""
 	}
-	k, name, err := cluster.ParseTarget(args)
+	k, name, err := cluster.ParseName(standard, args)
 	if err != nil {
 		return err
 	}

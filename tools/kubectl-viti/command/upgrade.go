@@ -85,10 +85,7 @@ have their own are changed too. kubectl viti pause CLUSTER --upgrade stops the u
 
 // clusterName returns the name of the cluster that an argument names, as NAME or as kubernetescluster/NAME.
 func clusterName(argument string) (string, error) {
-	if !strings.Contains(argument, "/") {
-		return argument, nil
-	}
-	k, name, err := cluster.ParseTarget([]string{argument})
+	k, name, err := cluster.ParseName(clusterKind.Singular(), []string{argument})
 	if err == nil && k.Name != clusterKind.Name {
 		err = fmt.Errorf("%s is no KubernetesCluster: write the name of one", argument)
 	}
