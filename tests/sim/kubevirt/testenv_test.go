@@ -182,13 +182,19 @@ func (c *cluster) run() {
 func (c *cluster) awaitWebhook(rejected, webhook string) {
 	c.t.Helper()
 	want := fmt.Sprintf("admission webhook %q denied the request", webhook)
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		err := c.create(rejected, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil && strings.Contains(err.Error(), want) {
-			return
-		}
+	var err error
+	c.until(func() bool {
+		err = c.create(rejected, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), want)
+	}, func() string { return fmt.Sprintf("the webhook %s does not reject its object in time: %v", webhook, err) })
+}
+
+// until waits for done, and fails the test with a message if that does not become true in time.
+func (c *cluster) until(done func() bool, message func() string) {
+	c.t.Helper()
+	for deadline := time.Now().Add(patience); !done(); <-time.After(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("the webhook %s does not reject its object in time: %v", webhook, err)
+			c.t.Fatal(message())
 		}
 	}
 }
@@ -276,18 +282,15 @@ func get[T any](c *cluster, r schema.GroupVersionResource, name string) *T {
 // not exist.
 func eventually[T any](c *cluster, r schema.GroupVersionResource, name, what string, holds func(*T) bool) *T {
 	c.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		o := get[T](c, r, name)
-		if holds(o) {
-			return o
-		}
-		if time.Now().After(deadline) {
-			text, _ := yaml.Marshal(o)
-			c.t.Fatalf("%s %s: timed out waiting until %s; it is\n%s", r.Resource, name, what, text)
-		}
-		<-time.After(20 * time.Millisecond)
-	}
+	var o *T
+	c.until(func() bool {
+		o = get[T](c, r, name)
+		return holds(o)
+	}, func() string {
+		text, _ := yaml.Marshal(o)
+		return fmt.Sprintf("%s %s: timed out waiting until %s; it is\n%s", r.Resource, name, what, text)
+	})
+	return o
 }
 
 func (c *cluster) vm(name, what string, holds func(*virtv1.VirtualMachine) bool) *virtv1.VirtualMachine {
