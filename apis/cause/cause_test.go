@@ -88,7 +88,7 @@ const shop = `
 const templated = `KubernetesCluster web | False KubernetesVersionUnknown: write 1.34 | {metadata: {annotations: {vitistack.io/cluster-template: '{"name":"standard","revision":"a"}'}, managedFields: [` +
 	`{manager: kubectl, fieldsV1: {"f:spec": {"f:templateRef": {"f:name": {}}, "f:data": {}}}}, {manager: vitistack-template, fieldsV1: {"f:spec": {TEMPLATE}}}, {manager: bootstrap-talos, subresource: status, fieldsV1: {"f:status": {}}}]}}`
 
-// TestRemedyOfLockedField checks that no remedy says to change a field that the API server lets nobody change.
+// TestRemedyOfLockedField checks that no remedy says to change an immutable field.
 func TestRemedyOfLockedField(t *testing.T) {
 	t.Parallel()
 	for kind, reasons := range map[string][]string{

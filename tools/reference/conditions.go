@@ -13,8 +13,8 @@ import (
 // anyKind stands for a reason that means the same for each kind.
 const anyKind = ""
 
-// conditionsPage returns the page about the reasons of conditions.
-func conditionsPage() (string, error) {
+// conditionsPage returns the page about the reasons of conditions. functions are the pages of the functions, which describe them.
+func conditionsPage(functions map[string]string) string {
 	kinds := map[string][]string{} // by reason
 	for _, key := range cause.Reasons() {
 		kind, reason, ofKind := strings.Cut(key, "/")
@@ -22,10 +22,6 @@ func conditionsPage() (string, error) {
 			kind, reason = anyKind, key
 		}
 		kinds[reason] = append(kinds[reason], kind)
-	}
-	functions, err := readFunctionPages()
-	if err != nil {
-		return "", err
 	}
 	var b strings.Builder
 	b.WriteString(`# Reasons of conditions
@@ -43,7 +39,7 @@ who has to act on a reason, and how. ` + "`kubectl viti why KIND/NAME`" + ` and 
 	for _, reason := range slices.Sorted(maps.Keys(kinds)) {
 		writeReason(&b, reason, kinds[reason], functions)
 	}
-	return b.String(), nil
+	return b.String()
 }
 
 func writeReason(b *strings.Builder, reason string, kinds []string, functions map[string]string) {

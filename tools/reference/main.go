@@ -38,9 +38,11 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	if pages["conditions.md"], err = conditionsPage(); err != nil {
+	functions, err := readFunctionPages()
+	if err != nil {
 		return err
 	}
+	pages["conditions.md"] = conditionsPage(functions)
 	if pages["events.md"], err = eventsPage("events/schemas"); err != nil {
 		return err
 	}
@@ -48,10 +50,6 @@ func run() error {
 		return err
 	}
 	metrics, err := gatewayMetrics()
-	if err != nil {
-		return err
-	}
-	functions, err := readFunctionPages()
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func metricsPage(gateway []family, functions map[string]string) string {
 	var b strings.Builder
 	b.WriteString(`# Metrics
 
-The gateway serves all of them at ` + "`/metrics`" + `, also those that functions [push](../../gateway/README.md#what-functions-push) to it. [Observe](../observe.md) has the
+The gateway serves all metrics at ` + "`/metrics`" + `, including the metrics that functions [push](../../gateway/README.md#what-functions-push) to it. [Observe](../observe.md) has the
 dashboard and the alerts that use them.
 
 ## gateway
@@ -39,11 +39,7 @@ dashboard and the alerts that use them.
 |---|---|---|---|
 `)
 	for _, f := range gateway {
-		labels := make([]string, len(f.Labels))
-		for i, label := range f.Labels {
-			labels[i] = "`" + label + "`"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, f.Kind, strings.Join(labels, ", "), cell(f.Help))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, f.Kind, code(f.Labels), cell(f.Help))
 	}
 	for _, name := range slices.Sorted(maps.Keys(functions)) {
 		if _, section, ok := strings.Cut(functions[name], "\n## Metrics\n"); ok {

@@ -180,20 +180,26 @@ func code(words []string) string {
 	return strings.Join(spans, ", ")
 }
 
+// subjects are the pages that are not about one kind, in the order of the list.
+var subjects = []struct{ file, title, about string }{
+	{"conditions.md", "conditions", "what each reason of a condition means, who acts, and how"},
+	{"events.md", "events", "the data of the CloudEvents from and to other systems"},
+	{"rest.md", "REST API", "the requests of the gateway"},
+	{"metrics.md", "metrics", "what the gateway and the functions count and measure"},
+}
+
 // indexPage returns the list of the pages.
 func indexPage(pages map[string]string) string {
 	var b strings.Builder
 	b.WriteString("# Reference\n\nThese pages are generated from the [CRDs](../../apis/crds), the schemas and the code. See also the\n" +
 		"[values of the chart](../../charts/vitistack/README.md).\n\n| page | |\n|---|---|\n")
-	b.WriteString("| [conditions](conditions.md) | what each reason of a condition means, who acts, and how |\n")
-	b.WriteString("| [events](events.md) | the data of the CloudEvents from and to other systems |\n")
-	b.WriteString("| [REST API](rest.md) | the requests of the gateway |\n")
-	b.WriteString("| [metrics](metrics.md) | what the gateway and the functions count and measure |\n")
-	for _, name := range slices.Sorted(maps.Keys(pages)) {
-		title, rest, _ := strings.Cut(strings.TrimPrefix(pages[name], "# "), "\n")
-		if slices.Contains([]string{"conditions.md", "events.md", "rest.md", "metrics.md"}, name) {
-			continue
-		}
+	kinds := maps.Clone(pages)
+	for _, s := range subjects {
+		fmt.Fprintf(&b, "| [%s](%s) | %s |\n", s.title, s.file, s.about)
+		delete(kinds, s.file)
+	}
+	for _, name := range slices.Sorted(maps.Keys(kinds)) {
+		title, rest, _ := strings.Cut(strings.TrimPrefix(kinds[name], "# "), "\n")
 		first, _, _ := strings.Cut(strings.TrimSpace(rest), ". ")
 		first, _, _ = strings.Cut(first, "\n")
 		fmt.Fprintf(&b, "| [%s](%s) | %s |\n", title, name, cell(strings.TrimSuffix(first, ".")))

@@ -126,7 +126,7 @@ type Description struct {
 	Labels           []string
 }
 
-// Describe returns the families of the gateway in the order in which Write writes them, without those that functions push.
+// Describe returns the families that the gateway declares, in the order in which Write writes them. Pushed metrics are not among them.
 func (m *Gateway) Describe() []Description {
 	var all []Description
 	for _, f := range m.registry.Families() {
