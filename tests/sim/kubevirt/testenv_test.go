@@ -186,7 +186,9 @@ func (c *cluster) awaitWebhook(rejected, webhook string) {
 	c.until(func() bool {
 		err = c.create(rejected, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil && strings.Contains(err.Error(), want)
-	}, func() string { return fmt.Sprintf("the webhook %s does not reject its object in time: %v", webhook, err) })
+	}, func() string {
+		return fmt.Sprintf("the webhook %s does not reject its object in time: %v", webhook, err)
+	})
 }
 
 // until waits for done, and fails the test with a message if that does not become true in time.
