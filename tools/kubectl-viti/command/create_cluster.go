@@ -147,9 +147,7 @@ func (c *creation) run(ctx context.Context, flags *pflag.FlagSet) error {
 		c.Namespace = connection.Namespace
 	}
 	check := func() error {
-		if isRead := c.Classes != nil || c.AnyClass; !isRead && c.NeedsClasses() {
-			c.readClasses(ctx, connection)
-		}
+		c.readClasses(ctx, connection)
 		_, err := c.Object()
 		return err
 	}
@@ -181,9 +179,12 @@ func (c *creation) run(ctx context.Context, flags *pflag.FlagSet) error {
 	return text.Encode(c.Out, cmp.Or(c.output, "yaml"), content, cause.Ref{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name})
 }
 
-// readClasses reads the MachineClasses, so that the names of templates are checked. connection is nil if there
+// readClasses reads the MachineClasses once if a template may name one, so that its name is checked. connection is nil if there
 // is none. Without them any name is accepted, with a note.
 func (c *creation) readClasses(ctx context.Context, connection *cluster.Connection) {
+	if isRead := c.Classes != nil || c.AnyClass; isRead || !c.NeedsClasses() {
+		return
+	}
 	err := errors.New("there is no connection")
 	if connection != nil {
 		c.Classes, err = listClasses(ctx, connection)
