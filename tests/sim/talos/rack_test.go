@@ -245,7 +245,8 @@ func (r *rack) hostname(name string) string {
 	return "machine:\n  network:\n    hostname: " + name + "\n"
 }
 
-// cluster starts control planes 2, 3, ... and the workers after them.
+// cluster starts control planes 2, 3, ... and the workers after them, and waits until every node is Ready and every
+// machine's API answers. A worker's node may be Ready earlier than its API, whose certificate a control plane signs.
 func (r *rack) cluster(planes, workers int) *client.Client {
 	r.t.Helper()
 	for i := range planes + workers {
@@ -260,6 +261,9 @@ func (r *rack) cluster(planes, workers int) *client.Client {
 	c := r.up(2)
 	r.bootstrap(c)
 	r.nodesReady(planes + workers)
+	for i := range planes + workers {
+		r.up(i + 2)
+	}
 	return c
 }
 
