@@ -184,6 +184,23 @@ func (k *kind[P]) create(ctx context.Context, o P) (P, error) {
 	return made, nil
 }
 
+// apply creates a custom resource that does not exist, by server-side apply. The object must have its apiVersion and kind. The API server
+// delays a POST for two seconds if the definition is new, see customresource_handler.go of k8s.io/apiextensions-apiserver.
+func (k *kind[P]) apply(ctx context.Context, o P) (P, error) {
+	made := k.empty()
+	body, err := json.Marshal(o)
+	if err != nil {
+		return made, fmt.Errorf("encode %s %s/%s: %w", k.plural, o.GetNamespace(), o.GetName(), err)
+	}
+	err = k.client.Patch(types.ApplyPatchType).NamespaceIfScoped(o.GetNamespace(), o.GetNamespace() != "").
+		Resource(k.plural).Name(o.GetName()).Param("fieldManager", "kubevirt-sim").Body(body).Do(ctx).Into(made)
+	if err != nil {
+		return made, fmt.Errorf("apply %s %s/%s: %w", k.plural, o.GetNamespace(), o.GetName(), err)
+	}
+	k.remember(made)
+	return made, nil
+}
+
 // patch writes the difference between two states of an object, if there is one. It returns a conflict
 // if the object is no longer in the first state.
 func (k *kind[P]) patch(ctx context.Context, before, after P, subresource ...string) (P, error) {

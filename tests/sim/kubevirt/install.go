@@ -149,16 +149,13 @@ func ensure[P object](ctx context.Context, k *kind[P], o P) error {
 	return err
 }
 
-// ensureWithStatus also writes the status if it created the object.
+// ensureWithStatus creates a custom resource with its status unless one with its name exists.
 func ensureWithStatus[P object](ctx context.Context, k *kind[P], o P) error {
 	_, err := k.read(ctx, o.GetNamespace(), o.GetName())
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	made, err := k.create(ctx, o)
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
+	made, err := k.apply(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -241,6 +238,7 @@ func (c StorageClass) object() *storagev1.StorageClass {
 func (c StorageClass) profile() *cdiv1.StorageProfile {
 	block, filesystem := corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem
 	return &cdiv1.StorageProfile{
+		TypeMeta:   metav1.TypeMeta{APIVersion: cdiv1.SchemeGroupVersion.String(), Kind: "StorageProfile"},
 		ObjectMeta: metav1.ObjectMeta{Name: c.Name},
 		Status: cdiv1.StorageProfileStatus{
 			StorageClass: &c.Name,
@@ -263,6 +261,7 @@ func kubevirtResource() *virtv1.KubeVirt {
 		}
 	}
 	return &virtv1.KubeVirt{
+		TypeMeta:   metav1.TypeMeta{APIVersion: virtv1.SchemeGroupVersion.String(), Kind: "KubeVirt"},
 		ObjectMeta: metav1.ObjectMeta{Name: "kubevirt", Namespace: installNamespace},
 		Status: virtv1.KubeVirtStatus{
 			Phase:                   virtv1.KubeVirtPhaseDeployed,
