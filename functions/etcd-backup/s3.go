@@ -23,6 +23,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -199,7 +200,8 @@ func (b bucket) Delete(ctx context.Context, name string) error {
 }
 
 // userErrorOf returns a UserError for an answer of the object store that only a user can
-// resolve, and any other error with what was to be done. An error without an answer names the server.
+// resolve, and any other error with what was to be done. An error without an answer names the server,
+// in words that a retry repeats.
 func userErrorOf(err error, what string) error {
 	if err == nil {
 		return nil
@@ -218,7 +220,7 @@ func userErrorOf(err error, what string) error {
 	var unanswered *url.Error
 	if errors.As(err, &unanswered) {
 		if server, parseErr := url.Parse(unanswered.URL); parseErr == nil {
-			return fmt.Errorf("%s: the object store at %s://%s does not answer: %w", what, server.Scheme, server.Host, unanswered.Err)
+			return fmt.Errorf("%s: the object store at %s://%s does not answer: %s", what, server.Scheme, server.Host, httpclient.Unanswered(err))
 		}
 	}
 	return fmt.Errorf("%s: %w", what, err)

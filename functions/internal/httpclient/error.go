@@ -152,16 +152,27 @@ func (e *Error) transport(err error) *Error {
 	if errors.As(err, &denied) {
 		return e.as(NotAllowed, denied.Error(), err)
 	}
-	var timeout net.Error
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || (errors.As(err, &timeout) && timeout.Timeout()) {
-		return e.as(Timeout, "no answer in time", err)
+	kind := Unreachable
+	if isTimeout(err) {
+		kind = Timeout
 	}
-	return e.as(Unreachable, unreachable(err), err)
+	return e.as(kind, Unanswered(err), err)
 }
 
-func unreachable(err error) string {
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || (errors.As(err, &timeout) && timeout.Timeout())
+}
+
+// Unanswered returns why a request has no answer. Like the text of an Error it is stable for a condition.
+func Unanswered(err error) string {
+	if what := Untrustworthy(err); what != "" {
+		return what
+	}
 	var lookup *net.DNSError
 	switch {
+	case isTimeout(err):
+		return "no answer in time"
 	case errors.As(err, &lookup):
 		return "the host name is not found"
 	case errors.Is(err, syscall.ECONNREFUSED):
