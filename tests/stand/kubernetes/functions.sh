@@ -20,10 +20,10 @@ source_of() { # source_of MODULE@VERSION NAME: copies a module, so that its own 
 	chmod -R u+w "$to/source/$2"
 	rm -f "$to/source/$2/go.work" "$to/source/$2/go.work.sum"
 }
-build() { # build FOLDER PROGRAM VERSION PACKAGE [FLAG...]
+build() { # build FOLDER PROGRAM VERSION PACKAGE [FLAG...]: the settings of the compiler are those of tools/build
 	folder=$1 program=$2 number=$3 package=$4
 	shift 4
-	go build -C "$folder" -buildvcs=false -trimpath "$@" -o "$to/bin/.building" "$package"
+	GOMAXPROCS=1 GOGC=off GOMEMLIMIT=1GiB go build -C "$folder" -p "$(nproc)" -buildvcs=false -trimpath "$@" -o "$to/bin/.building" "$package"
 	mv "$to/bin/.building" "$to/bin/$program-$number"
 	ln -sf "$program-$number" "$to/bin/$program"
 }
