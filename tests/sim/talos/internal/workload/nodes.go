@@ -140,6 +140,17 @@ func (c *Cluster) reconcileNodes() error {
 	return nil
 }
 
+// Nodes returns all Nodes.
+func (c *Cluster) Nodes() []NodeView {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var nodes []NodeView
+	for _, obj := range c.store.list(nodeKind, "") {
+		nodes = append(nodes, obj.(*corev1.Node))
+	}
+	return nodes
+}
+
 // Node returns a Node.
 func (c *Cluster) Node(name string) (node *corev1.Node, ok bool) {
 	c.mu.Lock()
