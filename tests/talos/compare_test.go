@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
+	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
@@ -203,6 +204,27 @@ func (s *subject) answer(c *client.Client, call call) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, s.address, "ADDRESS"), "\n", " ")
 }
 
+// health has the node check its cluster, and returns the reports in one line each.
+func (s *subject) health() (string, error) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	stream, err := s.operator.ClusterHealthCheck(ctx, 5*time.Second, &clusterapi.ClusterInfo{ControlPlaneNodes: []string{s.address}})
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for {
+		progress, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return out.String(), nil
+		}
+		if err != nil {
+			return out.String(), err
+		}
+		out.WriteString(progress.GetMessage() + "\n")
+	}
+}
+
 // handshake returns what the TLS handshake of the node shows.
 func (s *subject) handshake() string {
 	asked := false
@@ -299,6 +321,13 @@ func TestSimulator(t *testing.T) {
 	}
 	await(t, "both nodes run again", pair, running)
 	compare("started again", operator, append(slices.Clone(calls), bootstrap)...)
+	await(t, "both nodes pass every check of talosctl health", pair, func(s *subject) error {
+		out, err := s.health()
+		if failed := failedChecks(out); err == nil && len(failed) > 0 {
+			err = fmt.Errorf("not OK: %q", failed)
+		}
+		return err
+	})
 }
 
 // accepted reports whether a difference is known, and stricter or irrelevant in the simulator.

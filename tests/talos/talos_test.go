@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -98,8 +99,8 @@ spec:
       - {name: w, replicas: 1}
 `
 
-// TestTalos creates a cluster of real Talos nodes, scales its control plane, changes and upgrades it, and deletes it. VITI_TALOS is the folder
-// of build.sh and rootfs.sh.
+// TestTalos creates a cluster of real Talos nodes, scales its control plane and its workers, changes and upgrades it, and deletes it.
+// VITI_TALOS is the folder of build.sh and rootfs.sh.
 func TestTalos(t *testing.T) {
 	e := newEnv(t, "make test-talos RESULTS=tests/talos/RESULTS.md")
 	e.measure("create one control plane and one worker", func() {
@@ -111,15 +112,16 @@ func TestTalos(t *testing.T) {
 	t.Run("Pods", e.checkPods)
 	t.Run("Events", e.checkEvents)
 
-	e.scaleControlPlane(3)
-	e.checkNodes(t, 3, 1)
+	e.scale("scale to three control planes and two workers", 3, 2)
+	e.checkNodes(t, 3, 2)
 	t.Run("VirtualAddress", e.checkVirtualAddress)
 	e.measureOutage("have the API servers get their new configurations", func() { e.checkPods(t) })
 	e.measure("change the configuration of three API servers", func() { e.changeAPIServers(t) })
 	e.measureOutage("upgrade Kubernetes", func() { e.upgrade(t) })
-	e.checkNodes(t, 3, 1)
-	e.scaleControlPlane(1)
+	e.checkNodes(t, 3, 2)
+	e.scale("scale to one control plane and one worker", 1, 1)
 	e.checkNodes(t, 1, 1)
+	e.checkRemoved(t, "cp-1", "cp-2", "w-1")
 	e.measure("delete the cluster", e.deleteCluster)
 	e.deleteNetwork()
 }
@@ -231,6 +233,7 @@ func (e *env) checkNodes(t *testing.T, controlPlanes, workers int) {
 		}
 	}
 	e.step("talosctl: version of %d nodes, %d voting members of etcd", controlPlanes+workers, len(lines))
+	e.checkHealth(t)
 }
 
 // checkNode returns an error unless a node is Ready with a version of Kubernetes on Talos.
@@ -288,6 +291,23 @@ func addressOf(machine unstructured.Unstructured) (string, error) {
 		return "", fmt.Errorf("Machine %s has no address", machine.GetName())
 	}
 	return addresses[0], nil
+}
+
+// machineAddresses returns the addresses of the Machines.
+func (e *env) machineAddresses() (controlPlanes, workers []string) {
+	e.t.Helper()
+	for _, machine := range e.List(engine.Machines, namespace, "") {
+		address, err := addressOf(machine)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		if strings.HasPrefix(machine.GetName(), clusterName+"-cp-") {
+			controlPlanes = append(controlPlanes, address)
+		} else {
+			workers = append(workers, address)
+		}
+	}
+	return controlPlanes, workers
 }
 
 // checkPods waits until all pods of the cluster are Ready. CoreDNS is Ready only if flannel and kube-proxy let it reach
@@ -381,12 +401,12 @@ func (e *env) patchCluster(patch string) {
 	}
 }
 
-// scaleControlPlane changes the number of control planes and waits for it.
-func (e *env) scaleControlPlane(replicas int) {
+// scale changes the number of control planes and of workers by one request, and waits for it. step is its row in the page of results.
+func (e *env) scale(step string, controlPlanes, workers int) {
 	e.t.Helper()
-	e.patchCluster(fmt.Sprintf(`{"spec":{"topology":{"controlplane":{"replicas":%d}}}}`, replicas))
-	e.step("the control plane is scaled to %d", replicas)
-	e.measureOutage(fmt.Sprintf("scale the control plane to %d", replicas), func() { e.awaitRunning(replicas + 1) })
+	e.patchCluster(fmt.Sprintf(`{"spec":{"topology":{"controlplane":{"replicas":%d},"workers":[{"name":"w","replicas":%d}]}}}`, controlPlanes, workers))
+	e.step("%s", step)
+	e.measureOutage(step, func() { e.awaitRunning(controlPlanes + workers) })
 }
 
 // measureOutage prints the longest time for which the tenant's API did not answer during a change, at the endpoint of
@@ -432,13 +452,13 @@ func (e *env) upgrade(t *testing.T) {
 	t.Helper()
 	e.patchCluster(`{"spec":{"topology":{"version":"` + upgradedVersion + `"}}}`)
 	e.step("the version of Kubernetes is changed to %s", upgradedVersion)
-	e.awaitRunning(4)
+	e.awaitRunning(5)
 	client := e.workload()
 	if v, err := client.Discovery().ServerVersion(); err != nil || v.GitVersion != "v"+upgradedVersion {
 		t.Errorf("the API server has the version %v: %v", v, err)
 	}
 	e.await("the pods of the upgrade are Ready", 3*time.Minute, func(ctx context.Context) error {
-		for app, wanted := range map[string]int{"kube-apiserver": 3, "kube-controller-manager": 3, "kube-scheduler": 3, "kube-proxy": 4} {
+		for app, wanted := range map[string]int{"kube-apiserver": 3, "kube-controller-manager": 3, "kube-scheduler": 3, "kube-proxy": 5} {
 			list, err := client.CoreV1().Pods("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=" + app})
 			if err != nil {
 				return err
@@ -476,7 +496,7 @@ func (e *env) changeAPIServers(t *testing.T) {
 	longest := e.watchAPIServers(2)
 	e.Apply(namespace, apiPatch)
 	e.patchCluster(`{"spec":{"talos":{"patches":{"controlPlane":["lab-restart","lab-api"]}}}}`)
-	e.awaitRunning(4)
+	e.awaitRunning(5)
 	client := e.workload()
 	e.await("all API servers have the change", 3*time.Minute, func(ctx context.Context) error {
 		pods, err := client.CoreV1().Pods("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=kube-apiserver"})
@@ -506,14 +526,8 @@ func (e *env) watchAPIServers(wanted int) (stop func() time.Duration) {
 		e.t.Fatal(err)
 	}
 	var servers []kubernetes.Interface
-	for _, machine := range e.List(engine.Machines, namespace, "") {
-		address, err := addressOf(machine)
-		if err != nil {
-			e.t.Fatal(err)
-		}
-		if !strings.HasPrefix(machine.GetName(), clusterName+"-cp-") {
-			continue
-		}
+	controlPlanes, _ := e.machineAddresses()
+	for _, address := range controlPlanes {
 		at := rest.CopyConfig(config)
 		at.Host, at.Timeout = "https://"+address+":6443", 2*time.Second
 		client, err := kubernetes.NewForConfig(at)
@@ -554,25 +568,56 @@ func (e *env) watchAPIServers(wanted int) (stop func() time.Duration) {
 	}
 }
 
+// resources are those of all objects that belong to a cluster.
+var resources = []schema.GroupVersionResource{
+	engine.KubernetesClusters, engine.Machines, engine.NetworkConfigurations, engine.IPAllocations, engine.VirtualMachines, engine.Instances, engine.Claims,
+	engine.Secrets,
+}
+
+// checkRemoved checks that no object, disk and network interface of removed machines is left.
+func (e *env) checkRemoved(t *testing.T, removed ...string) {
+	t.Helper()
+	left := len(e.List(engine.Machines, namespace, ""))
+	e.await(fmt.Sprintf("%v leave nothing", removed), time.Minute, func(ctx context.Context) error {
+		for _, resource := range resources {
+			for _, object := range e.List(resource, namespace, "") {
+				for _, name := range removed {
+					if strings.HasPrefix(object.GetName(), clusterName+"-"+name) {
+						return fmt.Errorf("%s %s is left", resource.Resource, object.GetName())
+					}
+				}
+			}
+		}
+		nodes, err := nodeFolders()
+		if err != nil {
+			return err
+		}
+		ports, err := bridgePorts(ctx)
+		if err != nil {
+			return err
+		}
+		if len(nodes) != left || len(ports) != left {
+			return fmt.Errorf("%d nodes have %d disks and %d network interfaces", left, len(nodes), len(ports))
+		}
+		return nil
+	})
+	e.step("no object, disk or interface of %v is left", removed)
+}
+
+// bridgePorts returns the network interfaces of all nodes.
+func bridgePorts(ctx context.Context) ([]string, error) {
+	out, err := exec.CommandContext(ctx, "ip", "-o", "link", "show", "master", lab.Bridge).Output()
+	return slices.Collect(strings.Lines(string(out))), err
+}
+
 // deleteCluster deletes the cluster, and checks that no object and no disk of it is left.
 func (e *env) deleteCluster() {
 	e.t.Helper()
 	e.Delete(engine.KubernetesClusters, namespace, clusterName)
 	e.await("the cluster is deleted", 5*time.Minute, func(context.Context) error {
-		for _, resource := range []struct {
-			name string
-			left int
-		}{
-			{"KubernetesClusters", len(e.List(engine.KubernetesClusters, namespace, ""))},
-			{"Machines", len(e.List(engine.Machines, namespace, ""))},
-			{"NetworkConfigurations", len(e.List(engine.NetworkConfigurations, namespace, ""))},
-			{"IPAllocations", len(e.List(engine.IPAllocations, namespace, ""))},
-			{"VirtualMachines", len(e.List(engine.VirtualMachines, namespace, ""))},
-			{"PersistentVolumeClaims", len(e.List(engine.Claims, namespace, ""))},
-			{"Secrets", len(e.List(engine.Secrets, namespace, ""))},
-		} {
-			if resource.left > 0 {
-				return fmt.Errorf("%d %s are left", resource.left, resource.name)
+		for _, resource := range resources {
+			if left := e.List(resource, namespace, ""); len(left) > 0 {
+				return fmt.Errorf("%d %s are left", len(left), resource.Resource)
 			}
 		}
 		nodes, err := nodeFolders()
@@ -594,8 +639,8 @@ func (e *env) deleteNetwork() {
 		}
 		return nil
 	})
-	if out, err := exec.CommandContext(e.t.Context(), "ip", "-o", "link", "show", "master", lab.Bridge).Output(); err != nil || len(out) > 0 {
-		e.t.Errorf("interfaces are left: %v\n%s", err, out)
+	if ports, err := bridgePorts(e.t.Context()); err != nil || len(ports) > 0 {
+		e.t.Errorf("interfaces are left: %v, %v", ports, err)
 	}
 	for _, program := range []string{"init", "containerd", "kubelet", "etcd"} {
 		if out, err := exec.CommandContext(e.t.Context(), "pgrep", "-x", program).Output(); err == nil {

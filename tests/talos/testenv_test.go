@@ -192,20 +192,26 @@ func (e *env) await(what string, timeout time.Duration, done func(context.Contex
 	}
 }
 
-// credential writes a value of a Secret of the cluster into a file of the same name, and returns its path.
-func (e *env) credential(key string) string {
+// secret returns a value of a Secret of the cluster.
+func (e *env) secret(name, key string) []byte {
 	e.t.Helper()
-	secret := e.Get(engine.Secrets, namespace, clusterName+"-"+key)
+	secret := e.Get(engine.Secrets, namespace, clusterName+"-"+name)
 	if secret == nil {
-		e.t.Fatalf("Secret %s-%s does not exist", clusterName, key)
+		e.t.Fatalf("Secret %s-%s does not exist", clusterName, name)
 	}
 	encoded, _, _ := unstructured.NestedString(secret.Object, "data", key)
 	content, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || len(content) == 0 {
 		e.t.Fatalf("Secret %s has no %s: %v", secret.GetName(), key, err)
 	}
+	return content
+}
+
+// credential writes a value of a Secret of the cluster into a file of the same name, and returns its path.
+func (e *env) credential(key string) string {
+	e.t.Helper()
 	path := filepath.Join(e.dir, key)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
+	if err := os.WriteFile(path, e.secret(key, key), 0o600); err != nil {
 		e.t.Fatal(err)
 	}
 	return path
