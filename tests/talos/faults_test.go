@@ -20,20 +20,22 @@ import (
 	"github.com/vitistack/stack/tests/stand/lab"
 )
 
-// TestFaults has the nodes of a cluster lose their power and their data.
+// TestFaults has the nodes of a cluster lose their power and their data, and the stack lose answers of nodes.
 func TestFaults(t *testing.T) {
 	e := newEnv(t, "make test-talos-faults RESULTS=tests/talos/FAULTS.md")
-	e.measure("create one control plane and one worker, and cut the power of the first in each of four phases", func() {
+	e.measure("create one control plane and one worker, cut the power of the first in each of four phases, and lose the answer of Bootstrap", func() {
 		pulled := e.images.hold("etcd")
 		e.Apply(namespace, cluster)
 		e.cutPowerInPhase("WaitingForNode")
-		e.cutPowerDuringPull(pulled)
+		e.cutPowerDuringPull(t, pulled)
 		e.cutPowerInPhase("WaitingForAPI")
 		e.cutPowerInPhase("WaitingForNodes")
 		e.awaitRunning(2)
 	})
 	e.checkNodes(t, 1, 1)
-	e.scale("scale the control plane to 3", 3, 1)
+	lost := e.loseAnswer(t, "ApplyConfiguration")
+	e.scale("scale the control plane to 3, and lose the answer of ApplyConfiguration", 3, 1)
+	e.awaitLost(lost, "ApplyConfiguration")
 	e.checkNodes(t, 3, 1)
 	e.checkPods(t)
 	e.checkUnhealthy(t)
@@ -71,8 +73,8 @@ func (e *env) cutPowerInPhase(reason string) {
 }
 
 // cutPowerDuringPull switches the first control plane off while it pulls the image of etcd, and on again. Talos then has lost the request to
-// begin etcd, so the stack has to repeat it.
-func (e *env) cutPowerDuringPull(pulled <-chan struct{}) {
+// begin etcd, so the stack has to repeat it. The answer of the repeated request is lost.
+func (e *env) cutPowerDuringPull(t *testing.T, pulled <-chan struct{}) {
 	e.t.Helper()
 	select {
 	case <-pulled:
@@ -83,8 +85,10 @@ func (e *env) cutPowerDuringPull(pulled <-chan struct{}) {
 	id := e.nodeOf(e.t, clusterName+"-cp-0")
 	e.power(id, "off")
 	e.images.release()
+	lost := e.loseAnswer(t, "Bootstrap")
 	e.power(id, "on")
 	e.step("the control plane was switched off and on")
+	e.awaitLost(lost, "Bootstrap")
 }
 
 // loseAllPower switches all nodes off and on again. The cluster continues without a change by the stack.
