@@ -149,7 +149,8 @@ func ensure[P object](ctx context.Context, k *kind[P], o P) error {
 	return err
 }
 
-// ensureWithStatus creates a custom resource with its status unless one with its name exists.
+// ensureWithStatus creates a custom resource with its status unless one with its name exists. If another simulator of this API server
+// does so at the same time, one of them writes the status.
 func ensureWithStatus[P object](ctx context.Context, k *kind[P], o P) error {
 	_, err := k.read(ctx, o.GetNamespace(), o.GetName())
 	if !apierrors.IsNotFound(err) {
@@ -165,6 +166,9 @@ func ensureWithStatus[P object](ctx context.Context, k *kind[P], o P) error {
 	after.SetCreationTimestamp(made.GetCreationTimestamp())
 	after.SetGeneration(made.GetGeneration())
 	_, err = k.patch(ctx, made, after, "status")
+	if apierrors.IsConflict(err) {
+		return nil
+	}
 	return err
 }
 
