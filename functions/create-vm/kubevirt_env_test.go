@@ -36,13 +36,18 @@ func simulate(t *testing.T, config *rest.Config, options kubevirtsim.Options) {
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { ended <- sim.Run(ctx) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		cancel()
+		t.Fatalf("KubeVirt's simulator ended before it was ready: %v", err)
+	}
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("KubeVirt's simulator: %v", err)
 		}
 	})
-	<-ready
 }
 
 // kubevirtSite returns the site of KubeVirt in the cluster of the Machines.
