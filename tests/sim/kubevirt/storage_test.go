@@ -1,6 +1,7 @@
 package kubevirt_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/vitistack/stack/tests/sim/faults"
 	"github.com/vitistack/stack/tests/sim/kubevirt"
+	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
 func isBound(p *corev1.PersistentVolumeClaim) bool { return p.Status.Phase == corev1.ClaimBound }
@@ -212,6 +214,35 @@ func TestDataVolumeWaitsForConsumer(t *testing.T) {
 	c.dv("eager", "it is imported at once", func(dv *cdiv1.DataVolume) bool { return dv.Status.Phase == cdiv1.Succeeded })
 	if dv := get[cdiv1.DataVolume](c, dvs, "image"); dv.Status.Phase != cdiv1.PendingPopulation {
 		t.Errorf("a DataVolume without consumer is in phase %s", dv.Status.Phase)
+	}
+}
+
+// TestTogether starts simulators of an API server that lacks their storage class, at the same time.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	server := apiserver.Start(t)
+	const simulators = 8
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ready, ended := make(chan struct{}, simulators), make(chan error, simulators)
+	for range simulators {
+		options := kubevirt.Options{
+			Namespace: server.Namespace(t), StorageClasses: []kubevirt.StorageClass{{Name: "together"}}, Ready: func() { ready <- struct{}{} },
+		}
+		go func() { ended <- kubevirt.New(server.Config(), options).Run(ctx) }()
+	}
+	for range simulators {
+		select {
+		case <-ready:
+		case err := <-ended:
+			t.Fatalf("a simulator ended: %v", err)
+		}
+	}
+	cancel()
+	for range simulators {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 }
 
