@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -176,19 +177,26 @@ func TestStorageRefuses(t *testing.T) {
 	}
 }
 
-// TestStorageIsSilent has nothing listen at the endpoint: the error says so in few words, and the snapshot is tried again.
+// TestStorageIsSilent has an endpoint that does not answer: the error says so in words that are the same for each attempt, and the snapshot is tried again.
 func TestStorageIsSilent(t *testing.T) {
 	t.Parallel()
-	_, at, secret := objectStore(t)
-	at.Endpoint = "http://127.0.0.1:1"
-	kept, err := openBucket(at, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = kept.Put(t.Context(), "a.db", strings.NewReader("x"))
-	const want = "write a.db: the object store at http://127.0.0.1:1 does not answer: connection refused"
-	if err == nil || err.Error() != want || errors.As(err, new(reconcile.UserError)) {
-		t.Errorf("got %v, want %s", err, want)
+	breaking := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	t.Cleanup(breaking.Close)
+	for _, tc := range []struct{ reason, endpoint, want string }{
+		{"nothing listens", "http://127.0.0.1:1", "connection refused"},
+		{"it closes the connection", breaking.URL, "the server closed the connection before it had answered"},
+	} {
+		_, at, secret := objectStore(t)
+		at.Endpoint = tc.endpoint
+		kept, err := openBucket(at, secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = kept.Put(t.Context(), "a.db", strings.NewReader("x"))
+		want := "write a.db: the object store at " + tc.endpoint + " does not answer: " + tc.want
+		if err == nil || err.Error() != want || errors.As(err, new(reconcile.UserError)) {
+			t.Errorf("%s: got %v, want %s", tc.reason, err, want)
+		}
 	}
 }
 

@@ -145,44 +145,41 @@ func statusKind(status int) Kind {
 
 // transport turns a failure to get an answer into an error.
 func (e *Error) transport(err error) *Error {
-	if what := Untrustworthy(err); what != "" {
-		return e.as(Untrusted, what, err)
-	}
 	var denied *outbound.Denied
 	if errors.As(err, &denied) {
 		return e.as(NotAllowed, denied.Error(), err)
 	}
-	kind := Unreachable
-	if isTimeout(err) {
-		kind = Timeout
-	}
-	return e.as(kind, Unanswered(err), err)
-}
-
-func isTimeout(err error) bool {
-	var timeout net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || (errors.As(err, &timeout) && timeout.Timeout())
+	kind, what := unanswered(err)
+	return e.as(kind, what, err)
 }
 
 // Unanswered returns why a request has no answer. Like the text of an Error it is stable for a condition.
 func Unanswered(err error) string {
+	_, what := unanswered(err)
+	return what
+}
+
+func unanswered(err error) (kind Kind, what string) {
 	if what := Untrustworthy(err); what != "" {
-		return what
+		return Untrusted, what
 	}
-	var lookup *net.DNSError
+	var (
+		timeout net.Error
+		lookup  *net.DNSError
+	)
 	switch {
-	case isTimeout(err):
-		return "no answer in time"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.As(err, &timeout) && timeout.Timeout():
+		return Timeout, "no answer in time"
 	case errors.As(err, &lookup):
-		return "the host name is not found"
+		return Unreachable, "the host name is not found"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "connection refused"
+		return Unreachable, "connection refused"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return "no route to the host"
+		return Unreachable, "no route to the host"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the server closed the connection before it had answered"
+		return Unreachable, "the server closed the connection before it had answered"
 	default:
-		return "the connection failed"
+		return Unreachable, "the connection failed"
 	}
 }
 
