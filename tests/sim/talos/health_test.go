@@ -22,7 +22,7 @@ func TestHealthCheck(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, "v1.13.9", talos.Timing{})
 	c := r.cluster(1, 1)
-	plane, worker, nobody := r.addr(2), r.addr(3), r.addr(9)
+	plane, worker, absent := r.addr(2), r.addr(3), r.addr(9)
 	healthy := "waiting for all k8s nodes to report schedulable: OK"
 	check := func(reason string, planes, workers []string, last string) {
 		t.Helper()
@@ -38,8 +38,8 @@ func TestHealthCheck(t *testing.T) {
 	check("all nodes are healthy", []string{plane}, []string{worker}, healthy)
 	check("without addresses, the cluster is all that has joined", nil, nil, healthy)
 	check("the worker is a Node that is not in the request", []string{plane}, nil, `waiting for all k8s nodes to report: unexpected nodes with IPs ["`+worker)
-	check("a worker in the request does not exist", []string{plane}, []string{worker, nobody}, "waiting for apid to be ready: "+nobody)
-	check("a control plane in the request does not exist", []string{plane, nobody}, []string{worker}, "waiting for etcd to be healthy: "+nobody)
+	check("a worker in the request does not exist", []string{plane}, []string{worker, absent}, "waiting for apid to be ready: "+absent)
+	check("a control plane in the request does not exist", []string{plane, absent}, []string{worker}, "waiting for etcd to be healthy: "+absent)
 	check("the control plane is not in the request", nil, []string{worker}, "waiting for etcd members to be control plane nodes: ")
 
 	cordon := []byte(`{"spec":{"unschedulable":true}}`)
