@@ -118,7 +118,7 @@ generate: ## Generate deep copies and CRDs and docs/reference from types, schema
 	@CGO_ENABLED=0 go run -C tools/ship -trimpath ./readme $(CURDIR)/charts/vitistack
 
 helm: ## Build Helm, and print its path
-	@CGO_ENABLED=0 go build -C tools/ship -trimpath -o $(CACHE)/bin/helm helm.sh/helm/v4/cmd/helm && echo $(CACHE)/bin/helm
+	@RACE= $(RUN) ./tools/build -title Helm -C tools/ship -o $(CACHE)/bin/helm helm.sh/helm/v4/cmd/helm && echo $(CACHE)/bin/helm
 
 VERSION ?= $(or $(shell git describe --tags --always 2>/dev/null),dev)
 PLATFORMS ?= linux/amd64,linux/arm64
@@ -163,14 +163,15 @@ test-kubevirt: build judge ## Run the simulated KubeVirt with its own virt-contr
 	@VITI_VIRT_CONTROLLER=$(CONTROLLER) go test -count=1 -timeout 30m ./tests/sim/kubevirt
 	@VITI_VIRT_CONTROLLER=$(CONTROLLER) go test -count=1 -timeout 30m -run 'TestClusterLivesAndGoes' ./tests/e2e
 	@$(KUBEVIRT_PROGRAMS)
+	@sh tests/stand/kubernetes/packages.sh extlinux extlinux mke2fs e2fsprogs && sh tests/kubevirt/guest.sh $(KUBEVIRT)
 	@VITI_KUBEVIRT=$(KUBEVIRT) go test -count=1 -timeout 60m -v ./tests/kubevirt
 
-KUBEVIRT_PROGRAMS = sh tests/stand/kubernetes/packages.sh mmdebstrap mmdebstrap extlinux extlinux setcap libcap2-bin mke2fs e2fsprogs cc gcc && \
+KUBEVIRT_PROGRAMS = sh tests/stand/kubernetes/packages.sh mmdebstrap mmdebstrap setcap libcap2-bin cc gcc && \
 	sh tests/kubevirt/build.sh $(KUBEVIRT) && sh tests/kubevirt/images.sh $(KUBEVIRT)
 test-kubevirt-talos: helm ## Run a cluster of the real Talos in a virtual machine of the real KubeVirt, by the stack on the real Knative, as root
 	@$(KUBEVIRT_PROGRAMS)
 	@$(KNATIVE_PROGRAMS)
-	@sh tests/stand/kubernetes/packages.sh udevadm udev lvm lvm2 modprobe kmod mkfs.xfs xfsprogs mkfs.vfat dosfstools cryptsetup cryptsetup-bin mksquashfs squashfs-tools sgdisk gdisk cpio cpio unxz xz-utils
+	@sh tests/stand/kubernetes/packages.sh extlinux extlinux mke2fs e2fsprogs udevadm udev lvm lvm2 modprobe kmod mkfs.xfs xfsprogs mkfs.vfat dosfstools cryptsetup cryptsetup-bin mksquashfs squashfs-tools sgdisk gdisk cpio cpio unxz xz-utils
 	@cd tests/talos && sh build.sh $(TALOS) && sh rootfs.sh $(TALOS)
 	@sh tests/kubevirt/talos.sh $(TALOS) $(KUBEVIRT)
 	@VITI_KUBEVIRT=$(KUBEVIRT) VITI_NODE=$(NODE) VITI_TALOS=$(TALOS) go test -count=1 -timeout 60m -v -run '^TestCluster$$' ./tests/kubevirt
@@ -187,7 +188,7 @@ test-talos-simulator: TALOS_TESTS = TestSimulator
 test-talos-simulator: ## Compare the answers of the simulated Talos with those of a node of the real Talos, as root
 test-talos test-talos-faults test-talos-simulator: build judge
 	@sh tests/stand/kubernetes/packages.sh
-	@cd tests/talos && sh build.sh $(TALOS) && sh rootfs.sh $(TALOS)
+	@cd tests/talos && sh build.sh $(TALOS) && sh rootfs.sh $(TALOS) && sh upgrade.sh $(TALOS)
 	@VITI_TALOS=$(TALOS) VITI_RESULTS=$(RESULTS) go test -count=1 -timeout 40m -v -run '^($(TALOS_TESTS))$$' ./tests/talos
 
 clean-talos: ## Remove what a killed make test-talos has left: cgroups, disks, changed sysctls

@@ -44,22 +44,16 @@ EOF
 	touch "$source/complete"
 fi
 ln -sfn "kubevirt-$number" "$to/source/kubevirt"
-flags="-s -w -X kubevirt.io/client-go/version.gitVersion=$kubevirt"
-for program in virt-operator virt-api virt-controller virt-chroot virt-launcher-monitor virt-probe virt-freezer virt-tail; do
-	! missing $program "$number" || build "$source" $program "$number" "./cmd/$program" -mod=mod -ldflags "$flags"
-done
+flags="-X kubevirt.io/client-go/version.gitVersion=$kubevirt"
+build "$source" "$number" './cmd/virt-operator ./cmd/virt-api ./cmd/virt-controller ./cmd/virt-chroot ./cmd/virt-launcher-monitor ./cmd/virt-probe ./cmd/virt-freezer
+	./cmd/virt-tail ./tools/manifest-templator' "$flags" -mod=mod
 # virt-handler asks the kernel about KVM in C. virt-launcher loads Debian's libvirt when it starts, and needs none to be built.
-for program in virt-handler virt-launcher; do
-	! missing $program "$number" || (
-		export CGO_ENABLED=1
-		build "$source" $program "$number" "./cmd/$program" -mod=mod -tags libvirt_dlopen -ldflags "$flags"
-	)
-done
-! missing container-disk "$number" || {
-	cc -O2 -static -o "$to/bin/container-disk-$number" "$source/cmd/container-disk-v2alpha/main.c"
-	ln -sf "container-disk-$number" "$to/bin/container-disk"
-}
-! missing manifest-templator "$number" || build "$source" manifest-templator "$number" ./tools/manifest-templator -mod=mod
+(
+	export CGO_ENABLED=1
+	build "$source" "$number" './cmd/virt-handler ./cmd/virt-launcher' "$flags" -mod=mod -tags=libvirt_dlopen
+)
+! missing "$number" container-disk || cc -O2 -static -o "$to/bin/container-disk-$number" "$source/cmd/container-disk-v2alpha/main.c"
+ln -sf "container-disk-$number" "$to/bin/container-disk"
 mkdir -p "$to/manifests"
 # The release has its RBAC and CRD as templates too: they are processed after they were inserted.
 "$to/bin/manifest-templator" --process-files --generated-manifests-dir "$source/manifests/generated" \
@@ -69,7 +63,5 @@ mkdir -p "$to/manifests"
 
 # The newest version of Multus in the Go module proxy.
 multus=v4.2.2
-if missing multus $multus; then
-	source_of gopkg.in/k8snetworkplumbingwg/multus-cni.v4@$multus multus
-	build "$to/source/multus" multus $multus ./cmd/multus -mod=mod -ldflags '-s -w'
-fi
+! missing $multus multus || source_of gopkg.in/k8snetworkplumbingwg/multus-cni.v4@$multus multus
+build "$to/source/multus" $multus ./cmd/multus '' -mod=mod

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds the programs of a Talos node and of its cluster from their Go modules: build.sh DIRECTORY. The file name of a
 # program has its version, and an existing file is not built again. The name without a version is a link to the file.
-# Programs of Kubernetes, which other suites need too, are in the folder kubernetes beside DIRECTORY.
+# Programs of Kubernetes, which other suites need too, are in the folder kubernetes beside DIRECTORY. upgrade.sh builds what
+# make test-talos needs in addition.
 set -eu
 to=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -9,13 +10,6 @@ kubernetes=$(dirname "$to")/kubernetes
 . "$here/../stand/kubernetes/functions.sh"
 sh "$here/../stand/kubernetes/build.sh" "$kubernetes"
 ln -sf "$kubernetes"/bin/* "$to/bin/"
-
-# The second set of programs, for an upgrade: the same code with the next version.
-kubernetes_version=$(version "$here/../../knative/local" k8s.io/kubernetes)
-next=${kubernetes_version%.*}.$((${kubernetes_version##*.} + 1))
-for program in kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet; do
-	! missing "upgraded-$program" "$next" || build "$here/../../knative/local" "upgraded-$program" "$next" "k8s.io/kubernetes/cmd/$program" -ldflags "$(kubernetes_flags "$next")"
-done
 
 talos=$(version "$here/../.." github.com/siderolabs/talos/pkg/machinery)
 # Talos installs 0.28.8. This is the next version whose module is available.
@@ -35,18 +29,14 @@ if ! test -f "$source/complete"; then
 fi
 rm -rf "$to/source/talos"
 ln -s "talos-$talos-$patch" "$to/source/talos"
-flags="-s -w -X golang.zx2c4.com/wireguard/ipc.socketDirectory=/system/wireguard-sock"
-for program in machined:internal/app/machined talosctl:cmd/talosctl talos-init:internal/app/init; do
-	! missing "${program%:*}" "$talos-$patch" || build "$source" "${program%:*}" "$talos-$patch" "./${program#*:}" -mod=mod -ldflags "$flags"
-done
+build "$source" "$talos-$patch" './internal/app/machined talos-init=./internal/app/init' \
+	'-X golang.zx2c4.com/wireguard/ipc.socketDirectory=/system/wireguard-sock' -mod=mod
 
-if missing flanneld "$flannel"; then
+if missing "$flannel" flanneld; then
 	source_of "github.com/flannel-io/flannel@$flannel" flannel
 	# VXLAN is the backend that Talos configures. These others need C, or modules that module proxies may lack.
 	sed -i '/backend\/tencentvpc"/d; /backend\/alivpc"/d; /backend\/udp"/d' "$to/source/flannel/main.go"
 	rm -rf "$to/source/flannel/pkg/backend/tencentvpc" "$to/source/flannel/pkg/backend/alivpc" "$to/source/flannel/pkg/backend/udp"
-	build "$to/source/flannel" flanneld "$flannel" . -mod=mod -ldflags '-s -w'
 fi
-for program in cni node; do
-	go build -C "$here" -trimpath -ldflags '-s -w' -o "$to/bin/$program" "./$program"
-done
+build "$to/source/flannel" "$flannel" flanneld=github.com/flannel-io/flannel '' -mod=mod
+go build -C "$here" -trimpath -ldflags '-s -w' -o "$to/bin/cni" ./cni

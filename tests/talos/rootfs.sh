@@ -7,9 +7,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../stand/kubernetes/functions.sh"
 root=$to/rootfs
 images=$to/images
-upgraded=$to/upgraded
 talos=$to/source/talos
-rm -rf "$root" "$images" "$upgraded"
+rm -rf "$root" "$images"
 
 place() { # place PROGRAM FILE: links a program of build.sh
 	mkdir -p "$(dirname "$2")"
@@ -73,11 +72,4 @@ for image in "$images"/*; do
 	mkdir -p "$image/etc" "$image/tmp"
 	cp "$root/etc/passwd" "$root/etc/group" "$image/etc/"
 	echo 'hosts: files dns' >"$image/etc/nsswitch.conf"
-done
-# The images of an upgrade differ in their program.
-for program in kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet; do
-	mkdir -p "$upgraded"
-	cp -al "$images/$program" "$upgraded/$program"
-	rm "$upgraded/$program/usr/local/bin/$program"
-	place upgraded-$program "$upgraded/$program/usr/local/bin/$program"
 done

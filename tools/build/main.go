@@ -49,11 +49,11 @@ func main() {
 // saves a seventh of its CPU. Variables in the environment take precedence.
 func settings(environment []string, linker string, race bool) (flags, variables []string) {
 	flags = []string{"-p", strconv.Itoa(runtime.GOMAXPROCS(0)), "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", strings.TrimSpace("-s -w " + linker)}
-	variables = append([]string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=1GiB"}, environment...)
+	variables = append([]string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=1GiB", "CGO_ENABLED=0"}, environment...)
 	if race {
 		return append(flags, "-race"), append(variables, "CGO_ENABLED=1")
 	}
-	return flags, append(variables, "CGO_ENABLED=0")
+	return flags, variables
 }
 
 // build is one go build.

@@ -57,7 +57,7 @@ func TestRun(t *testing.T) {
 // TestSettings checks that the compiler writes nothing that the linker strips, and that a GOGC of the environment takes precedence over ours.
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	flags, environment := settings([]string{"GOGC=50", "CGO_ENABLED=1"}, "-X main.version=1", false)
+	flags, environment := settings([]string{"GOGC=50"}, "-X main.version=1", false)
 	for _, want := range []string{"-gcflags=all=-dwarf=false", "-s -w -X main.version=1"} {
 		if !slices.Contains(flags, want) {
 			t.Errorf("the flags %q lack %q", flags, want)

@@ -15,20 +15,15 @@ serving=$to/source/serving-$knative
 sh "$here/../kubernetes/build.sh" "$kubernetes"
 sh "$root/tests/knative/build.sh" "$eventing"
 test -f "$serving/go.mod" || source_of "knative.dev/serving@$knative" "serving-$knative"
-for command in activator autoscaler controller queue webhook; do
-	! missing "serving-$command" "$knative" || build "$serving" "serving-$command" "$knative" "./cmd/$command" -mod=mod -ldflags '-s -w'
-done
+build "$serving" "$knative" 'serving-activator=./cmd/activator serving-autoscaler=./cmd/autoscaler serving-controller=./cmd/controller serving-queue=./cmd/queue
+	serving-webhook=./cmd/webhook' '' -mod=mod
 # kube-router enforces NetworkPolicies. The newest version in the Go module proxy.
 router=v2.1.0
-if missing kube-router $router; then
-	source_of github.com/cloudnativelabs/kube-router/v2@$router kube-router
-	build "$to/source/kube-router" kube-router $router ./cmd/kube-router -mod=mod -ldflags '-s -w'
-fi
+! missing $router kube-router || source_of github.com/cloudnativelabs/kube-router/v2@$router kube-router
+build "$to/source/kube-router" $router ./cmd/kube-router '' -mod=mod
 crane=$(version "$root/tools/ship" github.com/google/go-containerregistry)
-! missing crane "$crane" || build "$root/tools/ship" crane "$crane" github.com/google/go-containerregistry/cmd/crane -ldflags '-s -w'
-for program in ./tests/stand/knative/ingress ./tests/sim; do
-	go build -C "$root" -trimpath -ldflags '-s -w' -o "$to/bin/" "$program"
-done
+build "$root/tools/ship" "$crane" github.com/google/go-containerregistry/cmd/crane ''
+"$to/bin/.build" -title 'the ingress and the simulators' -C "$root" -o "$to/bin/" ./tests/stand/knative/ingress ./tests/sim
 ln -sf "$kubernetes"/bin/* "$(dirname "$to")/bin/helm" "$to/bin/"
 
 # A folder of images becomes an image of one program. The registry serves them.

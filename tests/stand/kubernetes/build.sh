@@ -16,20 +16,15 @@ installed() { # installed CONSTANT: a version that Talos has or installs
 containerd=$(installed DefaultContainerdVersion)
 coredns=$(installed DefaultCoreDNSVersion)
 
-for program in kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl; do
-	! missing $program "$kubernetes" || build "$engine" $program "$kubernetes" "k8s.io/kubernetes/cmd/$program" -ldflags "$(kubernetes_flags "$kubernetes")"
-done
-! missing etcd "$etcd" || build "$engine" etcd "$etcd" go.etcd.io/etcd/server/v3 -ldflags '-s -w'
+build "$engine" "$kubernetes" 'k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kube-scheduler
+	k8s.io/kubernetes/cmd/kube-proxy k8s.io/kubernetes/cmd/kubelet k8s.io/kubernetes/cmd/kubectl' "$(kubernetes_flags "$kubernetes")"
+build "$engine" "$etcd" etcd=go.etcd.io/etcd/server/v3 ''
 
-if missing containerd "$containerd" || missing containerd-shim-runc-v2 "$containerd"; then
+if missing "$containerd" containerd containerd-shim-runc-v2; then
 	source_of "github.com/containerd/containerd/v2@$containerd" containerd
 	go mod edit -C "$to/source/containerd" -dropreplace=github.com/containerd/containerd/api
-	for program in containerd containerd-shim-runc-v2; do
-		build "$to/source/containerd" $program "$containerd" "./cmd/$program" -mod=mod -tags 'no_btrfs no_zfs no_aufs no_devmapper no_tracing no_rdt' -ldflags '-s -w'
-	done
 fi
-if missing coredns "$coredns"; then
-	source_of "github.com/coredns/coredns@$coredns" coredns
-	build "$to/source/coredns" coredns "$coredns" . -mod=mod -ldflags '-s -w'
-fi
+build "$to/source/containerd" "$containerd" './cmd/containerd ./cmd/containerd-shim-runc-v2' '' -mod=mod -tags=no_btrfs,no_zfs,no_aufs,no_devmapper,no_tracing,no_rdt
+! missing "$coredns" coredns || source_of "github.com/coredns/coredns@$coredns" coredns
+build "$to/source/coredns" "$coredns" github.com/coredns/coredns '' -mod=mod
 go build -C "$here/.." -trimpath -ldflags '-s -w' -o "$to/bin/pause" ./pause

@@ -1,17 +1,17 @@
 # Functions of the scripts that build programs from Go modules into $to/bin. A script sets to before it reads this file.
 # shellcheck shell=sh
 mkdir -p "$to/bin" "$to/source"
-export CGO_ENABLED=0 GOWORK=off
+export CGO_ENABLED=0 GOWORK=off RACE=
+go build -C "${here%/tests/*}" -trimpath -gcflags=all=-dwarf=false -o "$to/bin/.build" ./tools/build
 
 version() { # version FOLDER MODULE: the version in the go.mod of a folder
 	go list -C "$1" -m -f '{{.Version}}' "$2"
 }
-missing() { # missing PROGRAM VERSION: links a program that exists, or prints that it is built
-	if test -x "$to/bin/$1-$2"; then
-		ln -sf "$1-$2" "$to/bin/$1"
-		return 1
-	fi
-	echo "Building $1 $2 ..."
+missing() { # missing VERSION PROGRAM...: whether one of the programs does not exist in the version
+	release=$1
+	shift
+	for name; do test -x "$to/bin/$name-$release" || return 0; done
+	return 1
 }
 source_of() { # source_of MODULE@VERSION NAME: copies a module, so that its own go.mod selects the dependencies
 	folder=$(cd "$to" && go mod download -json "$1" | sed -n 's/^\t"Dir": "\(.*\)".*/\1/p')
@@ -20,17 +20,32 @@ source_of() { # source_of MODULE@VERSION NAME: copies a module, so that its own 
 	chmod -R u+w "$to/source/$2"
 	rm -f "$to/source/$2/go.work" "$to/source/$2/go.work.sum"
 }
-build() { # build FOLDER PROGRAM VERSION PACKAGE [FLAG...]: the settings of the compiler are those of tools/build
-	folder=$1 program=$2 number=$3 package=$4
+# build FOLDER VERSION '[PROGRAM=]PACKAGE...' LINKERFLAGS [FLAG...]: builds the programs that do not exist in the version, and links the name of each
+# to it. One call compiles some while it links others.
+build() {
+	folder=$1 version=$2 programs=$3 linked=$4 packages='' names=''
 	shift 4
-	GOMAXPROCS=1 GOGC=off GOMEMLIMIT=1GiB go build -C "$folder" -p "$(nproc)" -buildvcs=false -trimpath "$@" -o "$to/bin/.building" "$package"
-	mv "$to/bin/.building" "$to/bin/$program-$number"
-	ln -sf "$program-$number" "$to/bin/$program"
+	for program in $programs; do
+		name=${program%%=*}
+		missing "$version" "${name##*/}" || continue
+		packages="$packages ${program#*=}" names="$names ${name##*/}"
+	done
+	if test -n "$packages"; then
+		rm -rf "$to/bin/.built"
+		# shellcheck disable=SC2086
+		GOFLAGS="${GOFLAGS-} -buildvcs=false $*" "$to/bin/.build" -title "${names# } $version" -C "$folder" -o "$to/bin/.built/" -ldflags "$linked" $packages
+	fi
+	for program in $programs; do
+		name=${program%%=*} package=$(echo "${program#*=}" | sed 's#/v[0-9]*$##')
+		name=${name##*/}
+		! test -e "$to/bin/.built/${package##*/}" || mv "$to/bin/.built/${package##*/}" "$to/bin/$name-$version"
+		ln -sf "$name-$version" "$to/bin/$name"
+	done
 }
 kubernetes_flags() { # kubernetes_flags VERSION: linker flags, because the kubelet and the API server compare their versions when they start
 	minor=${1#v1.}
 	stamp=k8s.io/component-base/version
-	echo "-s -w -X $stamp.gitVersion=$1 -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*} -X $stamp.gitTreeState=clean"
+	echo "-X $stamp.gitVersion=$1 -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*} -X $stamp.gitTreeState=clean"
 }
 copy_programs() { # copy_programs ROOT PROGRAM...: copies installed programs with the libraries that they need
 	under=$1
