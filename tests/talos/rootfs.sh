@@ -37,7 +37,7 @@ cp "$talos/hack/cri-containerd.toml" "$root/etc/cri/containerd.toml"
 # A container without CAP_SYS_RESOURCE must not lower the OOM score of a process.
 sed 's/^\( *\)enable_cdi = true$/&\n\1restrict_oom_score_adj = true/' "$talos/hack/cri-plugin.part" >"$root/etc/cri/conf.d/00-base.part"
 grep -q restrict_oom_score_adj "$root/etc/cri/conf.d/00-base.part"
-machinery=$(go list -C "$here/../.." -m -f '{{.Dir}}' github.com/siderolabs/talos/pkg/machinery)
+machinery=$(folder_of "$here/../.." github.com/siderolabs/talos/pkg/machinery)
 cp "$machinery/version/os-release" "$root/etc/os-release"
 for file in extensions.yaml resolv.conf hosts hostname machine-id cri/conf.d/cri.toml cri/conf.d/01-registries.part cri/conf.d/20-customization.part \
 	cri/conf.d/base-spec.json ssl/certs/ca-certificates selinux/targeted/contexts/files/file_contexts iscsi/initiatorname.iscsi nvme/hostid \

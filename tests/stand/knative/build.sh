@@ -37,10 +37,9 @@ for command in activator autoscaler controller queue webhook; do place "$to/bin/
 for program in "$eventing"/*; do place "$program" "eventing-${program##*/}" "${program##*/}"; done
 
 # The manifests of the releases. A module has no symbolic links: the CRDs of networking and caching come from their modules.
-module() { go list -C "$serving" -mod=mod -m -f '{{.Dir}}' "$1"; }
-networking=$(module knative.dev/networking) caching=$(module knative.dev/caching)
+networking=$(folder_of "$serving" knative.dev/networking) caching=$(folder_of "$serving" knative.dev/caching)
 core=$serving/config/core
-source=$(go list -C "$root/knative/local" -m -f '{{.Dir}}' knative.dev/eventing)/config
+source=$(folder_of "$root/knative/local" knative.dev/eventing)/config
 mkdir -p "$to/manifests"
 manifest() { # manifest NAME FILE|FOLDER...: all files with images of the registry, and without HorizontalPodAutoscalers
 	name=$1

@@ -9,7 +9,7 @@ engine=$here/../../../knative/local
 
 kubernetes=$(version "$engine" k8s.io/kubernetes)
 etcd=$(version "$engine" go.etcd.io/etcd/server/v3)
-constants=$(go list -C "$here/../../.." -m -f '{{.Dir}}' github.com/siderolabs/talos/pkg/machinery)/constants/constants.go
+constants=$(folder_of "$here/../../.." github.com/siderolabs/talos/pkg/machinery)/constants/constants.go
 installed() { # installed CONSTANT: a version that Talos has or installs
 	sed -n "s/^\t$1 = \"v\{0,1\}\(.*\)\"$/v\1/p" "$constants"
 }

@@ -7,6 +7,9 @@ go build -C "${here%/tests/*}" -trimpath -gcflags=all=-dwarf=false -o "$to/bin/.
 version() { # version FOLDER MODULE: the version in the go.mod of a folder
 	go list -C "$1" -m -f '{{.Version}}' "$2"
 }
+folder_of() { # folder_of FOLDER MODULE[@VERSION]: downloads a module, in the version of the go.mod of a folder if there is none, and prints its folder
+	go mod download -C "$1" -json "$2" | sed -n 's/^\t"Dir": "\(.*\)".*/\1/p'
+}
 missing() { # missing VERSION PROGRAM...: whether one of the programs does not exist in the version
 	release=$1
 	shift
@@ -14,7 +17,7 @@ missing() { # missing VERSION PROGRAM...: whether one of the programs does not e
 	return 1
 }
 source_of() { # source_of MODULE@VERSION NAME: copies a module, so that its own go.mod selects the dependencies
-	folder=$(cd "$to" && go mod download -json "$1" | sed -n 's/^\t"Dir": "\(.*\)".*/\1/p')
+	folder=$(folder_of "$to" "$1")
 	rm -rf "$to/source/$2"
 	cp -r "$folder" "$to/source/$2"
 	chmod -R u+w "$to/source/$2"
