@@ -63,6 +63,23 @@ func (r Ref) Path() string {
 	return "/apis/" + r.APIVersion + "/namespaces/" + r.Namespace + "/" + resource + "/" + r.Name
 }
 
+// CheckSubject returns a Permanent error if the subject of an event is another object of a namespace than r, in any version of
+// its API. By the subject the gateway decides whether a sender that is limited to namespaces may send the event, and accepts no
+// other subject from it.
+func (r Ref) CheckSubject(e event.Event) error {
+	if !strings.Contains(e.Subject(), "/namespaces/") || withoutVersion(e.Subject()) == withoutVersion(r.Path()) {
+		return nil
+	}
+	return Permanent(fmt.Errorf("use event %s: its subject is %s, and the uid in its data is that of %s: send both as in the request", e.ID(), e.Subject(), r.Path()))
+}
+
+// withoutVersion removes the version from the path of an object in the Kubernetes API.
+func withoutVersion(path string) string {
+	group, rest, _ := strings.Cut(strings.TrimPrefix(path, "/apis/"), "/")
+	_, rest, _ = strings.Cut(rest, "/")
+	return group + "/" + rest
+}
+
 func extension(e event.Event, name string) string {
 	s, _ := e.Extensions()[name].(string)
 	return s

@@ -16,7 +16,7 @@ import (
 )
 
 // recordDecision writes the decision of a ticketing system into the status of its cluster. A
-// decision about another generation is dropped.
+// decision about another generation is dropped, and one whose subject is another object is a permanent error.
 func (ap *approvals) recordDecision(ctx context.Context, in event.Event) error {
 	d := plan.Decision{Approved: in.Type() == events.TypeWorkorderApproved}
 	if err := json.Unmarshal(in.Data(), &d); err != nil || d.UID == "" || d.Generation == 0 || d.By == "" {
@@ -33,6 +33,10 @@ func (ap *approvals) recordDecision(ctx context.Context, in event.Event) error {
 		return nil
 	}
 	kc := &list.Items[i]
+	ref := events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "KubernetesCluster", Namespace: kc.Namespace, Name: kc.Name}
+	if err := ref.CheckSubject(in); err != nil {
+		return err
+	}
 	before := kc.DeepCopy()
 	if !plan.ApplyDecision(kc.Status.Approval, d, metav1.NewTime(ap.now())) {
 		events.Report(ctx, string(kc.Status.Phase), "Dropped a decision that is not requested any more")

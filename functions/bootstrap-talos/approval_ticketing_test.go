@@ -79,6 +79,13 @@ func TestApproval(t *testing.T) {
 	if _, err := s.function.handle(t.Context(), forged); !events.IsPermanent(err) || !strings.Contains(err.Error(), "POST /api/v1/events") {
 		t.Errorf("an approval without a signature: %v, want an error that says where to send it", err)
 	}
+	// The gateway accepts this subject from a key that is limited to the namespace other.
+	misplaced := answer(t, first, events.TypeWorkorderApproved, map[string]any{})
+	misplaced.SetSubject("/apis/vitistack.io/v1alpha1/namespaces/other/kubernetesclusters/shop")
+	s.server.Sign(t, &misplaced)
+	if _, err := s.function.handle(t.Context(), misplaced); !events.IsPermanent(err) || !strings.Contains(err.Error(), "its subject is") {
+		t.Errorf("an approval with the subject of another namespace: %v, want a permanent error", err)
+	}
 	if got := s.get("shop"); got.Status.Approval.State != v1alpha1.ApprovalRequested {
 		t.Fatalf("an unauthenticated sender can approve: %+v", got.Status.Approval)
 	}

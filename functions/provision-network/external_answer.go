@@ -15,7 +15,7 @@ import (
 )
 
 // handleAnswer reconciles the network that an external IPAM answers about. If the network
-// no longer exists, the reply is the event that releases the segment.
+// no longer exists, the reply is the event that releases the segment. An answer whose subject is another object is a permanent error.
 func (f *function) handleAnswer(ctx context.Context, in event.Event) (*event.Event, error) {
 	answer, err := external.ReadAnswer(in)
 	if err != nil {
@@ -27,6 +27,10 @@ func (f *function) handleAnswer(ctx context.Context, in event.Event) (*event.Eve
 	}
 	if nn == nil {
 		return releaseLateAnswer(ctx, in, answer)
+	}
+	ref := events.Ref{APIVersion: v1alpha2.GroupVersion.String(), Kind: "NetworkNamespace", Namespace: nn.Namespace, Name: nn.Name}
+	if err := ref.CheckSubject(in); err != nil {
+		return nil, err
 	}
 	asked := nn.Annotations[v1alpha1.AnnotationProvider]
 	_, isRegistered := f.providers[asked]

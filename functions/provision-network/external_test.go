@@ -194,6 +194,13 @@ func TestForgedAnswer(t *testing.T) {
 			t.Errorf("%s: %v, want an error that says where to send it", reason, err)
 		}
 	}
+	// The gateway accepts this subject from a key that is limited to the namespace other.
+	misplaced := e.Clone()
+	misplaced.SetSubject("/apis/vitistack.io/v1alpha2/namespaces/other/networknamespaces/net")
+	w.server.Sign(t, &misplaced)
+	if _, err := w.f.handle(t.Context(), misplaced); !events.IsPermanent(err) || !strings.Contains(err.Error(), "its subject is") {
+		t.Errorf("the answer has the subject of another namespace: %v, want a permanent error", err)
+	}
 	if got := w.get("net"); got.Status.IPv4Prefix != "" {
 		t.Errorf("an unauthenticated sender can choose the prefix %s", got.Status.IPv4Prefix)
 	}
