@@ -333,16 +333,17 @@ func TestDeadLetters(t *testing.T) {
 	reader, readerLine := keyLine(t, "reader", "read")
 	b := newBroker(t)
 	s := start(t, "--broker.sink="+b.URL, "--auth.keys="+line+","+readerLine)
-	send := func(id, eventType string) {
+	const reference = `{"apiVersion":"vitistack.io/v1alpha1","kind":"Machine","namespace":"team-a","name":"m1"}`
+	send := func(id, eventType, data string) {
 		headers := []string{"Ce-Specversion", "1.0", "Ce-Id", id, "Ce-Source", "https://kubernetes", "Ce-Type", eventType,
-			"Ce-Kind", "Machine", "Ce-Namespace", "team-a", "Ce-Name", "m1", "Content-Type", "application/json",
+			"Ce-Subject", "/apis/vitistack.io/v1alpha1/namespaces/team-a/machines/m1", "Ce-Kind", "Machine", "Ce-Namespace", "team-a", "Ce-Name", "m1", "Content-Type", "application/json",
 			"Ce-Knativeerrordest", "http://create-vm.vitistack-system", "Ce-Knativeerrorcode", "422", "Ce-Knativeerrordata", "bm8gcHJvdmlkZXI="}
-		if r := s.do(http.MethodPost, "/dead-letters", `{"apiVersion":"vitistack.io/v1alpha1","kind":"Machine","namespace":"team-a","name":"m1"}`, headers...); r.StatusCode != http.StatusAccepted {
+		if r := s.do(http.MethodPost, "/dead-letters", data, headers...); r.StatusCode != http.StatusAccepted {
 			t.Fatalf("dead letter: %s %s", r.Status, r.body)
 		}
 	}
-	send("raw-1", events.TypeRefUpdate)
-	send("raw-1", events.TypeRefUpdate)
+	send("raw-1", events.TypeRefUpdate, reference)
+	send("raw-1", events.TypeRefUpdate, reference)
 	letters := func(query string) []any {
 		return s.get("/api/v1/dead-letters" + query).object(t)["deadLetters"].([]any)
 	}
@@ -354,7 +355,7 @@ func TestDeadLetters(t *testing.T) {
 	if got["destination"] != "http://create-vm.vitistack-system" || got["code"] != 422.0 || got["error"] != "no provider" || got["name"] != "m1" || got["namespace"] != "team-a" {
 		t.Errorf("dead letter: %v", got)
 	}
-	send("raw-2", "io.vitistack.workorder.approved")
+	send("raw-2", "io.vitistack.workorder.approved", reference)
 	for query, want := range map[string]int{
 		"": 2, "?limit=1": 1, "?type=dev.knative.*": 1, "?namespace=team-b": 0, "?name=m1": 2, "?q=NO+PROVIDER": 2, "?q=raw-2": 1, "?destination=http://create-vm.vitistack-system": 2, "?since=2100-01-01T00:00:00Z": 0,
 	} {
@@ -397,6 +398,43 @@ func TestDeadLetters(t *testing.T) {
 		if r := s.do(http.MethodDelete, signed, "", as(key)...); r.StatusCode != want {
 			t.Errorf("discarding: %s, want %d", r.Status, want)
 		}
+	}
+}
+
+// TestResendToFunctions sends dead letters of functions again, each of which becomes a request to reconcile its object.
+func TestResendToFunctions(t *testing.T) {
+	t.Parallel()
+	key, line := keyLine(t, "operator", "read+write")
+	b := newBroker(t)
+	s := start(t, "--broker.sink="+b.URL, "--auth.keys="+line)
+	const subject = "/apis/vitistack.io/v1alpha1/namespaces/team-a/machines/"
+	for name, tc := range map[string]struct{ reason, eventType, data string }{
+		"reference": {"ApiServerSource in mode Reference sends the object's name", events.TypeRefUpdate, `{"apiVersion":"vitistack.io/v1alpha1","kind":"Machine","namespace":"team-a","name":"reference"}`},
+		"resource":  {"ApiServerSource in mode Resource sends the object", events.TypeUpdate, `{"apiVersion":"vitistack.io/v1alpha1","kind":"Machine","metadata":{"namespace":"team-a","name":"resource"}}`},
+		"deleted":   {"ApiServerSource in mode Resource sends the object", events.TypeDelete, `{"apiVersion":"vitistack.io/v1alpha1","kind":"Machine","metadata":{"namespace":"team-a","name":"deleted"}}`},
+		"resync":    {"a request to reconcile has no data", events.TypeResync, ""},
+	} {
+		headers := []string{"Ce-Specversion", "1.0", "Ce-Id", name, "Ce-Source", "https://kubernetes", "Ce-Type", tc.eventType, "Ce-Subject", subject + name,
+			"Ce-Kind", "Machine", "Ce-Namespace", "team-a", "Ce-Name", name, "Content-Type", "application/json"}
+		if r := s.do(http.MethodPost, "/dead-letters?destination=create-vm", tc.data, headers...); r.StatusCode != http.StatusAccepted {
+			t.Fatalf("%s: dead letter: %s %s", name, r.Status, r.body)
+		}
+		letters := s.get("/api/v1/dead-letters?name="+name, "Authorization", "Bearer "+key).object(t)["deadLetters"].([]any)
+		if len(letters) != 1 {
+			t.Fatalf("%s: %d dead letters, want 1", name, len(letters))
+		}
+		one := fmt.Sprintf("/api/v1/dead-letters/%v/resend", letters[0].(map[string]any)["sequence"])
+		if r := s.do(http.MethodPost, one, "", "Authorization", "Bearer "+key); r.StatusCode != http.StatusNoContent {
+			t.Errorf("%s: %s: %s %s", name, tc.reason, r.Status, r.body)
+			continue
+		}
+		eventually(t, "the request to reconcile "+name, func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return slices.ContainsFunc(b.events, func(e event.Event) bool {
+				return e.Type() == events.TypeResync && e.Subject() == subject+name && e.Extensions()["kind"] == "Machine"
+			})
+		})
 	}
 }
 

@@ -67,16 +67,17 @@ func (o outbox) NextDue(ctx context.Context, endpoint string) (time.Time, bool, 
 	return time.UnixMicro(due.Int64), due.Valid, nil
 }
 
-// MoveOtherEndpoints replaces the pending deliveries to endpoints that are not named by the dead letters that letter returns.
-func (o outbox) MoveOtherEndpoints(ctx context.Context, names []string, letter func(Delivery) DeadLetter) error {
+// MoveOtherEndpoints replaces the pending deliveries to endpoints that are not named, and are due before a time, by the dead letters
+// that letter returns.
+func (o outbox) MoveOtherEndpoints(ctx context.Context, names []string, due time.Time, letter func(Delivery) DeadLetter) error {
 	if err := o.requireReady(); err != nil {
 		return err
 	}
-	args := []any{""}
+	args := []any{due.UnixMicro(), ""}
 	for _, name := range names {
 		args = append(args, fit(name, 255))
 	}
-	pending, err := o.deliveriesWhere(ctx, selectDeliveries+"endpoint NOT IN (?"+strings.Repeat(", ?", len(names))+") ORDER BY seq", args...)
+	pending, err := o.deliveriesWhere(ctx, selectDeliveries+"due < ? AND endpoint NOT IN (?"+strings.Repeat(", ?", len(names))+") ORDER BY seq", args...)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func TestOutbox(t *testing.T) {
 			t.Errorf("dead letter (-want +got):\n%s", diff)
 		}
 		write(t, s, Record{Events: []Event{anEvent("e2")}, Deliveries: []Delivery{d}})
-		if err := s.MoveOtherEndpoints(t.Context(), []string{"other"}, func(d Delivery) DeadLetter {
+		if err := s.MoveOtherEndpoints(t.Context(), []string{"other"}, time.Now().Add(time.Hour), func(d Delivery) DeadLetter {
 			return DeadLetter{ID: d.EventID, Destination: d.Endpoint, Type: d.Type, Error: "removed", Time: noon, Data: d.Body}
 		}); err != nil {
 			t.Fatal(err)

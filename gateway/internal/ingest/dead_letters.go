@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/stack/gateway/internal/domainevents"
 	"github.com/vitistack/stack/gateway/internal/history"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // ReceiveDeadLetter records an event that the Broker could not deliver, except a heartbeat.
@@ -71,7 +72,7 @@ func newDeadLetter(in *event.Event) history.DeadLetter {
 		Time: time.Now(), Data: string(domainevents.Data(*in)),
 	}
 	if letter.Name == "" {
-		ref := subjectRef(in.Subject())
+		ref := inventory.RefOfSubject(in.Subject())
 		letter.Namespace, letter.Name = ref.Namespace, ref.Name
 	}
 	return letter

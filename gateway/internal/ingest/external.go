@@ -19,6 +19,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/gateway/internal/eventsigner"
 	"github.com/vitistack/stack/gateway/internal/filewatch"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/metrics"
 	"github.com/vitistack/stack/gateway/internal/problem"
 	"github.com/vitistack/stack/gateway/internal/response"
@@ -91,7 +92,7 @@ func (x *External) Receive(c *fiber.Ctx) error {
 		return err
 	}
 	for _, e := range all {
-		if about := subjectRef(e.Subject()).Namespace; !auth.SenderVisibility(who).Includes(about) {
+		if about := inventory.RefOfSubject(e.Subject()).Namespace; !auth.SenderVisibility(who).Includes(about) {
 			return problem.New(http.StatusForbidden, "%s, and event %s is about %s: use a key for that namespace", who.DescribeLimit(), e.ID(), e.Subject())
 		}
 	}

@@ -2,12 +2,10 @@ package ingest
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
-	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/gateway/internal/domainevents"
 	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/gateway/internal/inventory"
@@ -28,7 +26,7 @@ func (r *Recorder) Record(ctx context.Context, in *event.Event) (bool, error) {
 	if now := time.Now(); !Plausible(in.Time(), now) {
 		in.SetTime(now)
 	}
-	ref := subjectRef(in.Subject())
+	ref := inventory.RefOfSubject(in.Subject())
 	recorded := domainevents.ToHistory(*in, ref.Namespace, "")
 	recorded.Kind, recorded.Name = ref.Kind, ref.Name
 	if ref.Kind == string(inventory.KindCluster) {
@@ -43,21 +41,4 @@ func (r *Recorder) Record(ctx context.Context, in *event.Event) (bool, error) {
 	}
 	r.Show(*in, ref.Namespace)
 	return true, nil
-}
-
-// subjectRef parses the subject of an event, which is an object's path in the Kubernetes API.
-func subjectRef(subject string) events.Ref {
-	parts := strings.Split(strings.TrimPrefix(subject, "/apis/"), "/")
-	kinds := map[string]inventory.Kind{}
-	for _, k := range inventory.Kinds {
-		kinds[strings.ToLower(string(k))+"s"] = k
-	}
-	switch {
-	case len(parts) == 6 && parts[2] == "namespaces":
-		return events.Ref{APIVersion: parts[0] + "/" + parts[1], Namespace: parts[3], Kind: string(kinds[parts[4]]), Name: parts[5]}
-	case len(parts) == 4:
-		return events.Ref{APIVersion: parts[0] + "/" + parts[1], Kind: string(kinds[parts[2]]), Name: parts[3]}
-	default:
-		return events.Ref{}
-	}
 }

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/gateway/internal/history"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // resendSource is the source of the reconcile requests that replace dead letters.
@@ -30,13 +32,13 @@ func letter(endpoint string, d history.Delivery, code int) history.DeadLetter {
 	return out
 }
 
-// dropOtherParties turns the pending deliveries to parties that are not configured into dead letters.
-func (d *Deliverer) dropOtherParties(ctx context.Context) error {
+// dropOtherParties turns the pending deliveries to parties that are not configured, and are due before a time, into dead letters.
+func (d *Deliverer) dropOtherParties(ctx context.Context, due time.Time) error {
 	parties := make([]string, 0, len(d.Endpoints))
 	for _, e := range d.Endpoints {
 		parties = append(parties, e.party())
 	}
-	return d.History.MoveOtherEndpoints(ctx, parties, func(pending history.Delivery) history.DeadLetter {
+	return d.History.MoveOtherEndpoints(ctx, parties, due, func(pending history.Delivery) history.DeadLetter {
 		name, _, _ := strings.Cut(pending.Endpoint, "@")
 		pending.Error = fmt.Sprintf("endpoint %s is not configured at this address any more: last error: %q", name, pending.Error)
 		d.Count(name, Dead)
@@ -56,24 +58,16 @@ func (d *Deliverer) Resend(l history.DeadLetter) (history.Delivery, error) {
 		}
 		broker = broker || e.Name == BrokerName
 	}
-	switch l.Type {
-	case events.TypeRefAdd, events.TypeRefUpdate, events.TypeRefDelete, events.TypeResync:
-	default:
+	if !events.IsChange(l.Type) && l.Type != events.TypeResync {
 		return history.Delivery{}, fmt.Errorf("no endpoint is called %q: configure it in handlers.webhook.endpoints, or let the sender of the event send it again", l.Destination)
 	}
 	if !broker {
 		return history.Delivery{}, fmt.Errorf("the gateway has no Broker: set K_SINK")
 	}
-	var object struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Namespace  string `json:"namespace"`
-		Name       string `json:"name"`
+	ref, err := objectOf(l)
+	if err != nil {
+		return history.Delivery{}, err
 	}
-	if err := json.Unmarshal([]byte(l.Data), &object); err != nil || object.Kind == "" || object.APIVersion == "" {
-		return history.Delivery{}, fmt.Errorf("its data names no object: change the object, or wait for resync, to reconcile it")
-	}
-	ref := events.Ref{APIVersion: object.APIVersion, Kind: object.Kind, Namespace: l.Namespace, Name: l.Name}
 	request := events.NewReconcileRequest(resendSource, ref, "", "")
 	request.SetID(fmt.Sprintf("dead-letter-%d-%d", l.Sequence, now.UnixMilli()))
 	body, err := json.Marshal(request)
@@ -81,4 +75,20 @@ func (d *Deliverer) Resend(l history.DeadLetter) (history.Delivery, error) {
 		return history.Delivery{}, fmt.Errorf("encode the request to reconcile %s %s: %w", ref.Kind, ref.Name, err)
 	}
 	return history.Delivery{Endpoint: BrokerName, EventID: request.ID(), Type: request.Type(), Body: string(body), Due: now, Created: now}, nil
+}
+
+// objectOf returns the object that a dead letter is about: by its subject, or by its data for kinds that the gateway does not keep.
+func objectOf(l history.DeadLetter) (events.Ref, error) {
+	ref := inventory.RefOfSubject(l.Subject)
+	if ref.Kind != "" {
+		return ref, nil
+	}
+	var object struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := json.Unmarshal([]byte(l.Data), &object); err != nil || object.Kind == "" || object.APIVersion == "" {
+		return ref, errors.New("its subject and its data name no object: change the object, or wait for resync, to reconcile it")
+	}
+	return events.Ref{APIVersion: object.APIVersion, Kind: object.Kind, Namespace: l.Namespace, Name: l.Name}, nil
 }

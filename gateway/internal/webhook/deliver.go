@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -88,6 +89,9 @@ type Deliverer struct {
 	Log   *slog.Logger
 	// Outbound are the rules for connections to endpoints outside of the cluster.
 	Outbound outbound.Rules
+	// AbandonedAfter is the time after which a due delivery that no replica makes becomes a dead letter, because its
+	// endpoint is not configured. Default: five minutes.
+	AbandonedAfter time.Duration
 
 	// inside and outside connect to endpoints inside and outside of the cluster.
 	inside, outside *http.Client
@@ -104,6 +108,8 @@ const (
 	longestDelay = 10 * time.Minute
 	// idleDelay is the time between two reads of an outbox without signals.
 	idleDelay = 30 * time.Second
+	// abandonedAfter is the default of AbandonedAfter. Meanwhile a replica with an earlier configuration may still end.
+	abandonedAfter = 5 * time.Minute
 	// claimMargin is the time beyond its timeout for which other replicas do not claim a delivery.
 	claimMargin = 10 * time.Second
 	// maxAnswer bounds in bytes what is read of a response.
@@ -146,7 +152,9 @@ func (d *Deliverer) Run(ctx context.Context) {
 		return
 	case <-d.History.Migrated():
 	}
-	d.logError(d.dropOtherParties(ctx))
+	d.logError(d.dropOtherParties(ctx, time.Now().Add(longestDelay)))
+	abandoned := time.NewTicker(cmp.Or(d.AbandonedAfter, abandonedAfter))
+	defer abandoned.Stop()
 	var running sync.WaitGroup
 	wakes := make([]chan struct{}, len(d.Endpoints))
 	for i, e := range d.Endpoints {
@@ -156,6 +164,8 @@ func (d *Deliverer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
+		case now := <-abandoned.C:
+			d.logError(d.dropOtherParties(ctx, now.Add(-cmp.Or(d.AbandonedAfter, abandonedAfter))))
 		case <-d.History.Outbox():
 			for _, wake := range wakes {
 				select {

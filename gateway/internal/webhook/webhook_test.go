@@ -101,7 +101,7 @@ func startWithin(t *testing.T, rules outbound.Rules, url string, endpoints ...we
 		endpoints[i].FirstDelay = time.Millisecond
 	}
 	d := &webhook.Deliverer{
-		History: store, Endpoints: endpoints, Log: log, Outbound: rules,
+		History: store, Endpoints: endpoints, Log: log, Outbound: rules, AbandonedAfter: 20 * time.Millisecond,
 		Count: func(endpoint, outcome string) { s.outcomes <- endpoint + " " + outcome },
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -279,6 +279,29 @@ func TestAnotherParty(t *testing.T) {
 	s.expect("w delivered")
 	if diff := cmp.Diff([]string{"e1"}, second.ids()); diff != "" {
 		t.Errorf("delivered (-want +got):\n%s", diff)
+	}
+}
+
+// TestAbandonedDelivery has another replica, with an earlier configuration, record a delivery and end after this one has started.
+func TestAbandonedDelivery(t *testing.T) {
+	t.Parallel()
+	s := start(t, "memory:", webhook.Endpoint{Name: "w", URL: newReceiver(t, nil).URL, Timeout: time.Second})
+	now := time.Now()
+	for name, due := range map[string]time.Time{"due": now, "later": now.Add(time.Hour)} {
+		if _, err := s.store.Write(t.Context(), history.Record{
+			Events:     []history.Event{{ID: name, Source: "/gateway", Type: "t", Time: now, Data: json.RawMessage("{}")}},
+			Deliveries: []history.Delivery{{Endpoint: "w@earlier", EventID: name, Type: "t", Body: "{}", Due: due, Created: now}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.expect("w dead")
+	letters, err := s.store.DeadLetters(t.Context(), history.LetterQuery{Limit: 10})
+	for err == nil && len(letters) == 0 {
+		letters, err = s.store.DeadLetters(t.Context(), history.LetterQuery{Limit: 10})
+	}
+	if err != nil || len(letters) != 1 || letters[0].ID != "due" {
+		t.Errorf("dead letters %+v, %v; want that of the delivery that is due", letters, err)
 	}
 }
 
