@@ -312,7 +312,7 @@ func TestPageLogin(t *testing.T) {
 	if err := os.WriteFile(keys, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.Wait("the end of the key", `document.querySelector("[role=alert]")?.textContent === "The key is not valid any more."`)
+	b.Wait("the end of the key", `document.querySelector("[role=alert]")?.textContent === "The session has ended, or the key is not valid any more."`)
 	b.Clean()
 }
 

@@ -263,6 +263,17 @@ func TestSession(t *testing.T) {
 	if r := s.do(http.MethodPost, "/api/v1/preview", "{", "Cookie", cookie, "Origin", s.url); r.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("the page itself: %s", r.Status)
 	}
+	for _, scopes := range []string{"write", "events"} {
+		blind, line := keyLine(t, "blind", scopes)
+		r := start(t, "--auth.enabled=true", "--auth.keys="+line).do(http.MethodPost, "/api/v1/session", `{"key":"`+blind+`"}`)
+		if r.StatusCode != http.StatusForbidden || !bytes.Contains(r.body, []byte("add read to the scopes")) || r.Header.Get("Set-Cookie") != "" {
+			t.Errorf("a key that may not read, with %s: %s %s", scopes, r.Status, r.body)
+		}
+		r = start(t, "--auth.keys="+line).do(http.MethodPost, "/api/v1/session", `{"key":"`+blind+`"}`)
+		if r.StatusCode != http.StatusNoContent {
+			t.Errorf("a key with %s where everybody may read: %s %s", scopes, r.Status, r.body)
+		}
+	}
 	if out := s.do(http.MethodDelete, "/api/v1/session", "").Header.Get("Set-Cookie"); !strings.Contains(out, "vitistack_session"+"=;") {
 		t.Errorf("log out: %s", out)
 	}

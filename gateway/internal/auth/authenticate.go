@@ -83,28 +83,28 @@ func (a *Authenticator) credential(c *fiber.Ctx) string {
 	return ""
 }
 
-// keyHash returns the hash of the API key that a request sends, or that its session was created with. A session is valid only in
-// requests of the gateway's own page.
-func (a *Authenticator) keyHash(c *fiber.Ctx) (hash [sha256.Size]byte, ok bool) {
+// keyHash returns the hash of the API key that a request sends, or that its session was created with, and when that session ends.
+// ends is zero without a session. A session is valid only in requests of the gateway's own page.
+func (a *Authenticator) keyHash(c *fiber.Ctx) (hash [sha256.Size]byte, ends time.Time, ok bool) {
 	if text := a.credential(c); text != "" {
-		return sha256.Sum256([]byte(text)), true
+		return sha256.Sum256([]byte(text)), ends, true
 	}
 	token := c.Cookies(cookieName)
 	if token == "" || !isSameSite(c) {
-		return hash, false
+		return hash, ends, false
 	}
 	secret, err := a.sessionSecret()
 	if err != nil {
-		return hash, false
+		return hash, ends, false
 	}
-	hash, err = session.Open(secret, token, time.Now())
-	return hash, err == nil
+	hash, ends, err = session.Open(secret, token, time.Now())
+	return hash, ends, err == nil
 }
 
 // Identify returns the caller of a request as far as the gateway knows it without a request to the API server. token is not
 // empty if only the API server knows the caller; pass it to Admit.
 func (a *Authenticator) Identify(c *fiber.Ctx) (who Caller, token string) {
-	if hash, ok := a.keyHash(c); ok {
+	if hash, _, ok := a.keyHash(c); ok {
 		// A session is for the page, which shows the whole installation. It cannot be limited to namespaces.
 		if key, ok := a.keys.findHash(hash); ok && (key.namespaces == nil || a.credential(c) != "") {
 			return Caller{Name: "key/" + key.name, Scopes: key.scopes, Namespaces: key.namespaces}, ""
@@ -120,7 +120,7 @@ func (a *Authenticator) Identify(c *fiber.Ctx) (who Caller, token string) {
 }
 
 // StillAdmitted returns a function that reports whether the caller of an admitted request may still read the whole installation.
-// A stream calls it while it is open. It holds the hash of a key, or the text of a token, which TokenReview needs. While the API
+// A stream calls it while it is open, and ends with the session of its request. It holds the hash of a key, or the text of a token, which TokenReview needs. While the API
 // server does not answer, its last answer is valid.
 func (a *Authenticator) StillAdmitted(c *fiber.Ctx) func() bool {
 	if !a.Settings.Enabled {
@@ -132,14 +132,15 @@ func (a *Authenticator) StillAdmitted(c *fiber.Ctx) func() bool {
 			return err != nil || who.Scopes.Has(ScopeRead) && !who.IsLimited()
 		}
 	}
-	hash, _ := a.keyHash(c)
+	hash, ends, _ := a.keyHash(c)
 	if _, ok := a.keys.findHash(hash); !ok && clientCertificate(c) != nil {
 		// A certificate is valid as long as its connection.
 		return func() bool { return true }
 	}
 	return func() bool {
 		key, ok := a.keys.findHash(hash)
-		return ok && key.scopes.Has(ScopeRead) && key.namespaces == nil
+		hasEnded := !ends.IsZero() && !time.Now().Before(ends)
+		return ok && !hasEnded && key.scopes.Has(ScopeRead) && key.namespaces == nil
 	}
 }
 

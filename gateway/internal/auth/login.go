@@ -64,6 +64,9 @@ func (a *Authenticator) BeginSession(c *fiber.Ctx) error {
 	if key.namespaces != nil {
 		return problem.New(http.StatusForbidden, "the key is limited to the namespaces %s, but the page shows the whole installation: use the key with the REST API, such as %s/clusters, or log in with a key without namespaces", strings.Join(key.namespaces, ", "), openapi.BasePath)
 	}
+	if a.Settings.Enabled && !key.scopes.Has(ScopeRead) {
+		return problem.New(http.StatusForbidden, "the key has no scope but %s, and the page needs read: log in with a key of gateway hash-key NAME read+write, or add read to the scopes of this one", strings.Join(key.scopes.Names(), " and "))
+	}
 	secret, err := a.sessionSecret()
 	if err != nil {
 		a.Log.Warn("Cannot begin a session", "error", err.Error())

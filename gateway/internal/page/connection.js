@@ -95,7 +95,7 @@ async function explain() {
       return;
     }
     if (session.required && !session.name) {
-      forgetSession(connection.session?.name ? "The key is not valid any more." : "");
+      forgetSession(connection.session?.name ? "The session has ended, or the key is not valid any more." : "");
       return;
     }
     connection.session = session;

@@ -117,7 +117,7 @@ function keyForm() {
         notify("answer");
       },
     },
-    h("p", {}, `This change needs an API key with the scope write.${have} Ask the platform team for a key.`),
+    h("p", {}, `This change needs an API key with the scopes read and write.${have} Ask the platform team for a key.`),
     h("label", { for: "write-key" }, "API key"),
     h("input", { type: "password", id: "write-key", name: "key", required: true, autocomplete: "current-password", "aria-invalid": view.keyError ? "true" : undefined }),
     view.keyError && h("p", { class: "note bad", role: "alert" }, view.keyError),

@@ -37,25 +37,26 @@ func Seal(key []byte, hash [sha256.Size]byte, now time.Time) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(sealer.Seal(nonce, nonce, text, []byte(purpose))), nil
 }
 
-// Open returns the hash of the API key that a session was created with, or ErrInvalid.
-func Open(key []byte, token string, now time.Time) (hash [sha256.Size]byte, err error) {
+// Open returns the hash of the API key that a session was created with, and when the session ends, or ErrInvalid.
+func Open(key []byte, token string, now time.Time) (hash [sha256.Size]byte, ends time.Time, err error) {
 	sealer, err := newSealer(key)
 	if err != nil {
-		return hash, err
+		return hash, ends, err
 	}
 	sealed, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(sealed) < sealer.NonceSize() {
-		return hash, ErrInvalid
+		return hash, ends, ErrInvalid
 	}
 	nonce, sealed := sealed[:sealer.NonceSize()], sealed[sealer.NonceSize():]
 	text, err := sealer.Open(nil, nonce, sealed, []byte(purpose))
 	if err != nil || len(text) != len(hash)+8 {
-		return hash, ErrInvalid
+		return hash, ends, ErrInvalid
 	}
-	if now.Unix() >= int64(binary.BigEndian.Uint64(text[len(hash):])) {
-		return hash, ErrInvalid
+	ends = time.Unix(int64(binary.BigEndian.Uint64(text[len(hash):])), 0)
+	if !now.Before(ends) {
+		return hash, ends, ErrInvalid
 	}
-	return [sha256.Size]byte(text), nil
+	return [sha256.Size]byte(text), ends, nil
 }
 
 func newSealer(key []byte) (cipher.AEAD, error) {
