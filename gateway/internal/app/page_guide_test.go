@@ -58,6 +58,12 @@ func TestPageFirstSteps(t *testing.T) {
 	write := func(field, text string) {
 		b.Do(`{ const f = document.getElementById("first-` + field + `"); f.value = ` + browser.Quote(text) + `; f.dispatchEvent(new Event("input")); }`)
 	}
+	for _, text := range []string{"10.20.30.0/33", "10.20.30.0/24x", "10.20.30.0/24.5", "1e-1.20.30.0/24"} {
+		write("prefix", "10.20.30.0/24")
+		b.Wait("the note is gone", `!document.querySelector(".guide .note")`)
+		write("prefix", text)
+		b.Wait("what is wrong with "+text, `document.querySelector(".guide .note")?.textContent === "Write an IPv4 prefix, for example 10.20.30.0/24."`)
+	}
 	write("prefix", "10.20.30.0/24")
 	write("gateway", "10.20.31.1")
 	b.Wait("what is wrong", `document.querySelector(".guide .note")?.textContent === "Write a gateway in 10.20.30.0/24."`)

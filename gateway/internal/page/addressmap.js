@@ -8,8 +8,8 @@ const mostCells = 1024n;
 export function parseAddress(text) {
   if (!text) return undefined;
   if (!text.includes(":")) {
-    const parts = text.split(".").map(Number);
-    if (parts.length !== 4 || parts.some((p) => !(p >= 0 && p <= 255))) return undefined;
+    const parts = text.split(".");
+    if (parts.length !== 4 || parts.some((p) => !/^\d{1,3}$/.test(p) || p > 255)) return undefined;
     return parts.reduce((sum, p) => sum * 256n + BigInt(p), 0n);
   }
   const [before, after] = text.split("::");
@@ -33,9 +33,11 @@ export function formatAddress(n, v6) {
 export function parsePrefix(text) {
   const [address, bits] = (text ?? "").split("/");
   const n = parseAddress(address);
-  if (n === undefined || bits === undefined) return undefined;
+  if (n === undefined || !/^\d{1,3}$/.test(bits ?? "")) return undefined;
   const v6 = text.includes(":");
-  const size = 1n << BigInt((v6 ? 128 : 32) - Number(bits));
+  const length = v6 ? 128 : 32;
+  if (bits > length) return undefined;
+  const size = 1n << BigInt(length - bits);
   const first = n - (n % size);
   return { first, last: first + size - 1n, size, v6 };
 }
