@@ -72,6 +72,16 @@ func (s *Sender) Send(ctx context.Context, e event.Event) error {
 	return nil
 }
 
+// Request is Send for an event that requests a reconcile, which nobody answers. A sink that has the event and does not answer in
+// time is no error: the event arrives, and another one would only have the same done again.
+func (s *Sender) Request(ctx context.Context, e event.Event) error {
+	err := s.Send(ctx, e)
+	if errors.Is(err, ErrUnanswered) {
+		return nil
+	}
+	return err
+}
+
 func (s *Sender) send(ctx context.Context, e event.Event) error {
 	url, err := s.sink.URL(ctx)
 	if err != nil {
@@ -90,7 +100,7 @@ func (s *Sender) send(ctx context.Context, e event.Event) error {
 	res, err := s.http.Do(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if err != nil {
 		var timeout net.Error
-		if written.Load() && errors.As(err, &timeout) && timeout.Timeout() && ctx.Err() == nil {
+		if written.Load() && errors.As(err, &timeout) && timeout.Timeout() && !errors.Is(ctx.Err(), context.Canceled) {
 			return fmt.Errorf("%w: %w", ErrUnanswered, err)
 		}
 		return err

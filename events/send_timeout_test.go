@@ -1,6 +1,7 @@
 package events
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -27,10 +28,20 @@ func TestSendWithoutAnswer(t *testing.T) {
 		"Gone": {"the Broker does not run", gone.URL, false},
 	} {
 		sender := NewSinkSender(NewSink(tc.url, nil))
+		request := NewReconcileRequest("/s", Ref{Kind: "K", Name: "n"}, "u", "c")
+		limited, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		err := sender.Send(limited, request)
+		end()
+		if err == nil || errors.Is(err, ErrUnanswered) != tc.unanswered {
+			t.Errorf("%s, with a limit of the caller: got %v: %s", name, err, tc.reason)
+		}
 		sender.http.Timeout = 100 * time.Millisecond
-		err := sender.Send(t.Context(), NewReconcileRequest("/s", Ref{Kind: "K", Name: "n"}, "u", "c"))
+		err = sender.Send(t.Context(), request)
 		if err == nil || errors.Is(err, ErrUnanswered) != tc.unanswered {
 			t.Errorf("%s: got %v: %s", name, err, tc.reason)
+		}
+		if err := sender.Request(t.Context(), request); (err == nil) != tc.unanswered {
+			t.Errorf("%s, a request for a reconcile: got %v: %s", name, err, tc.reason)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func (s *Server) request(ctx context.Context, o *inventory.Object, cause string)
 	ref := events.Ref{APIVersion: o.APIVersion, Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	err := s.Broker.Send(ctx, events.NewReconcileRequest(events.SourceNodeEvents, ref, o.UID, cause))
+	err := s.Broker.Request(ctx, events.NewReconcileRequest(events.SourceNodeEvents, ref, o.UID, cause))
 	if err == nil {
 		s.Metrics.NodeEventForwarded(outcomeSent)
 		return

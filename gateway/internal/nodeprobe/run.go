@@ -62,7 +62,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// requestReconcile sends the event that requests a reconcile of a cluster, and reports whether the Broker has accepted it. A
+// requestReconcile sends the event that requests a reconcile of a cluster, and reports whether the Broker has it. A
 // deleted cluster, which is nil, needs no event. Replicas that notice the same change in one interval send the same id.
 func (w *Watcher) requestReconcile(ctx context.Context, now time.Time, o *inventory.Object) bool {
 	if o == nil {
@@ -72,7 +72,7 @@ func (w *Watcher) requestReconcile(ctx context.Context, now time.Time, o *invent
 	cause := o.ResourceVersion + "." + strconv.FormatInt(now.UnixMilli()/w.Interval.Milliseconds(), 10)
 	ctx, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
-	if err := w.Broker.Send(ctx, events.NewReconcileRequest(source, ref, o.UID, cause)); err != nil {
+	if err := w.Broker.Request(ctx, events.NewReconcileRequest(source, ref, o.UID, cause)); err != nil {
 		if ctx.Err() == nil {
 			w.Log.Warn("Cannot request a reconcile of the cluster", "namespace", o.Namespace, "name", o.Name, "error", err.Error())
 		}

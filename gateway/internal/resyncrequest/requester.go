@@ -84,7 +84,7 @@ func (r *Requester) requestDue(ctx context.Context, now time.Time) time.Duration
 	defer cancel()
 	e, err := newRequest(r.current.number, due)
 	if err == nil {
-		err = r.Broker.Send(ctx, e)
+		err = r.Broker.Request(ctx, e)
 	}
 	if err != nil && !errors.Is(err, events.ErrNoSink) && ctx.Err() == nil {
 		r.Log.Warn("Cannot request a resync", "kind", due[0].Kind, "namespace", due[0].Namespace, "name", due[0].Name, "error", err.Error())
