@@ -766,3 +766,30 @@ func TestMachineChanges(t *testing.T) {
 		})
 	}
 }
+
+// TestOldestKubernetes checks that the chart and the documentation require a Kubernetes that has what the CRDs use.
+func TestOldestKubernetes(t *testing.T) {
+	t.Parallel()
+	files, err := fs.Glob(os.DirFS("../../apis/crds"), "*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("find the CRDs: %d, %v", len(files), err)
+	}
+	uses := slices.ContainsFunc(files, func(name string) bool {
+		crd, err := os.ReadFile("../../apis/crds/" + name)
+		return err == nil && strings.Contains(string(crd), "selectableFields:")
+	})
+	if !uses {
+		t.Fatal("no CRD has selectableFields: find out which Kubernetes the stack needs now, and correct this test")
+	}
+	// The feature gate CustomResourceFieldSelectors is on since 1.31 (k8s.io/apiextensions-apiserver/pkg/features). Before, the API server
+	// drops selectableFields and refuses lists by these fields.
+	for file, want := range map[string]string{
+		"README.md": "a Kubernetes 1.31+ cluster", "charts/vitistack/Chart.yaml": `kubeVersion: ">=1.31.0-0"`, "charts/vitistack/README.md": "Kubernetes 1.31 or newer",
+		"docs/install.md": "Kubernetes 1.31 or newer", "docs/compatibility.md": "| Kubernetes, which the stack runs on | 1.31 or newer |",
+	} {
+		text, err := os.ReadFile("../../" + file)
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s does not have %q: %v", file, want, err)
+		}
+	}
+}
