@@ -53,3 +53,26 @@ func TestProxmoxFailures(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// TestProxmoxRestartFails has the shutdown of a restart fail, as it does while a backup starts.
+func TestProxmoxRestartFails(t *testing.T) {
+	t.Parallel()
+	plan := &faults.Plan{}
+	r := newEnv(t, func(r *env) *hypervisortest.Site {
+		server, p := r.pve(proxmoxsim.Options{Plan: plan}, nil)
+		return pveSite(r, server, p.Name)
+	})
+	r.CreateMachine("m1")
+	before := r.Site.Starts(r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning))
+	if err := plan.Set(faults.Rule{Operation: "task/qmshutdown", Error: "VM is locked (backup)", Times: 1}); err != nil {
+		t.Fatal(err)
+	}
+	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
+	m := r.Drive("m1", &hypervisortest.Wire{}, "runs after its restart", func(m *v1alpha1.Machine) bool {
+		return hypervisortest.IsRunning(m) && m.Status.RestartToken == "once"
+	})
+	if now := r.Site.Starts(m); now != before+1 {
+		t.Errorf("it was started %d times for one token", now-before)
+	}
+	r.DeleteMachine(m, &hypervisortest.Wire{})
+}

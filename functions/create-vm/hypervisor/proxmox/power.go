@@ -55,7 +55,7 @@ func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, wan
 
 // changePower starts or stops a virtual machine, and returns the task.
 func (x api) changePower(ctx context.Context, vm *virtualMachine, action string) (*v1alpha1.ProviderTask, error) {
-	if action == actionStop {
+	if action != actionStart {
 		t, err := x.shutdown(ctx, vm)
 		return taskOf(action, t), err
 	}

@@ -47,15 +47,17 @@ func decideStep(vm *virtualMachine, failure string) string {
 //
 //	runs  spec.powerState  spec.restartToken  action
 //	yes   Stopped          any                stop
-//	yes   Running          new                stop, and the next call starts it
+//	yes   Running          new                restart: stop it, and the next call starts it
 //	yes   Running          the same           none
 //	no    Stopped          any                none
 //	no    Running          any                start
 func decidePower(m *v1alpha1.Machine, running bool) string {
 	off := m.Spec.PowerState == v1alpha1.PowerStopped
 	switch {
-	case running && (off || m.Spec.RestartToken != m.Status.RestartToken):
+	case running && off:
 		return actionStop
+	case running && m.Spec.RestartToken != m.Status.RestartToken:
+		return actionRestart
 	case !running && !off:
 		return actionStart
 	default:

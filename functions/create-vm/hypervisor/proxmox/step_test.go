@@ -80,8 +80,9 @@ func TestDecidePower(t *testing.T) {
 		"Running":  {"spec.powerState is Running already", true, v1alpha1.PowerRunning, "", ""},
 		"Default":  {"a machine runs unless its spec says otherwise", false, "", "", actionStart},
 		"Stop":     {"spec.powerState is Stopped", true, v1alpha1.PowerStopped, "", actionStop},
+		"StopNew":  {"a machine that is to be off is not started again", true, v1alpha1.PowerStopped, "new", actionStop},
 		"Stopped":  {"spec.powerState is Stopped already", false, v1alpha1.PowerStopped, "new", ""},
-		"Restart":  {"the token is new", true, v1alpha1.PowerRunning, "new", actionStop},
+		"Restart":  {"the token is new", true, v1alpha1.PowerRunning, "new", actionRestart},
 		"StartNew": {"a start serves the token as well", false, v1alpha1.PowerRunning, "new", actionStart},
 	}
 	for name, tc := range cases {

@@ -23,12 +23,14 @@ const (
 	actionResize    = "resize"
 	actionStart     = "start"
 	actionStop      = "stop"
+	actionRestart   = "restart"
 	actionDelete    = "delete"
 	actionDeleteCD  = "delete-cd"
 )
 
 // awaitTask reads the task that is recorded in a Machine, and reports whether it still runs. It
-// removes a task that has ended from the status, and returns the error of one that has failed.
+// removes a task that has ended from the status, and returns the error of one that has failed. The restart token of a
+// failed restart is not served any more, so that the next call restarts the machine.
 func (x *Hypervisor) awaitTask(ctx context.Context, m *v1alpha1.Machine) (busy bool, err error) {
 	recorded := m.Status.Task
 	if recorded == nil {
@@ -39,7 +41,11 @@ func (x *Hypervisor) awaitTask(ctx context.Context, m *v1alpha1.Machine) (busy b
 		return t.running, err
 	}
 	m.Status.Task = nil
-	return false, failedTaskError(recorded.Action, t.failure)
+	err = failedTaskError(recorded.Action, t.failure)
+	if err != nil && recorded.Action == actionRestart {
+		m.Status.RestartToken = ""
+	}
+	return false, err
 }
 
 // failedTaskError returns the error of a failed task, which is retried unless no host has room for the machine. It
@@ -85,7 +91,7 @@ func taskState(m *v1alpha1.Machine, t *v1alpha1.ProviderTask) hypervisor.State {
 		s.Message = "the virtual machine has its place"
 	case actionStart:
 		s.Reason, s.Message = "Starting", "waits for the virtual machine to start"
-	case actionStop:
+	case actionStop, actionRestart:
 		s.Reason, s.Message = "Stopping", "waits for the virtual machine to stop"
 	default:
 		s.Message = "waits for Proxmox VE to " + t.Action + " the virtual machine"
