@@ -69,6 +69,7 @@ var advices = map[string]Advice{
 	"ProviderUnavailable":           on(PlatformTeam, "Check that the hypervisor runs and is reachable. The stack retries by itself.", kindProvider),
 	"SourceUnavailable":             on(NetworkTeam, "Check that the provider of networks runs and is reachable. The stack retries by itself."),
 	"KeaUnavailable":                on(NetworkTeam, "Check that the Kea server runs and is reachable. The stack retries by itself."),
+	"HostUnavailable":               on(PlatformTeam, "Start the host that the message names. If it is lost, follow the message. The stack retries by itself."),
 	"Unreachable":                   on(PlatformTeam, "Check that the hypervisor runs and is reachable at spec.endpoint.url. The stack retries by itself."),
 
 	// On purpose.

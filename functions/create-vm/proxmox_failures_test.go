@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
@@ -75,4 +77,108 @@ func TestProxmoxRestartFails(t *testing.T) {
 		t.Errorf("it was started %d times for one token", now-before)
 	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})
+}
+
+// proxmoxHost starts a machine whose disk is on a storage. It returns the host of the machine, and another one.
+func proxmoxHost(t *testing.T, plan *faults.Plan, storage string) (r *env, sim *proxmoxsim.Server, m *v1alpha1.Machine, other string) {
+	t.Helper()
+	r = newEnv(t, func(r *env) *hypervisortest.Site {
+		server, p := r.pve(proxmoxsim.Options{Plan: plan}, func(p *v1alpha1.MachineProvider) { p.Spec.Endpoint.TimeoutSeconds = 2 })
+		sim = server
+		return pveSite(r, server, p.Name)
+	})
+	r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, Disks: []v1alpha1.MachineDisk{{Name: "root", StorageClass: storage}},
+	}})
+	m = r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	if other = "pve1"; m.Status.NodeName == other {
+		other = "pve2"
+	}
+	return r, sim, m, other
+}
+
+// requireHostUnavailable waits until a machine reports that its host does not answer.
+func requireHostUnavailable(r *env, m *v1alpha1.Machine) {
+	r.Helper()
+	host := m.Status.NodeName
+	m = r.Drive(m.Name, &hypervisortest.Wire{}, "reports that its host does not answer", hypervisortest.HasReason("HostUnavailable"))
+	if message := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(message, "pvecm delnode "+host) {
+		r.Errorf("the message does not say what to do: %s", message)
+	}
+}
+
+// TestProxmoxHostFails has high availability start a machine on another host.
+func TestProxmoxHostFails(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason, task, latency string
+	}{
+		"Idle":   {reason: "no request is under way"},
+		"Task":   {reason: "the result of a task on the host is not known", task: "UPID:%s:000003E9:00000001:00000001:qmstart:100:" + pveToken + ":"},
+		"Silent": {reason: "the host causes no error, but a timeout", latency: "3s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plan := &faults.Plan{}
+			r, sim, m, other := proxmoxHost(t, plan, "fast-ssd")
+			sim.SetOffline(m.Status.NodeName, true)
+			if tc.task != "" {
+				before := m.DeepCopy()
+				m.Status.Task = &v1alpha1.ProviderTask{ID: fmt.Sprintf(tc.task, m.Status.NodeName), Action: "start"}
+				if _, err := r.Kube.PatchStatus(t.Context(), before, m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := plan.Set(faults.Rule{Operation: "GET /nodes/" + m.Status.NodeName + "/qemu/*/config", Latency: tc.latency}); err != nil {
+				t.Fatal(err)
+			}
+			requireHostUnavailable(r, m)
+			if err := sim.Recover(vmidOf(m), other); err != nil {
+				t.Fatal(err)
+			}
+			m = r.Drive("m1", &hypervisortest.Wire{}, "runs on the other host: "+tc.reason, hypervisortest.IsRunning)
+			if m.Status.NodeName != other {
+				t.Errorf("%s: it is on %s, and its status says %s", tc.reason, other, m.Status.NodeName)
+			}
+			r.RequireOneVM(m, &hypervisortest.Wire{})
+			r.DeleteMachine(m, &hypervisortest.Wire{})
+		})
+	}
+}
+
+// TestProxmoxHostIsLost follows the message about a host that is lost with its disks.
+func TestProxmoxHostIsLost(t *testing.T) {
+	t.Parallel()
+	for name, deleted := range map[string]bool{"Created": false, "Deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, sim, m, _ := proxmoxHost(t, &faults.Plan{}, "local-lvm")
+			host := m.Status.NodeName
+			sim.SetOffline(host, true)
+			requireHostUnavailable(r, m)
+			sim.RemoveNode(host)
+			if deleted {
+				if err := r.Kube.Delete(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+				r.Drive("m1", &hypervisortest.Wire{}, "reports why it is not deleted", func(m *v1alpha1.Machine) bool {
+					return m.Status.Phase == v1alpha1.MachineDeleting && hypervisortest.HasReason("HostUnavailable")(m)
+				})
+			}
+			sim.RemoveConfig(vmidOf(m))
+			if deleted {
+				r.Drive("m1", &hypervisortest.Wire{}, "is gone", hypervisortest.IsGone)
+				if left := r.Site.Left(m); len(left) > 0 {
+					t.Errorf("left behind: %v", left)
+				}
+				return
+			}
+			m = r.Drive("m1", &hypervisortest.Wire{}, "runs on another host", hypervisortest.IsRunning)
+			if m.Status.NodeName == host {
+				t.Errorf("its status still says %s", host)
+			}
+			r.RequireOneVM(m, &hypervisortest.Wire{})
+			r.DeleteMachine(m, &hypervisortest.Wire{})
+		})
+	}
 }

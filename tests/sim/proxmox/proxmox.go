@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -203,6 +204,57 @@ func (s *Server) SetOffline(name string, offline bool) {
 		}
 	}
 	s.options.Nodes = nodes
+}
+
+// Recover moves a machine off a host that is offline and starts it on another, as high availability does: the configuration moves
+// as it is, so the disks have to be on shared storage (pve-ha-manager, HA/Env/PVE2.pm, steal_service).
+func (s *Server) Recover(id int, node string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machines[id]
+	if m == nil {
+		return fmt.Errorf("recover machine %d: there is none", id)
+	}
+	if n, _ := s.host(m.Node); !n.Offline {
+		return fmt.Errorf("recover machine %d: node %s answers", id, m.Node)
+	}
+	for _, name := range drives(m.Config) {
+		d, err := parseDrive(name, m.Config[name])
+		if err != nil {
+			return fmt.Errorf("recover machine %d: %w", id, err)
+		}
+		if d["file"] == "none" {
+			continue
+		}
+		if _, _, err := s.volume(d["file"], node); err != nil {
+			return fmt.Errorf("recover machine %d: %w", id, err)
+		}
+	}
+	running := m.Running
+	if err := s.stop(m); err != nil {
+		return fmt.Errorf("recover machine %d: %w", id, err)
+	}
+	m.Node = node
+	if !running {
+		return nil
+	}
+	return s.start(&task{}, m)
+}
+
+// RemoveNode removes a node from the cluster, as pvecm delnode does. Its disks are lost, and its machines stay listed until
+// RemoveConfig.
+func (s *Server) RemoveNode(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.options.Nodes = slices.DeleteFunc(slices.Clone(s.options.Nodes), func(n Node) bool { return n.Name == name })
+	maps.DeleteFunc(s.volumes, func(key volumeKey, _ *volume) bool { return key.Node == name })
+}
+
+// RemoveConfig removes the configuration of a machine from the file system of the cluster, which keeps its disks.
+func (s *Server) RemoveConfig(id int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.machines, id)
 }
 
 // Machine is a machine as a test sees it.

@@ -106,10 +106,8 @@ func nextID(c *call) (any, error) {
 
 // machineView returns a machine in a list.
 func (c *call) machineView(m *machine) map[string]any {
-	offline := false
-	if n, ok := c.server.host(m.Node); ok {
-		offline = n.Offline
-	}
+	n, known := c.server.host(m.Node)
+	offline := n.Offline || !known
 	view := map[string]any{
 		"vmid": m.ID, "name": m.Config["name"], "status": "stopped", "maxmem": memoryOf(m.Config), "maxcpu": cpusOf(m.Config),
 		"mem": 0, "cpu": 0, "uptime": 0, "disk": 0, "maxdisk": 0, "netin": 0, "netout": 0, "diskread": 0, "diskwrite": 0,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -69,6 +70,14 @@ func hasMessage(err error, text string) bool {
 // status of its own for that.
 func isMissing(err error) bool {
 	return hasMessage(err, "Configuration file 'nodes/") && hasMessage(err, "does not exist")
+}
+
+// isHostFailure reports whether an error may mean that a host does not answer, or does not exist any more. The host that the stack
+// speaks to then answers 595, or 500 if it finds no address, or waits longer than the client.
+func isHostFailure(err error) bool {
+	var e *apiError
+	var timeout net.Error
+	return (errors.As(err, &e) && e.status >= http.StatusInternalServerError) || (errors.As(err, &timeout) && timeout.Timeout())
 }
 
 // isForbidden reports whether an error says that the user lacks a privilege.

@@ -2,11 +2,14 @@ package proxmox
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // inventoryItem is a host, a storage on a host, or a virtual machine, as /cluster/resources lists them.
@@ -50,6 +53,21 @@ type inventory []inventoryItem
 // readInventory lists the resources of the cluster.
 func (x api) readInventory(ctx context.Context) (all inventory, err error) {
 	return all, x.client.Get(ctx, "/cluster/resources", &all)
+}
+
+// isAnswering reports whether the cluster gets answers from a host.
+func (c inventory) isAnswering(node string) bool {
+	return slices.ContainsFunc(c, func(i inventoryItem) bool { return i.Type == "node" && i.Node == node && i.online() })
+}
+
+// hostError returns the error of a request about a virtual machine. It is a UserError if the cluster gets no answers from the
+// host either.
+func (c inventory) hostError(node string, vmid int, err error) error {
+	if !isHostFailure(err) || c.isAnswering(node) {
+		return err
+	}
+	return hypervisor.RetriedUserError{UserError: reconcile.UserError{Reason: "HostUnavailable", Message: fmt.Sprintf("node %[1]s, which has VM %[2]d, does not answer: start it. If it is lost, run pvecm delnode %[1]s on another node. "+
+		"Then move the virtual machine with mv /etc/pve/nodes/%[1]s/qemu-server/%[2]d.conf /etc/pve/nodes/NODE/qemu-server/, or, if its disks are lost too, run rm /etc/pve/nodes/%[1]s/qemu-server/%[2]d.conf. The stack continues by itself", node, vmid)}}
 }
 
 // vmids returns the VMIDs in use, also by containers.

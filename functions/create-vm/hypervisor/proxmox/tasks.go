@@ -130,14 +130,15 @@ type taskResult struct {
 	failure string
 }
 
-// readTask returns the state of a task. A task that Proxmox VE has forgotten has ended.
+// readTask returns the state of a task. A task that Proxmox VE has forgotten has ended, and so has a task on a host that does not
+// answer to its cluster: what it has done shows in the virtual machine.
 func (x api) readTask(ctx context.Context, upid string) (taskResult, error) {
 	if !strings.HasPrefix(upid, "UPID:") || strings.Count(upid, ":") < 8 {
 		return taskResult{}, nil
 	}
 	t := pve.NewTask(pve.UPID(upid), x.client)
 	if err := t.Ping(ctx); err != nil {
-		if hasMessage(err, "no such task") {
+		if hasMessage(err, "no such task") || x.isHostDown(ctx, strings.Split(upid, ":")[1], err) {
 			return taskResult{}, nil
 		}
 		return taskResult{}, err
@@ -146,6 +147,16 @@ func (x api) readTask(ctx context.Context, upid string) (taskResult, error) {
 		return taskResult{running: t.IsRunning}, nil
 	}
 	return taskResult{failure: strings.TrimSpace(t.ExitStatus + x.lastLogLine(ctx, t))}, nil
+}
+
+// isHostDown reports whether an error of a request to a host means that the host is no member of the cluster, or does not answer
+// to it.
+func (x api) isHostDown(ctx context.Context, node string, err error) bool {
+	if !isHostFailure(err) {
+		return false
+	}
+	all, err := x.readInventory(ctx)
+	return err == nil && !all.isAnswering(node)
 }
 
 // lastLogLine returns the last line of a task's log that adds something to its exit status.

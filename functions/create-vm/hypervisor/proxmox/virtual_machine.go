@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -33,23 +34,35 @@ type finder struct{ api }
 
 // find returns the machine's virtual machine: at the recorded place, or else by its UID in the
 // whole cluster, whose resources it then returns too. It adopts the one of a former UID. It returns nil if there is none. Another
-// virtual machine with the recorded VMID ends the claim.
+// virtual machine with the recorded VMID ends the claim. High availability moves virtual machines off a host that does not
+// answer, so the failure of the recorded host is an error only if the cluster knows no other host of the virtual machine.
 func (f finder) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine, inventory, error) {
 	node, vmid := recordedPlacement(m)
+	var failure error
 	if node != "" && m.Status.VMName != "" {
-		if vm, err := f.readRecorded(ctx, m, node, vmid); err != nil || vm != nil {
+		vm, err := f.readRecorded(ctx, m, node, vmid)
+		if vm != nil || (err != nil && !isHostFailure(err)) {
 			return vm, nil, err
 		}
+		failure = err
 	}
 	all, err := f.readInventory(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, cmp.Or(failure, err)
 	}
 	at := all.indexOf(m, vmid)
+	if failure != nil && all.mayBeOn(node, at) {
+		return nil, nil, all.hostError(node, vmid, failure)
+	}
 	if at < 0 {
 		return nil, all, nil
 	}
-	vm, err := f.read(ctx, all[at].Node, all[at].VMID)
+	return f.readListed(ctx, m, all, all[at])
+}
+
+// readListed returns the virtual machine of an item of the inventory like find.
+func (f finder) readListed(ctx context.Context, m *v1alpha1.Machine, all inventory, i inventoryItem) (*virtualMachine, inventory, error) {
+	vm, err := f.read(ctx, i.Node, i.VMID)
 	if err == nil {
 		err = f.adopt(ctx, m, vm)
 	}
@@ -57,7 +70,7 @@ func (f finder) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine,
 	case isMissing(err):
 		return nil, all, nil
 	case err != nil:
-		return nil, nil, err
+		return nil, nil, all.hostError(i.Node, i.VMID, err)
 	case vm.isOf(m) || vm.isClaimedBy(m):
 		m.Status.ProviderID = formatProviderID(vm.node, vm.id)
 		return vm, all, nil
@@ -79,6 +92,15 @@ func (c inventory) indexOf(m *v1alpha1.Machine, vmid int) int {
 		}
 	}
 	return -1
+}
+
+// mayBeOn reports whether a virtual machine may be on a host: it is listed there at an index, or nowhere, with the index -1,
+// although the host is a member of the cluster.
+func (c inventory) mayBeOn(node string, at int) bool {
+	if at >= 0 {
+		return c[at].Node == node
+	}
+	return slices.ContainsFunc(c, func(i inventoryItem) bool { return i.Type == "node" && i.Node == node })
 }
 
 // readRecorded returns the virtual machine at the recorded place, and adopts it if it has a former UID
