@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -181,4 +182,41 @@ func TestProxmoxHostIsLost(t *testing.T) {
 			r.DeleteMachine(m, &hypervisortest.Wire{})
 		})
 	}
+}
+
+// TestProxmoxMoveKeepsNoKeys has the first host of a node run out of memory, when it has the CD with the machine configuration
+// already. The removal does not wait for another host, which does not answer.
+func TestProxmoxMoveKeepsNoKeys(t *testing.T) {
+	t.Parallel()
+	plan := &faults.Plan{}
+	var sim *proxmoxsim.Server
+	r := newEnv(t, func(r *env) *hypervisortest.Site {
+		server, p := r.pve(proxmoxsim.Options{Plan: plan}, nil)
+		sim = server
+		return pveSite(r, server, p.Name)
+	})
+	if err := plan.Set(faults.Rule{Operation: "task/qmstart", Error: "start failed: QEMU exited with code 1: Cannot allocate memory", Times: 1}); err != nil {
+		t.Fatal(err)
+	}
+	m := hypervisortest.NewNode("m1")
+	m.Spec.ProviderRef = &v1alpha1.ProviderReference{Name: r.Site.Provider}
+	r.Create(m)
+	m = r.Drive("m1", &hypervisortest.Wire{}, "waits for its configuration", hypervisortest.HasReason(reasonWaitingForMachineConfig))
+	r.ProvideMachineConfig(m, "version: v1alpha1\n")
+	full := r.Drive("m1", &hypervisortest.Wire{}, "starts", func(m *v1alpha1.Machine) bool { return m.Status.NodeName != "" }).Status.NodeName
+	m = r.Drive("m1", &hypervisortest.Wire{}, "runs with its configuration", func(m *v1alpha1.Machine) bool { return hypervisortest.IsRunning(m) && m.HoldsMachineConfig() })
+	if m.Status.NodeName == full {
+		t.Errorf("it is on %s again, which has too little memory", full)
+	}
+	for _, other := range []string{"pve1", "pve2", "pve3"} {
+		sim.SetOffline(other, other != full && other != m.Status.NodeName)
+	}
+	r.MarkInstalled(m)
+	m = r.Drive("m1", &hypervisortest.Wire{}, "has its configuration removed", func(m *v1alpha1.Machine) bool {
+		return meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionMachineConfigRemoved)
+	})
+	if volumes := sim.Volumes(); slices.ContainsFunc(volumes, func(v string) bool { return strings.HasSuffix(v, cdFile(m)) }) {
+		t.Errorf("a host still has the keys: %v", volumes)
+	}
+	r.DeleteMachine(m, &hypervisortest.Wire{})
 }

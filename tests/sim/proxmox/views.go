@@ -164,7 +164,8 @@ func clusterResources(c *call) (any, error) {
 			shared := view["shared"]
 			list = append(list, map[string]any{
 				"id": fmt.Sprintf("storage/%s/%s", n.Name, st.Name), "type": "storage", "storage": st.Name, "node": n.Name, "shared": shared,
-				"content": view["content"], "plugintype": st.Type, "maxdisk": view["total"], "disk": view["used"], "status": map[bool]string{true: "unknown", false: "available"}[n.Offline],
+				"content": view["content"], "plugintype": st.Type, "maxdisk": view["total"], "disk": view["used"],
+				"status": "available", // also of a node that has stopped to answer, for the first five minutes
 			})
 		}
 	}

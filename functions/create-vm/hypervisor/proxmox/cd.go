@@ -153,14 +153,19 @@ func (c cds) delete(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine
 	return c.deleteVolume(ctx, vm.node, storage, volume)
 }
 
-// deleteOrphaned deletes the CDs of a machine without a virtual machine on every host. It
-// returns the task, or nil if there is no CD.
+// deleteOrphaned deletes the CDs of a machine without a virtual machine like deleteCopies.
 func (c cds) deleteOrphaned(ctx context.Context, m *v1alpha1.Machine, all inventory) (*pve.Task, error) {
 	if m.Spec.CloudInit == nil || all.hasFormerTag(m) {
 		return nil, nil
 	}
+	return c.deleteCopies(ctx, m, all)
+}
+
+// deleteCopies deletes the CDs of a machine on every host that answers: a host that the machine has left, or another storage of
+// its host, may have one. It returns the task, or nil if there is no CD.
+func (c cds) deleteCopies(ctx context.Context, m *v1alpha1.Machine, all inventory) (*pve.Task, error) {
 	for _, s := range all {
-		if !s.has("iso") {
+		if !s.has("iso") || !all.isAnswering(s.Node) {
 			continue
 		}
 		volume := s.Storage + ":iso/" + cdName(m)

@@ -11,6 +11,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // Hypervisor creates virtual machines on a cluster of Proxmox VE. It exists for one delivery: the
@@ -117,9 +118,13 @@ func (x *Hypervisor) observeLocked(ctx context.Context, m *v1alpha1.Machine, wan
 }
 
 // moveToOtherHost deletes a virtual machine that has never run, because its host has too little
-// memory for it, if another host has enough. The next call creates it there.
+// memory for it, if another host can take it. It records that host, so the next call creates the virtual machine there, whatever
+// the first host reports.
 func (x *Hypervisor) moveToOtherHost(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, failed error) (hypervisor.State, error) {
 	all, err := x.readInventory(ctx)
+	if err == nil {
+		all, err = x.cds.restrictStorages(ctx, all, decideFirstBoot(m, want))
+	}
 	if err != nil {
 		return hypervisor.State{}, err
 	}
@@ -127,12 +132,16 @@ func (x *Hypervisor) moveToOtherHost(ctx context.Context, m *v1alpha1.Machine, w
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	fit, _ := all.rankHosts(x.demandOf(m, want, source))
-	if !slices.ContainsFunc(fit, func(p placement) bool { return p.node != vm.node }) {
+	others := slices.DeleteFunc(slices.Clone(all), func(i inventoryItem) bool { return i.Type == "node" && i.Node == vm.node })
+	where, err := x.creation.hosts.choose(ctx, m, want, others, source)
+	if _, isUserError := reconcile.AsUserError(err); isUserError {
 		return hypervisor.State{}, failed
 	}
+	if err != nil {
+		return hypervisor.State{}, err
+	}
 	t, err := x.destroy(ctx, vm)
-	m.Status.ProviderID, m.Status.VMName = formatProviderID("", vm.id), ""
+	m.Status.ProviderID, m.Status.VMName = formatProviderID(where.node, vm.id), ""
 	s := taskState(m, taskOf(actionDelete, t))
 	s.Retried = true
 	return s, err

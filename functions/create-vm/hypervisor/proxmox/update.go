@@ -51,7 +51,7 @@ func (c changes) handOverMachineConfig(ctx context.Context, m *v1alpha1.Machine,
 	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
 	switch {
 	case want.Handover == hypervisor.HandoverRemove:
-		t, err := c.cds.delete(ctx, m, vm)
+		t, err := c.removeCDs(ctx, m, vm)
 		if err != nil || t == nil {
 			return nil, err
 		}
@@ -65,6 +65,18 @@ func (c changes) handOverMachineConfig(ctx context.Context, m *v1alpha1.Machine,
 	default:
 		return nil, nil
 	}
+}
+
+// removeCDs deletes the CD in the drive of a virtual machine, and then every copy. It returns the task, or nil if there is no CD.
+func (c changes) removeCDs(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) (*pve.Task, error) {
+	if t, err := c.cds.delete(ctx, m, vm); err != nil || t != nil {
+		return t, err
+	}
+	all, err := c.readInventory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.cds.deleteCopies(ctx, m, all)
 }
 
 // ensureCDOption brings the CD with the first configuration of a machine to the host of its virtual
