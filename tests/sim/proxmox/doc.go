@@ -16,7 +16,9 @@
 //	                      500 with that reason; after the effect it is a lost
 //	                      acknowledgement
 //	task/qmcreate         a task, by its type. Before its effect it fails with the text,
-//	                      after it, it does its work and then fails
+//	                      after it, it does its work and then fails. The text
+//	                      "unexpected status" before its effect is a worker that was
+//	                      killed: a VMID stays claimed, with the lock
 //
 // # What is simulated
 //

@@ -25,6 +25,10 @@ type task struct {
 	machine int
 }
 
+// workerKilled is the exit status of a task whose worker was killed, or whose host has lost power (pve-common, Tools.pm,
+// upid_read_status). What the worker has begun stays.
+const workerKilled = "unexpected status"
+
 func (t *task) print(format string, args ...any) {
 	t.Log = append(t.Log, fmt.Sprintf(format, args...))
 }
@@ -64,7 +68,7 @@ func (s *Server) begin(t *task) {
 		err := error(nil)
 		if text, ok := fault.Before(); ok {
 			err = fmt.Errorf("%s", text)
-			if t.undo != nil {
+			if t.undo != nil && text != workerKilled {
 				t.undo()
 			}
 		} else {

@@ -78,6 +78,9 @@ func (x *Hypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	case stepMove:
 		return x.moveToOtherHost(ctx, m, want, vm, failed)
 	case stepWait:
+		if err := x.checkCreation(ctx, vm); err != nil {
+			return hypervisor.State{}, err
+		}
 		lock := vm.config["lock"]
 		return taskState(m, &v1alpha1.ProviderTask{ID: fmt.Sprintf("VM %d is locked (%s)", vm.id, lock), Action: lock}), nil
 	case stepObserve:

@@ -44,6 +44,9 @@ func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 	switch lock := vm.config["lock"]; lock {
 	case "":
 	case actionCreate, actionClone:
+		if err := x.checkCreation(ctx, vm); err != nil {
+			return "", err
+		}
 		m.Status.Task = &v1alpha1.ProviderTask{ID: fmt.Sprintf("VM %d is locked (%s)", vm.id, lock), Action: actionDelete}
 		return name, nil
 	default:

@@ -3,6 +3,7 @@ package proxmox
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	pve "github.com/luthermonson/go-proxmox"
@@ -173,6 +174,31 @@ func (x api) lastLogLine(ctx context.Context, t *pve.Task) string {
 		}
 	}
 	return ""
+}
+
+// checkCreation returns a UserError for a virtual machine that is locked by its creation although no task creates it: the lock of
+// a task stays if its host loses power. It reads the configuration again, because the task may have ended before its host listed
+// the tasks.
+func (x api) checkCreation(ctx context.Context, vm *virtualMachine) error {
+	lock, filter := vm.config["lock"], "vmid="+strconv.Itoa(vm.id)
+	if lock == actionClone {
+		filter = "typefilter=qmclone" // the task has the VMID of the template
+	}
+	var active []struct {
+		UPID string `json:"upid"`
+	}
+	if err := x.client.Get(ctx, "/nodes/"+vm.node+"/tasks?source=active&"+filter, &active); err != nil || len(active) > 0 {
+		return err
+	}
+	now, err := x.read(ctx, vm.node, vm.id)
+	switch {
+	case isMissing(err), err == nil && now.config["lock"] != lock:
+		return nil
+	case err != nil:
+		return err
+	}
+	return hypervisor.RetriedUserError{UserError: reconcile.UserError{Reason: "Locked", Message: fmt.Sprintf("VM %[1]d is locked (%[2]s), because its creation was interrupted: "+
+		"run qm unlock %[1]d and qm destroy %[1]d --purge on node %[3]s. The stack continues by itself", vm.id, lock, vm.node)}}
 }
 
 // What the failure of the recorded task means.
