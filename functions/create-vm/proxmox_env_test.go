@@ -96,8 +96,8 @@ func preferredVMID(m *v1alpha1.Machine, first, last uint64) int {
 	return int(first + hash.Sum64()%(last-first+1))
 }
 
-// cdFile returns the name of the cloud-init CD of a Machine.
-func cdFile(m *v1alpha1.Machine) string { return "vitistack-" + string(m.UID) + ".iso" }
+// cdFile returns what the names of the cloud-init CDs of a Machine start with.
+func cdFile(m *v1alpha1.Machine) string { return "vitistack-" + string(m.UID) + "-" }
 
 // proxmoxSite returns the site of Proxmox VE.
 func proxmoxSite(r *env) *hypervisortest.Site {
@@ -106,7 +106,7 @@ func proxmoxSite(r *env) *hypervisortest.Site {
 	s := pveSite(r, sim, p.Name)
 	s.FoundUserData = started.of
 	s.HoldsUserData = func(m *v1alpha1.Machine) bool {
-		cd := slices.ContainsFunc(sim.Volumes(), func(v string) bool { return strings.HasSuffix(v, cdFile(m)) })
+		cd := slices.ContainsFunc(sim.Volumes(), func(v string) bool { return strings.Contains(v, cdFile(m)) })
 		return cd || slices.ContainsFunc(sim.Machines(), func(vm proxmoxsim.Machine) bool { return strings.Contains(vm.Config["ide2"], cdFile(m)) })
 	}
 	return s

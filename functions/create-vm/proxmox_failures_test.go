@@ -215,7 +215,7 @@ func TestProxmoxMoveKeepsNoKeys(t *testing.T) {
 	m = r.Drive("m1", &hypervisortest.Wire{}, "has its configuration removed", func(m *v1alpha1.Machine) bool {
 		return meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionMachineConfigRemoved)
 	})
-	if volumes := sim.Volumes(); slices.ContainsFunc(volumes, func(v string) bool { return strings.HasSuffix(v, cdFile(m)) }) {
+	if volumes := sim.Volumes(); slices.ContainsFunc(volumes, func(v string) bool { return strings.Contains(v, cdFile(m)) }) {
 		t.Errorf("a host still has the keys: %v", volumes)
 	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
+	"github.com/vitistack/stack/tests/sim/faults"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
@@ -58,6 +59,34 @@ func TestProxmoxGuest(t *testing.T) {
 		if vm.Config["ciupgrade"] != "0" || vm.Config["ostype"] != "win11" {
 			t.Errorf("a first boot must not upgrade packages: %v", vm.Config)
 		}
+	}
+	r.DeleteMachine(m, &hypervisortest.Wire{})
+}
+
+// TestProxmoxChangedUserData changes user data after the upload of its CD, before the virtual machine exists.
+func TestProxmoxChangedUserData(t *testing.T) {
+	t.Parallel()
+	log, plan := &guestLog{guests: map[string]proxmoxsim.Guest{}}, &faults.Plan{}
+	r := newEnv(t, func(r *env) *hypervisortest.Site {
+		server, p := r.pve(proxmoxsim.Options{Guests: log, Plan: plan}, nil)
+		return pveSite(r, server, p.Name)
+	})
+	if err := plan.Set(faults.Rule{Operation: "task/qmcreate", Error: "unable to create VM: the storage is asleep"}); err != nil {
+		t.Fatal(err)
+	}
+	r.CreateMachine("m1")
+	r.Drive("m1", &hypervisortest.Wire{}, "reports why a task failed", hypervisortest.HasReason("ProxmoxApiError"))
+	const corrected = "#cloud-config\npackages: [curl]\n"
+	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.CloudInit.UserData = corrected })
+	if err := plan.Set(); err != nil {
+		t.Fatal(err)
+	}
+	m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	log.mu.Lock()
+	got := log.guests["m1"].UserData
+	log.mu.Unlock()
+	if got != corrected {
+		t.Errorf("the guest found %q, want %q", got, corrected)
 	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 }

@@ -252,7 +252,7 @@ func testMachineConfig(t *testing.T, newEnv func(*testing.T) *Env) {
 		if vms := r.Site.VMs(m); len(vms) > 0 || len(m.Status.IPAddresses) == 0 {
 			t.Errorf("%s (%s): it has virtual machines %v and addresses %v, want none and one", name, w.Fault, vms, m.Status.IPAddresses)
 		}
-		const first, second = "version: v1alpha1 # one\n", "version: v1alpha1 # two\n"
+		const first, second, third = "version: v1alpha1 # one\n", "version: v1alpha1 # two\n", "version: v1alpha1 # three\n"
 		r.ProvideMachineConfig(m, first)
 		m = r.Drive(name, w, "runs with its configuration", func(m *v1alpha1.Machine) bool { return IsRunning(m) && m.HoldsMachineConfig() })
 		r.RequireOneVM(m, w)
@@ -275,9 +275,11 @@ func testMachineConfig(t *testing.T, newEnv func(*testing.T) *Env) {
 		if r.Site.Starts(m) != starts {
 			t.Errorf("%s (%s): it was restarted without a new token", name, w.Fault)
 		}
+		r.ProvideMachineConfig(m, third)
+		r.Drive(name, w, "has another configuration", func(m *v1alpha1.Machine) bool { return IsRunning(m) && m.HoldsMachineConfig() })
 		r.Edit(name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
 		m = r.Drive(name, w, "restarts, and finds its configuration", func(m *v1alpha1.Machine) bool {
-			return IsRunning(m) && m.Status.RestartToken == "once" && r.Site.FoundUserData(m) == second
+			return IsRunning(m) && m.Status.RestartToken == "once" && r.Site.FoundUserData(m) == third
 		})
 		r.DeleteMachine(m, &Wire{})
 	})

@@ -138,13 +138,22 @@ func (r *Env) DeleteMachine(m *v1alpha1.Machine, w *Wire) {
 	}
 }
 
-// ProvideMachineConfig plays bootstrap-talos: it provides the machine configuration of a node.
+// ProvideMachineConfig plays bootstrap-talos: it provides the machine configuration of a node, in place of an earlier one.
 func (r *Env) ProvideMachineConfig(m *v1alpha1.Machine, config string) {
 	r.Helper()
-	r.Create(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: m.MachineConfigSecret(), OwnerReferences: kube.Owned(m, v1alpha1.GroupVersion.String(), "Machine")},
-		Data:       map[string][]byte{v1alpha1.MachineConfigKey: []byte(config)},
-	})
+	secret := &corev1.Secret{}
+	err := r.Kube.Get(r.Context(), r.Namespace, m.MachineConfigSecret(), secret)
+	before, data := secret.DeepCopy(), map[string][]byte{v1alpha1.MachineConfigKey: []byte(config)}
+	if secret.Data = data; err == nil {
+		_, err = r.Kube.Patch(r.Context(), before, secret)
+	} else if kube.NotFound(err) {
+		err = r.Kube.Create(r.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: m.MachineConfigSecret(), OwnerReferences: kube.Owned(m, v1alpha1.GroupVersion.String(), "Machine")}, Data: data,
+		})
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
 	r.Edit(m.Name, func(m *v1alpha1.Machine) {
 		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationMachineConfig, fmt.Sprintf("%x", sha256.Sum256([]byte(config))))
 		delete(m.Annotations, v1alpha1.AnnotationInstalled)

@@ -3,9 +3,11 @@ package proxmox
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,9 +22,26 @@ import (
 // cdPrefix starts the names of all CDs with first configurations.
 const cdPrefix = "vitistack-"
 
-// cdName returns the name of the file of a machine's CD. It has the first UID of the machine, because
+// cdBase returns what the names of a machine's CDs start with. It has the first UID of the machine, because
 // Proxmox VE cannot rename the file of a virtual machine that was adopted.
-func cdName(m *v1alpha1.Machine) string { return cdPrefix + string(v1alpha1.OriginalUID(m)) + ".iso" }
+func cdBase(m *v1alpha1.Machine) string { return cdPrefix + string(v1alpha1.OriginalUID(m)) }
+
+// cdName returns the name of the file of the CD with a first configuration. It has a digest of the content, so that a machine
+// whose configuration changes before it starts gets no earlier CD.
+func cdName(m *v1alpha1.Machine, f firstBootConfig) string {
+	sum := sha256.Sum256([]byte(f.userData + "\x00" + f.networkData))
+	return fmt.Sprintf("%s-%x.iso", cdBase(m), sum[:4])
+}
+
+// cdDigest matches the end of the name of a CD. Those of an earlier release have no digest.
+var cdDigest = regexp.MustCompile(`^(?:-[0-9a-f]{8})?\.iso$`)
+
+// isCD reports whether a volume is a CD of a machine.
+func isCD(m *v1alpha1.Machine, volume string) bool {
+	_, name, _ := strings.Cut(volume, ":iso/")
+	end, ok := strings.CutPrefix(name, cdBase(m))
+	return ok && cdDigest.MatchString(end)
+}
 
 // renderCD returns the image of the CD of a machine, as cloud-init's NoCloud reads it.
 func renderCD(m *v1alpha1.Machine, f firstBootConfig) ([]byte, error) {
@@ -83,7 +102,8 @@ func (c cds) ensure(ctx context.Context, m *v1alpha1.Machine, all inventory, nod
 	if !ok {
 		return "", nil, reconcile.UserError{Reason: "StorageClassNotFound", Message: "node " + node + " has no storage for ISO images, which the first configuration of the machine needs: allow that content on one"}
 	}
-	volume = s.Storage + ":iso/" + cdName(m)
+	name := cdName(m, f)
+	volume = s.Storage + ":iso/" + name
 	has, err := c.hasVolume(ctx, node, s.Storage, "iso", volume)
 	if err != nil || has {
 		return volume, nil, err
@@ -93,7 +113,7 @@ func (c cds) ensure(ctx context.Context, m *v1alpha1.Machine, all inventory, nod
 		return "", nil, err
 	}
 	var upid pve.UPID
-	err = c.client.UploadReader("/nodes/"+node+"/storage/"+s.Storage+"/upload", map[string]string{"content": "iso"}, cdName(m), bytes.NewReader(image), int64(len(image)), &upid)
+	err = c.client.UploadReader("/nodes/"+node+"/storage/"+s.Storage+"/upload", map[string]string{"content": "iso"}, name, bytes.NewReader(image), int64(len(image)), &upid)
 	return "", pve.NewTask(upid, c.client), err
 }
 
@@ -139,10 +159,10 @@ const emptyDrive = "none,media=cdrom"
 // between leaves no CD without a reference. It returns the task, or nil if there is no CD.
 func (c cds) delete(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) (*pve.Task, error) {
 	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
-	storage, name, ok := strings.Cut(volume, ":")
-	if !ok || name != "iso/"+cdName(m) {
+	if !isCD(m, volume) {
 		return nil, nil
 	}
+	storage, _, _ := strings.Cut(volume, ":")
 	has, err := c.hasVolume(ctx, vm.node, storage, "iso", volume)
 	if err != nil {
 		return nil, err
@@ -162,17 +182,18 @@ func (c cds) deleteOrphaned(ctx context.Context, m *v1alpha1.Machine, all invent
 }
 
 // deleteCopies deletes the CDs of a machine on every host that answers: a host that the machine has left, or another storage of
-// its host, may have one. It returns the task, or nil if there is no CD.
+// its host, may have one, also with an earlier configuration. It returns the task, or nil if there is no CD.
 func (c cds) deleteCopies(ctx context.Context, m *v1alpha1.Machine, all inventory) (*pve.Task, error) {
 	for _, s := range all {
 		if !s.has("iso") || !all.isAnswering(s.Node) {
 			continue
 		}
-		volume := s.Storage + ":iso/" + cdName(m)
-		if has, err := c.hasVolume(ctx, s.Node, s.Storage, "iso", volume); err != nil {
+		volumes, err := c.listVolumes(ctx, s.Node, s.Storage, "iso")
+		if err != nil {
 			return nil, err
-		} else if has {
-			return c.deleteVolume(ctx, s.Node, s.Storage, volume)
+		}
+		if at := slices.IndexFunc(volumes, func(v string) bool { return isCD(m, v) }); at >= 0 {
+			return c.deleteVolume(ctx, s.Node, s.Storage, volumes[at])
 		}
 	}
 	return nil, nil

@@ -65,3 +65,21 @@ func TestDecideFirstBoot(t *testing.T) {
 		}
 	}
 }
+
+func TestIsCD(t *testing.T) {
+	t.Parallel()
+	const uid = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{UID: uid}}
+	for volume, want := range map[string]bool{
+		"local:iso/" + cdName(m, firstBootConfig{userData: "#cloud-config\n"}): true,
+		"local:iso/vitistack-" + uid + ".iso":                                  true,
+		"local:iso/vitistack-" + uid + "-0016d3cca427.iso":                     false,
+		"local:iso/vitistack-1b4e28ba-2fa1-11d2-883f-0016d3cca428.iso":         false,
+		"local:iso/talos.iso": false,
+		"none":                false,
+	} {
+		if got := isCD(m, volume); got != want {
+			t.Errorf("%s: got %t, want %t", volume, got, want)
+		}
+	}
+}

@@ -3,24 +3,30 @@ package proxmox
 import (
 	"context"
 	"net/url"
+	"slices"
 
 	pve "github.com/luthermonson/go-proxmox"
 )
 
-// hasVolume reports whether a storage of a node has a volume with a content.
-func (x api) hasVolume(ctx context.Context, node, storage, content, volume string) (bool, error) {
+// listVolumes returns the volumes with a content on a storage of a node.
+func (x api) listVolumes(ctx context.Context, node, storage, content string) ([]string, error) {
 	var volumes []struct {
 		VolID string `json:"volid"`
 	}
 	if err := x.client.Get(ctx, "/nodes/"+node+"/storage/"+storage+"/content?content="+content, &volumes); err != nil {
-		return false, err
+		return nil, err
 	}
+	var ids []string
 	for _, v := range volumes {
-		if v.VolID == volume {
-			return true, nil
-		}
+		ids = append(ids, v.VolID)
 	}
-	return false, nil
+	return ids, nil
+}
+
+// hasVolume reports whether a storage of a node has a volume with a content.
+func (x api) hasVolume(ctx context.Context, node, storage, content, volume string) (bool, error) {
+	volumes, err := x.listVolumes(ctx, node, storage, content)
+	return slices.Contains(volumes, volume), err
 }
 
 // deleteVolume deletes a volume, and returns the task.

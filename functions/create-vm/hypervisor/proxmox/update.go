@@ -56,7 +56,7 @@ func (c changes) handOverMachineConfig(ctx context.Context, m *v1alpha1.Machine,
 			return nil, err
 		}
 		return taskOf(actionDeleteCD, t), nil
-	case want.Handover == hypervisor.HandoverProvide && !strings.HasSuffix(volume, ":iso/"+cdName(m)):
+	case want.Handover == hypervisor.HandoverProvide && !strings.HasSuffix(volume, ":iso/"+cdName(m, decideFirstBoot(m, want))):
 		cd, t, err := c.ensureCDOption(ctx, m, want, vm)
 		if err != nil || t != nil {
 			return t, err
