@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 )
@@ -111,6 +112,47 @@ func TestApproval(t *testing.T) {
 	s.awaitRunning("shop", "cp-0", "pool-0", "pool-1")
 	s.change("shop", replicas(1, map[string]int32{"pool": 1}))
 	s.awaitRunning("shop", "cp-0", "pool-0")
+}
+
+// TestApprovalOfCreation has a cluster that only needs approval of its creation grow, and then makes its spec invalid and
+// its policy stricter. Its machines stay.
+func TestApprovalOfCreation(t *testing.T) {
+	t.Parallel()
+	asked := make(mailbox, 100)
+	s := newEnv(t, envOptions{handle: asked.listen})
+	kc := s.cluster("shop", 1, 1)
+	kc.Spec.Approval = &v1alpha1.ApprovalOptions{Policy: v1alpha1.ApprovalCreation}
+	s.create(kc)
+	s.awaitReason("shop", "PendingApproval")
+	decision := answer(t, <-asked, events.TypeWorkorderApproved, map[string]any{})
+	s.server.Sign(t, &decision)
+	if _, err := s.function.handle(t.Context(), decision); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitRunning("shop", "cp-0", "pool-0")
+	s.change("shop", replicas(1, map[string]int32{"pool": 2, "other": 1}))
+	all := []string{"cp-0", "other-0", "pool-0", "pool-1"}
+	s.awaitRunning("shop", all...)
+
+	requireAll := func(after string) {
+		t.Helper()
+		if diff := cmp.Diff(all, s.machines("shop")); diff != "" {
+			t.Errorf("%s: machines (-want +got):\n%s", after, diff)
+		}
+		for _, name := range all {
+			if plan.IsLeaving(s.machine("shop-" + name)) {
+				t.Errorf("%s: %s is removed", after, name)
+			}
+		}
+	}
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.33" })
+	s.awaitReason("shop", "KubernetesDowngrade")
+	requireAll("an invalid spec")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.Topology.Version, kc.Spec.Approval.Policy = "1.34", v1alpha1.ApprovalGrowth
+	})
+	s.awaitRunning("shop", all...)
+	requireAll("a stricter policy")
 }
 
 // next returns a request for a generation. Duplicates of it may follow.

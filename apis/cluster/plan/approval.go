@@ -48,7 +48,7 @@ func ApprovalOfPresent(s v1alpha1.KubernetesClusterStatus) *v1alpha1.ApprovalSta
 //
 //	none was requested                                request
 //	the spec fits into what was approved              approved
-//	it has grown, and only creation needs approval    approved
+//	only creation needs approval, and has it          approved, as the spec is now
 //	it has grown beyond what was approved, requested  request again
 //	it is what was requested                          unchanged
 func NextApproval(a *v1alpha1.ApprovalStatus, policy v1alpha1.ApprovalPolicy, generation int64, workorder string, wanted []v1alpha1.ApprovedPool) *v1alpha1.ApprovalStatus {
@@ -57,10 +57,16 @@ func NextApproval(a *v1alpha1.ApprovalStatus, policy v1alpha1.ApprovalPolicy, ge
 		return ask
 	}
 	ask.Approved = a.Approved
+	created := len(a.Approved) > 0 && policy == v1alpha1.ApprovalCreation
 	switch {
-	case len(a.Approved) > 0 && (policy == v1alpha1.ApprovalCreation || !hasGrown(a.Approved, wanted)):
+	case created || len(a.Approved) > 0 && !hasGrown(a.Approved, wanted):
 		if a.State != v1alpha1.ApprovalApproved {
 			a = &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalApproved, Generation: generation, Workorder: a.Workorder, Approved: a.Approved}
+		}
+		if created {
+			// Machines that needed no approval stay, also when the spec becomes invalid or the policy stricter.
+			a = a.DeepCopy()
+			a.Approved = wanted
 		}
 		return a
 	case a.State == v1alpha1.ApprovalApproved, !slices.Equal(a.Requested, wanted):

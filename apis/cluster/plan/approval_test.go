@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,9 @@ func TestNextApproval(t *testing.T) {
 			}
 			if tc.now != nil && len(tc.now.Approved) > 0 && len(got.Approved) == 0 {
 				t.Errorf("%s: the approved topology is lost", tc.reason)
+			}
+			if grown := tc.policy == v1alpha1.ApprovalCreation && tc.now != nil && len(tc.now.Approved) > 0; grown && !slices.Equal(got.Approved, tc.wanted) {
+				t.Errorf("%s: got approved %v, want %v: a later limit would remove the other machines", tc.reason, got.Approved, tc.wanted)
 			}
 		})
 	}
