@@ -17,6 +17,7 @@ func (m clusterPreview) cluster(kc *v1alpha1.KubernetesCluster) {
 		return
 	}
 	m.addons(kc)
+	kc.Spec.Topology.ScaledWorkers = clusterplan.NextScaledWorkers(kc)
 	machines := m.machinesOf(kc)
 	running := m.runningVersions(kc, machines)
 	p, err := clusterplan.Make(kc, machines, m.world.DefaultTalos)

@@ -161,6 +161,19 @@ func TestDeletedClass(t *testing.T) {
 	}
 }
 
+// TestAutoscalingIsSwitchedOn previews a pool that becomes autoscaled while the spec has the number of another time.
+func TestAutoscalingIsSwitchedOn(t *testing.T) {
+	t.Parallel()
+	const topology = `topology: {version: "1.33", controlplane: {replicas: 1}, workers: [{name: w, replicas: 2, autoscaling: {enabled: %t, maxReplicas: 3}}], scaledWorkers: 1}`
+	before := fmt.Sprintf(topology, false)
+	d := changed(t, clusterHead, "spec: {"+before+"}\nstatus: {accepted: {"+before+"}}", "{"+fmt.Sprintf(topology, true)+"}")
+	d[0].After.Object["status"] = d[0].Before.Object["status"]
+	steps := fmt.Sprint(Make(d, worldOf(t)).Documents[0].Steps)
+	if !strings.Contains(steps, "shop-w-0") || !strings.Contains(steps, "shop-w-1") {
+		t.Errorf("the pool keeps its two workers: got steps %s", steps)
+	}
+}
+
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ reason, manifest, want string }{

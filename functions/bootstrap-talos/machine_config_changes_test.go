@@ -260,6 +260,17 @@ func TestAutoscaling(t *testing.T) {
 		status, _ := obj.Object["status"].(map[string]any)
 		return status["replicas"] == int64(2) && strings.Contains(status["selector"].(string), "cluster-name=shop"), ""
 	})
+
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		pool := &kc.Spec.Topology.Workers[0]
+		pool.Replicas, pool.Autoscaling.Enabled = 3, false
+	})
+	s.awaitRunning("shop", "cp-0", "pool-0", "pool-1", "pool-2")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Autoscaling.Enabled = true })
+	got := s.awaitRunning("shop", "cp-0", "pool-0", "pool-1", "pool-2")
+	if n := got.Spec.Topology.ScaledWorkers; n == nil || *n != 3 {
+		t.Errorf("autoscaling is enabled again with 3 workers: got scaledWorkers %v, want 3", n)
+	}
 }
 
 // TestOneControlPlaneAtATime changes what the API servers of three control planes are rendered from, upgrades them at

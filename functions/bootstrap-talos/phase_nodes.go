@@ -73,21 +73,6 @@ func labelNodes(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// fillScale writes the number of autoscaled workers into the spec if it has none, because the
-// subresource scale needs it.
-func (f *function) fillScale(ctx context.Context, c *cluster) error {
-	n, any := plan.CountScaledWorkers(c.Spec.Topology)
-	if !any || c.Spec.Topology.ScaledWorkers != nil {
-		return nil
-	}
-	c.Spec.Topology.ScaledWorkers = &n
-	if _, err := f.kube.Patch(ctx, c.before, c.KubernetesCluster); err != nil {
-		return err
-	}
-	c.before = c.KubernetesCluster.DeepCopy()
-	return nil
-}
-
 // checkReleases returns a UserError if a node that is not Ready finds no image of its Kubernetes version, control
 // planes first.
 func checkReleases(ctx context.Context, c *cluster) error {

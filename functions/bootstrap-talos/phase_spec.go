@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -33,14 +34,7 @@ func (p *planner) acceptSpec(ctx context.Context, c *cluster) error {
 		err = p.checkTemplates(ctx, c.KubernetesCluster)
 	}
 	if err == nil {
-		accepted := &v1alpha1.AcceptedSpec{Topology: *c.Spec.Topology.DeepCopy()}
-		if c.Spec.Talos != nil {
-			accepted.TalosVersion = c.Spec.Talos.Version
-		}
-		if !equality.Semantic.DeepEqual(c.Status.Accepted, accepted) {
-			c.Status.Accepted = accepted
-		}
-		return nil
+		return p.recordAccepted(ctx, c)
 	}
 	c.plan = plan.Plan{}
 	last := plan.WithAcceptedSpec(c.KubernetesCluster)
@@ -53,6 +47,44 @@ func (p *planner) acceptSpec(ctx context.Context, c *cluster) error {
 	}
 	c.plan, c.accepted = kept, last
 	c.report.noteUserError(v1alpha1.ConditionTopologyValid, err)
+	return nil
+}
+
+// recordAccepted records a valid spec in the status. Before, it adapts scaledWorkers to the pools that the spec autoscales.
+func (p *planner) recordAccepted(ctx context.Context, c *cluster) error {
+	if err := p.writeScale(ctx, c, plan.NextScaledWorkers(c.KubernetesCluster)); err != nil {
+		return err
+	}
+	accepted := &v1alpha1.AcceptedSpec{Topology: *c.Spec.Topology.DeepCopy()}
+	if c.Spec.Talos != nil {
+		accepted.TalosVersion = c.Spec.Talos.Version
+	}
+	if !equality.Semantic.DeepEqual(c.Status.Accepted, accepted) {
+		c.Status.Accepted = accepted
+	}
+	return nil
+}
+
+// fillScale writes the number of autoscaled workers into the spec if it has none, because the
+// subresource scale needs it.
+func (p *planner) fillScale(ctx context.Context, c *cluster) error {
+	n, any := plan.CountScaledWorkers(c.Spec.Topology)
+	if !any || c.Spec.Topology.ScaledWorkers != nil {
+		return nil
+	}
+	return p.writeScale(ctx, c, &n)
+}
+
+// writeScale writes the number of autoscaled workers into the spec if it differs.
+func (p *planner) writeScale(ctx context.Context, c *cluster, n *int32) error {
+	if ptr.Equal(n, c.Spec.Topology.ScaledWorkers) {
+		return nil
+	}
+	c.Spec.Topology.ScaledWorkers = n
+	if _, err := p.kube.Patch(ctx, c.before, c.KubernetesCluster); err != nil {
+		return err
+	}
+	c.before = c.KubernetesCluster.DeepCopy()
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
@@ -46,4 +48,42 @@ func CountScaledWorkers(t v1alpha1.ClusterTopology) (n int32, any bool) {
 		}
 	}
 	return n, any
+}
+
+// NextScaledWorkers returns the scaledWorkers of a spec. They are those that the spec has, unless it has changed which pools are
+// autoscaled since the last valid one, and not the number: that one counts other pools. Then they are the workers that
+// the autoscaled pools have, and the replicas of new pools, so that autoscaling removes no worker because it is switched on.
+func NextScaledWorkers(kc *v1alpha1.KubernetesCluster) *int32 {
+	t, last := kc.Spec.Topology, kc.Status.Accepted
+	if t.ScaledWorkers == nil || last == nil || last.Topology.ScaledWorkers == nil || *t.ScaledWorkers != *last.Topology.ScaledWorkers ||
+		slices.Equal(autoscaledPools(t), autoscaledPools(last.Topology)) {
+		return t.ScaledWorkers
+	}
+	had := map[string]int32{}
+	for _, p := range EffectiveTopology(last.Topology).Workers {
+		had[p.Name] = p.Replicas
+	}
+	t = *t.DeepCopy()
+	t.ScaledWorkers = nil
+	for i, p := range t.Workers {
+		if n, existed := had[p.Name]; existed {
+			t.Workers[i].Replicas = n
+		}
+	}
+	n, any := CountScaledWorkers(t)
+	if !any {
+		return kc.Spec.Topology.ScaledWorkers
+	}
+	return &n
+}
+
+// autoscaledPools returns the names of the pools that are autoscaled, in alphabetical order.
+func autoscaledPools(t v1alpha1.ClusterTopology) (names []string) {
+	for _, p := range t.Workers {
+		if IsAutoscaled(p) {
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -44,3 +44,47 @@ func TestEffectiveTopology(t *testing.T) {
 		})
 	}
 }
+
+func TestNextScaledWorkers(t *testing.T) {
+	t.Parallel()
+	auto := func(name string, replicas int32) v1alpha1.WorkerPool {
+		return v1alpha1.WorkerPool{Name: name, Replicas: replicas, Autoscaling: &v1alpha1.Autoscaling{Enabled: true, MinReplicas: 1, MaxReplicas: 30}}
+	}
+	fixed := func(name string, replicas int32) v1alpha1.WorkerPool {
+		p := auto(name, replicas)
+		p.Autoscaling.Enabled = false
+		return p
+	}
+	topology := func(scaled int32, pools ...v1alpha1.WorkerPool) *v1alpha1.ClusterTopology {
+		return &v1alpha1.ClusterTopology{ScaledWorkers: &scaled, Workers: pools}
+	}
+	for name, tc := range map[string]struct {
+		reason     string
+		last, spec *v1alpha1.ClusterTopology
+		want       int32
+	}{
+		"First":     {"no spec was valid before", nil, topology(3, auto("a", 20)), 3},
+		"Unchanged": {"the number counts the same pools", topology(3, auto("a", 1)), topology(3, auto("a", 1), fixed("b", 5)), 3},
+		"Scaled":    {"an autoscaler has changed the number", topology(3, auto("a", 1)), topology(7, auto("a", 1)), 7},
+		"Both":      {"the user has written the number for these pools", topology(10, auto("a", 1), fixed("b", 5)), topology(12, auto("a", 1), auto("b", 5)), 12},
+		"Off":       {"the number has no effect without autoscaling", topology(3, auto("a", 1)), topology(3, fixed("a", 20)), 3},
+		"OnAgain":   {"the pool has grown while it was not autoscaled", topology(3, fixed("a", 20)), topology(3, auto("a", 20)), 20},
+		"Bounds":    {"a pool that becomes autoscaled stays within its bounds", topology(3, fixed("a", 50)), topology(3, auto("a", 50)), 30},
+		"Another":   {"another pool brings its workers", topology(10, auto("a", 1), fixed("b", 5)), topology(10, auto("a", 1), auto("b", 5)), 15},
+		"Fewer":     {"a pool that is not autoscaled any more takes its workers along", topology(15, auto("a", 1), auto("b", 5)), topology(15, auto("b", 5), fixed("a", 14)), 1},
+		"New":       {"a new pool has its replicas", topology(10, auto("a", 1)), topology(10, auto("a", 1), auto("b", 2)), 12},
+	} {
+		kc := &v1alpha1.KubernetesCluster{}
+		kc.Spec.Topology = *tc.spec
+		if tc.last != nil {
+			kc.Status.Accepted = &v1alpha1.AcceptedSpec{Topology: *tc.last}
+		}
+		before := kc.DeepCopy()
+		if got := NextScaledWorkers(kc); *got != tc.want {
+			t.Errorf("%s: %s: got %d, want %d", name, tc.reason, *got, tc.want)
+		}
+		if diff := cmp.Diff(before, kc); diff != "" {
+			t.Errorf("%s: the cluster itself must not change (-want +got):\n%s", name, diff)
+		}
+	}
+}
