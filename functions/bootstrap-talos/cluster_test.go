@@ -31,3 +31,20 @@ func TestObserveNodes(t *testing.T) {
 		})
 	}
 }
+
+// TestVersionsAreKept writes the nodes while the workload API does not answer, and after it has.
+func TestVersionsAreKept(t *testing.T) {
+	t.Parallel()
+	c := &cluster{KubernetesCluster: &v1alpha1.KubernetesCluster{}}
+	c.plan.Members = []plan.Member{{Name: "shop-pool-0", Role: v1alpha1.RoleWorker, Pool: "pool"}}
+	c.Status.Nodes = []v1alpha1.NodeStatus{{Name: "shop-pool-0", Version: "v1.33.4", TalosVersion: "1.13.9"}}
+	setNodes(c)
+	if n := c.Status.Nodes[0]; n.Version != "v1.33.4" || n.TalosVersion != "1.13.9" {
+		t.Errorf("a pool without known versions would be upgraded: got %+v", n)
+	}
+	c.observed.apiAnswers = true
+	setNodes(c)
+	if n := c.Status.Nodes[0]; n.Version != "" {
+		t.Errorf("a node that is not listed runs no version: got %+v", n)
+	}
+}

@@ -222,12 +222,14 @@ func nodeState(c *cluster, n plan.Node) string {
 	}
 }
 
-// setNodes writes the state of each node, and counts them.
+// setNodes writes the state of each node, and counts them. While the workload API does not answer, nodes keep the versions
+// that were last seen, because the plan keeps a pool at the release that its nodes run.
 func setNodes(c *cluster) {
 	if len(c.plan.Members) == 0 {
 		return
 	}
 	s := &c.Status
+	last := s.Nodes
 	s.Nodes, s.Pools = nil, nil
 	ready := map[string]int32{}
 	for _, m := range c.plan.Members {
@@ -238,6 +240,8 @@ func setNodes(c *cluster) {
 		if node, ok := c.observed.node(m.Name); ok {
 			n.Version, n.TalosVersion = node.Version, node.TalosVersion
 			n.State = nodeState(c, node)
+		} else if i := slices.IndexFunc(last, func(n v1alpha1.NodeStatus) bool { return n.Name == m.Name }); i >= 0 && !c.observed.apiAnswers {
+			n.Version, n.TalosVersion = last[i].Version, last[i].TalosVersion
 		}
 		if n.State == "Ready" {
 			ready[m.Pool]++

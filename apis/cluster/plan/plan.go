@@ -59,7 +59,7 @@ func Make(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine,
 	for _, pool := range t.Workers {
 		version := p.Kubernetes
 		if pool.Version != "" {
-			if version, err = resolveKubernetes(pinnedVersion(pool.Version, kc), p.Talos); err != nil {
+			if version, err = resolveKubernetes(pinnedPoolVersion(pool, kc, machines), p.Talos); err != nil {
 				return Plan{}, err
 			}
 		}

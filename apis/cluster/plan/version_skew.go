@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -23,6 +24,28 @@ func pinnedVersion(wanted v1alpha1.KubernetesVersion, kc *v1alpha1.KubernetesClu
 		return kc.Status.Version
 	}
 	return string(wanted)
+}
+
+// pinnedPoolVersion is pinnedVersion for a pool with a version of its own. It also returns the patch release that the nodes of
+// the pool run, the newest of several, so that nothing upgrades a pool that is held at an older minor version than the control plane.
+func pinnedPoolVersion(pool v1alpha1.WorkerPool, kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine) string {
+	pinned := pinnedVersion(pool.Version, kc)
+	minor := strings.TrimPrefix(pinned, "v")
+	if strings.Count(minor, ".") != 1 {
+		return pinned
+	}
+	newest := ""
+	for _, n := range kc.Status.Nodes {
+		of, _, _ := ParseMachineName(kc.Name, n.Name)
+		if m := machines[n.Name]; m != nil {
+			of = PoolOf(m)
+		}
+		version := strings.TrimPrefix(n.Version, "v")
+		if of == pool.Name && strings.HasPrefix(version, minor+".") && (newest == "" || parseVersion(version).GT(parseVersion(newest))) {
+			newest = version
+		}
+	}
+	return cmp.Or(newest, pinned)
 }
 
 // checkSkew returns a UserError for versions that nodes cannot run side by side, and for an

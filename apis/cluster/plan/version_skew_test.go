@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/vitistack/stack/apis/usererror"
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
@@ -55,6 +57,43 @@ func TestPinnedVersion(t *testing.T) {
 		if got := pinnedVersion(wanted, kc); got != want {
 			t.Errorf("%s in a cluster with 1.34.1: got %s, want %s", wanted, got, want)
 		}
+	}
+}
+
+// TestPinnedPoolVersion has a cluster whose control plane is newer than its pools.
+func TestPinnedPoolVersion(t *testing.T) {
+	t.Parallel()
+	kc := example(t)
+	kc.Name, kc.Status.Version, kc.Status.TalosVersion = "shop", "1.34.1", DefaultTalosVersion
+	kc.Status.Nodes = []v1alpha1.NodeStatus{
+		{Name: "shop-cp-0", Version: "v1.34.1"}, {Name: "shop-web-0", Version: "v1.33.4"}, {Name: "shop-web-1", Version: "v1.33.9"}, {Name: "shop-web-2"},
+		{Name: "shop-web-a-0", Version: "v1.33.11"}, {Name: "shop-x1-wrk0", Version: "v1.33.5"}, {Name: "shop-old-0", Version: "v1.32.2"},
+	}
+	machines := map[string]*v1alpha1.Machine{"shop-x1-wrk0": {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelWorkerGroup: "adopted"}}}}
+	for _, tc := range []struct {
+		reason, pool string
+		version      v1alpha1.KubernetesVersion
+		want         string
+	}{
+		{"the pool keeps the newest release that its nodes run", "web", "1.33", "1.33.9"},
+		{"a prefix of its name is another pool", "web-a", "v1.33", "1.33.11"},
+		{"an adopted machine has its pool in a label", "adopted", "1.33", "1.33.5"},
+		{"a full version is taken as it is", "web", "1.33.12", "1.33.12"},
+		{"the minor version of the control plane means its release", "web", "1.34", "1.34.1"},
+		{"no node runs the minor version yet", "old", "1.33", "1.33"},
+	} {
+		if got := pinnedPoolVersion(v1alpha1.WorkerPool{Name: tc.pool, Version: tc.version}, kc, machines); got != tc.want {
+			t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
+		}
+	}
+	kc.Spec.Topology.Version, kc.Spec.Topology.ControlPlane.Version = "1.34", ""
+	kc.Spec.Topology.Workers = []v1alpha1.WorkerPool{{Name: "web", Replicas: 1, Version: "1.33"}}
+	p, err := Make(kc, nil, DefaultTalosVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Members[1]; got.Name != "shop-web-0" || got.Version != "1.33.9" {
+		t.Errorf("got %s with version %s, want shop-web-0 with 1.33.9", got.Name, got.Version)
 	}
 }
 
