@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/sim/faults"
@@ -41,6 +45,27 @@ func TestOwnAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.expect(s.backup("nightly"), v1alpha1.EtcdBackupCompleted, "Completed")
+}
+
+// TestAttemptTimesOut takes a snapshot for longer than a delivery may last.
+func TestAttemptTimesOut(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	if err := s.plan.Set(faults.Rule{Operation: "MachineService/EtcdSnapshot", Latency: "7s", Times: 1}); err != nil {
+		t.Fatal(err)
+	}
+	s.create(backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := (delivery{function: s.function, holder: "slow"}).reconcileBackup(ctx, s.namespace, "nightly"); err != nil {
+		t.Error(err)
+	}
+	b := s.backup("nightly")
+	s.expect(b, v1alpha1.EtcdBackupFailed, "BackupFailed")
+	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady); b.Status.Attempt != nil || c == nil || !strings.Contains(c.Message, "not complete after 2s") {
+		t.Errorf("got attempt %+v and condition %+v, want the time limit in the message", b.Status.Attempt, c)
+	}
+	s.expect(s.resync("nightly"), v1alpha1.EtcdBackupCompleted, "Completed")
 }
 
 // TestLongAttempt takes a snapshot for longer than an attempt lives without a heartbeat.

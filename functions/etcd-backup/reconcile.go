@@ -68,7 +68,7 @@ func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) e
 	if b.DeletionTimestamp != nil || v1alpha1.IsPaused(b) {
 		return nil // what was kept stays
 	}
-	before := b.DeepCopy()
+	before, begin := b.DeepCopy(), time.Now()
 	p, err := planSnapshot(b, d.now())
 	if err == nil && !b.Spec.Suspend {
 		if (!p.due.IsZero() && d.hasOtherAttempt(b)) || (hasFailed(b) && !d.retryFailed) {
@@ -79,8 +79,18 @@ func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) e
 			return err
 		}
 	}
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("the snapshot is not complete after %s: check the connections to the control planes and to the store: %s", time.Since(begin).Round(time.Second), oneLine(err))
+		// Without a failure in the status, each event would start the same attempt.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), statusTimeout)
+		defer cancel()
+	}
 	return d.writeStatus(ctx, before, b, p, err)
 }
+
+// statusTimeout is for writing that the delivery has timed out. The Trigger waits half a minute longer than the delivery.
+const statusTimeout = 10 * time.Second
 
 const reasonRunning = "BackupRunning"
 
