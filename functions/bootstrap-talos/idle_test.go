@@ -35,7 +35,13 @@ func TestFullRound(t *testing.T) {
 		t.Errorf("a Running Machine costs %v, want %v", got, want)
 	}
 	got := requests("KubernetesCluster", "shop")
-	if slices.ContainsFunc(got, func(r string) bool { return strings.HasPrefix(r, "GET networkconfigurations/") }) {
+	read := 0
+	for _, r := range got {
+		if strings.HasPrefix(r, "GET networkconfigurations/") {
+			read++
+		}
+	}
+	if read > 1 { // one has the network of the cluster
 		t.Errorf("the NetworkConfigurations of a cluster are read one by one: %v", got)
 	}
 	const most = 8

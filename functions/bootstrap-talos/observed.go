@@ -17,6 +17,9 @@ type observed struct {
 	// addresses.
 	network      string
 	networkReady bool
+	// machineNetwork is the network that new Machines name. It is empty for a cluster that names none before a machine
+	// has addresses: until then another NetworkNamespace may replace the only one.
+	machineNetwork string
 	// withoutProvider has the members whose MachineProvider does not exist.
 	withoutProvider map[string]bool
 	// machines are the Machines of the cluster by name, including Machines in removal.

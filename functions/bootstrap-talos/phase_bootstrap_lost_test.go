@@ -157,7 +157,7 @@ func TestReplacementHasOneName(t *testing.T) {
 	}
 	begun := look(leaving)
 	for _, m := range begun.plan.Members[:2] {
-		s.create(manifests.NewMachine(begun.KubernetesCluster, begun.plan, m, ""))
+		s.create(manifests.NewMachine(begun.KubernetesCluster, begun.plan, m, "", ""))
 	}
 	sees, saw := look(leaving), look(func(map[string]*v1alpha1.Machine) {})
 	if err := s.function.machines.ensure(t.Context(), sees); err != nil {

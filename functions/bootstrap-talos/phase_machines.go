@@ -76,7 +76,7 @@ func (s *machineStore) ensure(ctx context.Context, c *cluster) error {
 		if c.observed.machines[m.Name] != nil || c.observed.withoutProvider[m.Name] {
 			continue
 		}
-		machine := manifests.NewMachine(c.KubernetesCluster, c.plan, m, s.images.Disk(c.KubernetesCluster, c.plan.Talos))
+		machine := manifests.NewMachine(c.KubernetesCluster, c.plan, m, s.images.Disk(c.KubernetesCluster, c.plan.Talos), c.observed.machineNetwork)
 		content, err := manifests.EncodeMachine(machine)
 		if err != nil {
 			return err

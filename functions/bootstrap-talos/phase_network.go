@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
@@ -23,10 +26,18 @@ func (e *endpoints) findNetwork(ctx context.Context, c *cluster) error {
 // checkNetwork returns a UserError if the machines have no network, or a new cluster does not
 // fit into it.
 func (e *endpoints) checkNetwork(ctx context.Context, c *cluster) error {
-	if c.observed.network = c.Spec.NetworkNamespaceName; isTrue(c.KubernetesCluster, v1alpha1.ConditionNetworkAvailable) && c.observed.network != "" && c.Status.Endpoint != "" {
+	name := c.Spec.NetworkNamespaceName
+	if name == "" {
+		var err error
+		if name, err = e.keptNetwork(ctx, c); err != nil {
+			return err
+		}
+	}
+	c.observed.network, c.observed.machineNetwork = name, name
+	if isTrue(c.KubernetesCluster, v1alpha1.ConditionNetworkAvailable) && name != "" && c.Status.Endpoint != "" {
 		return nil
 	}
-	nn, err := network.Find(ctx, e.kube, c.Namespace, c.Spec.NetworkNamespaceName)
+	nn, err := network.Find(ctx, e.kube, c.Namespace, name)
 	var unresolved network.Unresolved
 	if errors.As(err, &unresolved) {
 		return reconcile.UserError{Reason: unresolved.Reason, Message: unresolved.Message}
@@ -39,6 +50,24 @@ func (e *endpoints) checkNetwork(ctx context.Context, c *cluster) error {
 		return checkPlacement(c, nn)
 	}
 	return nil
+}
+
+// keptNetwork returns the NetworkNamespace in which a machine has its addresses, or an empty string while none has any. A cluster
+// that names no network stays there, however many others are created later.
+func (e *endpoints) keptNetwork(ctx context.Context, c *cluster) (string, error) {
+	for _, name := range slices.Sorted(maps.Keys(c.observed.machines)) {
+		if len(c.observed.machines[name].Status.IPAddresses) == 0 {
+			continue
+		}
+		nc := &v1alpha1.NetworkConfiguration{}
+		if err := e.kube.Get(ctx, c.Namespace, name, nc); err != nil && !kube.NotFound(err) {
+			return "", err
+		}
+		if kept := network.NameFor(nc); kept != "" {
+			return kept, nil
+		}
+	}
+	return "", nil
 }
 
 // checkPlacement returns a UserError if a new cluster does not fit into its network. Afterwards

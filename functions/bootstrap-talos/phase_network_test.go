@@ -38,6 +38,30 @@ func (s *env) awaitEndpoint(cluster, host string, nodes ...string) {
 	})
 }
 
+// TestClusterStaysInItsNetwork creates another NetworkNamespace beside that of a cluster which names none.
+func TestClusterStaysInItsNetwork(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.create(s.cluster("shop", 1, 1))
+	s.awaitRunning("shop", "cp-0", "pool-0")
+	if n := s.machine("shop-pool-0").Spec.NetworkNamespaceName; n != "" {
+		t.Errorf("a first Machine names network %q: the only network could not be replaced any more", n)
+	}
+	s.create(&v1alpha2.NetworkNamespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "another"},
+		Spec:       v1alpha2.NetworkNamespaceSpec{IPAllocation: &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationStatic}},
+	})
+	s.reconcile("shop")
+	if kc := s.get("shop"); !isUpToDate(kc) {
+		t.Errorf("another network in the namespace: got %s: %s", kc.Status.Phase, kc.Status.Message)
+	}
+	s.change("shop", replicas(3, map[string]int32{"pool": 2}))
+	s.awaitRunning("shop", "cp-0", "cp-1", "cp-2", "pool-0", "pool-1")
+	if n := s.machine("shop-pool-1").Spec.NetworkNamespaceName; n != "net" {
+		t.Errorf("a new Machine is in network %q, want net", n)
+	}
+}
+
 // TestEndpointOfANode replaces the node whose address is the endpoint.
 func TestEndpointOfANode(t *testing.T) {
 	t.Parallel()

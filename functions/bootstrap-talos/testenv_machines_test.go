@@ -17,6 +17,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
 	simtalos "github.com/vitistack/stack/tests/sim/talos"
 )
 
@@ -164,12 +165,18 @@ func (s *env) power(ctx context.Context, m *v1alpha1.Machine) error {
 	})
 }
 
+// configureNetwork creates the NetworkConfiguration of a machine and allocates its address. As create-vm does, it refuses a Machine
+// that names no network where there are several to choose from.
 func (s *env) configureNetwork(ctx context.Context, m *v1alpha1.Machine, address, mac string) error {
+	nn, err := network.Find(ctx, s.kube, m.Namespace, m.Spec.NetworkNamespaceName)
+	if err != nil {
+		return err
+	}
 	nc := &v1alpha1.NetworkConfiguration{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: m.Namespace, Name: m.Name, Labels: map[string]string{v1alpha1.LabelClusterName: m.Labels[v1alpha1.LabelClusterName]}, // as create-vm does
 		},
-		Spec: v1alpha1.NetworkConfigurationSpec{NetworkInterfaces: []v1alpha1.InterfaceSpec{{Name: "eth0", MACAddress: v1alpha1.MACAddress(mac)}}},
+		Spec: v1alpha1.NetworkConfigurationSpec{NetworkNamespaceName: nn.Name, NetworkInterfaces: []v1alpha1.InterfaceSpec{{Name: "eth0", MACAddress: v1alpha1.MACAddress(mac)}}},
 	}
 	if err := s.kube.Create(ctx, nc); err != nil {
 		if !kube.AlreadyExists(err) {
@@ -180,12 +187,12 @@ func (s *env) configureNetwork(ctx context.Context, m *v1alpha1.Machine, address
 		}
 	}
 	before := nc.DeepCopy()
-	nc.Status.Phase = v1alpha1.NetworkConfigurationReady
+	nc.Status.Phase, nc.Status.NetworkNamespaceName = v1alpha1.NetworkConfigurationReady, nn.Name
 	nc.Status.NetworkInterfaces = []v1alpha1.InterfaceStatus{{
 		Name: "eth0", MACAddress: v1alpha1.MACAddress(mac), IPAllocated: true, AllocationMethod: v1alpha2.AllocationStatic,
 		IPv4Addresses: []string{address}, IPv4Subnet: s.net.Prefix().String(), IPv4Gateway: s.net.Prefix().Addr().Next().String(),
 	}}
-	_, err := s.kube.PatchStatus(ctx, before, nc)
+	_, err = s.kube.PatchStatus(ctx, before, nc)
 	return err
 }
 

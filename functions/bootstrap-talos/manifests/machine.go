@@ -44,8 +44,9 @@ func labelSafe(s string) string {
 	return kube.LabelValue(strings.Trim(safe, "-_."))
 }
 
-// NewMachine returns the Machine of a member. image is the URL of its disk image.
-func NewMachine(kc *v1alpha1.KubernetesCluster, p plan.Plan, m plan.Member, image string) *v1alpha1.Machine {
+// NewMachine returns the Machine of a member. image is the URL of its disk image, and network names its NetworkNamespace, or is
+// empty for the only one.
+func NewMachine(kc *v1alpha1.KubernetesCluster, p plan.Plan, m plan.Member, image, network string) *v1alpha1.Machine {
 	labels := Labels(kc)
 	labels[v1alpha1.LabelClusterRole] = m.Role
 	labels[v1alpha1.LabelNodeRole] = m.Role
@@ -67,7 +68,7 @@ func NewMachine(kc *v1alpha1.KubernetesCluster, p plan.Plan, m plan.Member, imag
 		},
 		Spec: v1alpha1.MachineSpec{
 			Template: m.Properties.Template, ProviderRef: m.Properties.ProviderRef,
-			NetworkNamespaceName: kc.Spec.NetworkNamespaceName,
+			NetworkNamespaceName: network,
 			CloudInit: &v1alpha1.CloudInit{SecretRef: &v1alpha1.CloudInitSecretReference{
 				Name: v1alpha1.MachineConfigSecretName(m.Name), Key: v1alpha1.MachineConfigKey,
 			}},

@@ -19,13 +19,16 @@ func TestNewMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := NewMachine(kc, p, p.Members[1], "https://images.example.com/talos.raw.xz")
+	m := NewMachine(kc, p, p.Members[1], "https://images.example.com/talos.raw.xz", "net")
 	want := map[string]string{
 		"cluster.vitistack.io/cluster-name": "simple-cluster", "cluster.vitistack.io/role": "worker", "cluster.vitistack.io/worker-group": "worker-pool-1",
 		"vitistack.io/clusterid": "simple-cluster-id", "vitistack.io/node-role": "worker", "vitistack.io/machine-template": "medium", "vitistack.io/managed-by": "bootstrap-talos",
 	}
 	if diff := cmp.Diff(want, m.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if m.Spec.NetworkNamespaceName != "net" {
+		t.Errorf("network: got %q, want net", m.Spec.NetworkNamespaceName)
 	}
 	if o := m.OwnerReferences; len(o) != 1 || o[0].UID != "uid" || o[0].Kind != "KubernetesCluster" {
 		t.Errorf("owner: got %+v", o)
