@@ -273,6 +273,21 @@ func TestAutoscaling(t *testing.T) {
 	}
 }
 
+// TestLargePatch gives control planes configurations that no ConfigMap can hold together.
+func TestLargePatch(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.newPatchedCluster(3, 0, true)
+	s.writePatches("machine:\n  sysctls:\n    vm.swappiness: \"2\"\n    kernel.core_pattern: " + strings.Repeat("a", 400<<10) + "\n")
+	s.reconcile("shop")
+	for _, node := range []string{"cp-0", "cp-1", "cp-2"} {
+		feed.Until(t, node+" has the change", func() (bool, string) {
+			return strings.Contains(s.activeConfig("shop", node), `vm.swappiness: "2"`), s.get("shop").Status.Message
+		})
+	}
+	s.awaitRunning("shop")
+}
+
 // TestOneControlPlaneAtATime changes what the API servers of three control planes are rendered from, upgrades them at
 // once, and checks that at most one of them does not answer at any time.
 func TestOneControlPlaneAtATime(t *testing.T) {

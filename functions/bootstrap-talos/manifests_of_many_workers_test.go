@@ -70,6 +70,26 @@ func TestManyWorkers(t *testing.T) {
 	if _, ok := all["shop-pool-123.talos.yaml"]; ok || len(all) != len(files)-2 {
 		t.Errorf("%d files are left, want those of the machine to be deleted", len(all))
 	}
+	for i := range 50 { // more than a ConfigMap holds
+		files[fmt.Sprintf("shop-pool-%d.talos.yaml", i)] = []byte("machine: {}\n" + strings.Repeat("#", 40<<10))
+	}
+	for i := range 3 {
+		files[fmt.Sprintf("shop-cp-%d.talos.yaml", i)] = []byte("machine: {}\n" + strings.Repeat("#", 400<<10))
+	}
+	if err := r.Save(t.Context(), kc, files); err != nil {
+		t.Fatal(err)
+	}
+	all, _ = kept()
+	for _, name := range []string{"shop-cp-0.yaml", "shop-pool-7.yaml", "shop-pool-77.talos.yaml"} {
+		if all[name] != string(files[name]) {
+			t.Errorf("%s is not what was saved, although it is small", name)
+		}
+	}
+	for _, name := range []string{"shop-cp-2.talos.yaml", "shop-pool-7.talos.yaml"} {
+		if !strings.HasPrefix(all[name], "# This file of 40") || !strings.Contains(all[name], "would exceed 1 MiB") {
+			t.Errorf("%s: got %.100q, want a comment", name, all[name])
+		}
+	}
 	if err := r.DeleteAll(t.Context(), kc); err != nil {
 		t.Fatal(err)
 	}

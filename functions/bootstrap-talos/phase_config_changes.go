@@ -84,14 +84,21 @@ func (u *configUpdater) updateEach(ctx context.Context, c *cluster, members []pl
 // if another control plane has to run its configuration before.
 func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Member, config []byte, save func() error) (isNext bool, err error) {
 	machine := c.observed.machines[m.Name]
-	isControlPlane, allow := m.Role == v1alpha1.RoleControlPlane, save
-	if isControlPlane {
-		allow = func() error { return cmp.Or(reportRestarting(c, awaitOtherControlPlanes(ctx, c, m)), save()) }
+	isControlPlane := m.Role == v1alpha1.RoleControlPlane
+	var refused error
+	allow := func() error {
+		if isControlPlane {
+			refused = reportRestarting(c, awaitOtherControlPlanes(ctx, c, m))
+		}
+		refused = cmp.Or(refused, save())
+		return refused
 	}
 	result, err := talos.UpdateConfig(ctx, plan.Address(machine), c.connections.credentials, config, plan.ConfigChangesOf(c.KubernetesCluster), allow)
 	switch {
 	case errors.As(err, new(reconcile.WaitError)):
 		return false, err
+	case refused != nil:
+		return true, refused
 	case err != nil:
 		return true, reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s, to compare its configuration", m.Name), Requeue: true}
 	case result.Outcome == talos.ConfigChanged && isControlPlane:

@@ -32,9 +32,12 @@ type Store struct {
 const (
 	// configMapSuffix follows the name of the cluster in the names of the ConfigMaps.
 	configMapSuffix = "manifests"
-	// workersPerConfigMap is the number of workers that share a ConfigMap. It holds 1 MiB, and the
+	// workersPerConfigMap is the number of workers that share a ConfigMap. The
 	// files of a worker take about 3 KiB without patches.
 	workersPerConfigMap = 50
+	// maxConfigMap is how many bytes the values of a ConfigMap may have (MaxSecretSize in
+	// https://github.com/kubernetes/kubernetes/blob/master/pkg/apis/core/types.go).
+	maxConfigMap = 1 << 20
 )
 
 // configMapName returns the name of the ConfigMap for a file of a machine. The control planes
@@ -98,13 +101,8 @@ func (s *Store) writeConfigMap(ctx context.Context, kc *v1alpha1.KubernetesClust
 		cm = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: kc.Namespace, Name: name, Labels: Labels(kc),
 			OwnerReferences: kube.Owned(kc, v1alpha1.GroupVersion.String(), "KubernetesCluster"),
-		}, Data: map[string]string{}}
-		for file, content := range files {
-			if content != nil {
-				cm.Data[file] = content.(string)
-			}
-		}
-		if len(cm.Data) == 0 {
+		}}
+		if cm.Data = withFiles(nil, files); len(cm.Data) == 0 {
 			return nil
 		}
 		if err = s.Kube.Create(ctx, cm); err == nil {
@@ -120,17 +118,48 @@ func (s *Store) writeConfigMap(ctx context.Context, kc *v1alpha1.KubernetesClust
 	if err := CheckOwner(cm, kc); err != nil {
 		return err
 	}
-	changed := map[string]any{}
-	for file, content := range files {
-		old, saved := cm.Data[file]
-		if (content == nil && saved) || (content != nil && (!saved || old != content)) {
+	changed, next := map[string]any{}, withFiles(cm.Data, files)
+	for file, content := range next {
+		if old, saved := cm.Data[file]; !saved || old != content {
 			changed[file] = content
+		}
+	}
+	for file := range cm.Data {
+		if _, kept := next[file]; !kept {
+			changed[file] = nil
 		}
 	}
 	if len(changed) == 0 {
 		return nil
 	}
 	return s.Kube.Merge(ctx, cm, map[string]any{"data": changed})
+}
+
+// withFiles returns the data of a ConfigMap with files, nil for one to delete. If the ConfigMap cannot hold all, those that are larger
+// than their share are replaced by a comment: they are saved for users to read, and no node waits for that.
+func withFiles(data map[string]string, files map[string]any) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, data)
+	for file, content := range files {
+		if content == nil {
+			delete(all, file)
+		} else {
+			all[file] = content.(string)
+		}
+	}
+	size := 0
+	for _, content := range all {
+		size += len(content)
+	}
+	if size <= maxConfigMap {
+		return all
+	}
+	for file, content := range all {
+		if len(content) > maxConfigMap/len(all) {
+			all[file] = fmt.Sprintf("# This file of %d KiB is not saved, because its ConfigMap would exceed 1 MiB.\n", len(content)>>10)
+		}
+	}
+	return all
 }
 
 // saveFiles writes files into the folder of the cluster, if there is a disk.
