@@ -117,7 +117,7 @@ func (r *removals) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
 			return err
 		}
 	}
-	for _, n := range plan.OrphanedNodes(c.Name, c.observed.nodes, c.observed.hasMachine) {
+	for _, n := range plan.OrphanedNodes(c.KubernetesCluster, c.observed.nodes, c.observed.hasMachine) {
 		if gone, err := r.machines.isGone(ctx, c, n.Name); err != nil || !gone {
 			return err
 		}

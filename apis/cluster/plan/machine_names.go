@@ -106,16 +106,27 @@ func ordinalOf(name, prefix string) (int, bool) {
 }
 
 // OrphanedNodes returns the Nodes named like machines of the cluster whose Machine does not
-// exist. Nodes that users have added have other names.
-func OrphanedNodes(cluster string, nodes []Node, exists func(name string) bool) []Node {
+// exist, also machines that it has adopted from the talos-operator. Nodes that users have added have other names.
+func OrphanedNodes(kc *v1alpha1.KubernetesCluster, nodes []Node, exists func(name string) bool) []Node {
 	var found []Node
 	for _, n := range nodes {
-		if _, _, ours := ParseMachineName(cluster, n.Name); ours && !exists(n.Name) {
+		if _, _, ours := ParseMachineName(kc.Name, n.Name); (ours || isOperatorName(ClusterID(kc), n.Name)) && !exists(n.Name) {
 			found = append(found, n)
 		}
 	}
 	slices.SortFunc(found, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	return found
+}
+
+// isOperatorName reports whether a name is one that the talos-operator gives to the machines of a cluster: the ID of the cluster, a
+// dash, ctp or wrk, and a number.
+func isOperatorName(clusterID, name string) bool {
+	for _, role := range []string{"-ctp", "-wrk"} {
+		if _, ok := ordinalOf(name, clusterID+role); ok {
+			return true
+		}
+	}
+	return false
 }
 
 // ParseMachineName returns the pool and the ordinal in the name of a machine, which is the

@@ -62,9 +62,12 @@ func TestPoolMachines(t *testing.T) {
 
 func TestOrphanedNodes(t *testing.T) {
 	t.Parallel()
-	nodes := []Node{{Name: "shop-pool-1"}, {Name: "shop-cp-0"}, {Name: "bare-metal-1"}, {Name: "shop-front-door"}, {Name: "shop-pool-9"}}
-	got := OrphanedNodes("shop", nodes, func(name string) bool { return name == "shop-cp-0" })
-	if diff := cmp.Diff([]Node{{Name: "shop-pool-1"}, {Name: "shop-pool-9"}}, got); diff != "" {
+	nodes := []Node{{Name: "shop-pool-1"}, {Name: "shop-cp-0"}, {Name: "bare-metal-1"}, {Name: "shop-front-door"}, {Name: "shop-pool-9"},
+		{Name: "shop-x1-wrk0"}, {Name: "shop-x1-ctp2"}, {Name: "shop-x1-wrk1"}, {Name: "shop-x2-wrk0"}, {Name: "shop-x1-wrka"}, {Name: "shop-x1-db0"}}
+	kc := &v1alpha1.KubernetesCluster{}
+	kc.Name, kc.Spec.Data.ClusterID = "shop", "shop-x1"
+	got := OrphanedNodes(kc, nodes, func(name string) bool { return name == "shop-cp-0" || name == "shop-x1-wrk1" })
+	if diff := cmp.Diff([]Node{{Name: "shop-pool-1"}, {Name: "shop-pool-9"}, {Name: "shop-x1-ctp2"}, {Name: "shop-x1-wrk0"}}, got); diff != "" {
 		t.Errorf("only orphaned nodes with the names of machines are deleted (-want +got):\n%s", diff)
 	}
 }
