@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ func (c *cluster) reportUpgrade(nodes []plan.UpgradeNode) error {
 		v1alpha1.UpgradeControlPlane: "the control plane to Kubernetes " + c.plan.Kubernetes,
 		v1alpha1.UpgradeKubelet:      "the kubelets to Kubernetes " + c.plan.Kubernetes,
 	}[s.Kind]
-	skew := plan.DescribeVersions(nodes)
+	skew := cmp.Or(plan.DescribeVersions(nodes), "the workload API does not answer")
 	if u := plan.FailedNode(s); u != nil {
 		message := fmt.Sprintf("the upgrade of %s has stopped: node %s: %s; change the versions, or set spec.upgrade.paused to true and back to try again", what, u.Name, u.Message)
 		c.report.versions = conditionReport{false, "UpgradeFailed", skew}
@@ -110,6 +111,24 @@ func (up *upgrades) doStep(ctx context.Context, c *cluster, w *workload.Client) 
 	left := len(c.plan.OutdatedNodes(s.Kind, nodes))
 	s.Progress = fmt.Sprintf("%d/%d", len(nodes)-left, len(nodes))
 	setNodes(c)
+	if err := up.runSteps(ctx, c, w, nodes); err != nil {
+		return err
+	}
+	return c.reportUpgrade(nodes)
+}
+
+// resume continues the upgrade of control planes while the workload API does not answer, because their new API servers may be
+// why: the upgrade times out, and a node gets the version that the spec has then.
+func (up *upgrades) resume(ctx context.Context, c *cluster) error {
+	s, w := c.Status.Upgrade, c.connections.workload
+	if s.Kind != v1alpha1.UpgradeControlPlane || w == nil || c.connections.credentials == nil {
+		return nil
+	}
+	nodes := observeVersions(ctx, c, w)
+	c.plan.RenewUpgrade(s, c.Generation, nodes, metav1.NewTime(up.now()))
+	if !slices.ContainsFunc(s.Nodes, func(u v1alpha1.NodeUpgrade) bool { return plan.FindNode(nodes, u.Name).APIVersion != u.To }) {
+		return nil
+	}
 	if err := up.runSteps(ctx, c, w, nodes); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/sim/faults"
 	simtalos "github.com/vitistack/stack/tests/sim/talos"
@@ -223,6 +224,33 @@ func TestUpgradeStops(t *testing.T) {
 		}
 		return false, "no condition"
 	})
+}
+
+// TestUpgradeStopsTheAPI upgrades the only control plane to a version whose API server does not answer, and goes back to the
+// former one.
+func TestUpgradeStopsTheAPI(t *testing.T) {
+	t.Parallel()
+	const restart = 3 * time.Second
+	var ahead atomic.Int64
+	s := newEnv(t, envOptions{timing: simtalos.Timing{StaticPods: restart}, now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	s.newOutdatedCluster("shop", 1, 0)
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.34.1" })
+	runs := func(version string) {
+		t.Helper()
+		feed.Until(t, "the node gets the API server "+version, func() (bool, string) {
+			return strings.Contains(s.activeConfig("shop", "cp-0"), "kube-apiserver:v"+version), s.get("shop").Status.Message
+		})
+	}
+	runs("1.34.1")
+	s.setFaults(faults.Rule{Operation: "workload", Error: "503"})
+	s.awaitReason("shop", "Upgrading", "shop-cp-0")
+	ahead.Store(int64(plan.NodeUpgradeTimeout))
+	s.awaitReason("shop", "UpgradeFailed", "shop-cp-0", "it does not answer with version 1.34.1 after 20m0s", "change the versions")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.33.4" })
+	runs("1.33.4")
+	time.Sleep(2 * restart) // until then the simulated API server of the newer version would answer
+	s.setFaults()
+	s.awaitVersions("shop", "1.33.4", "1.12.6")
 }
 
 // TestUpgradePulls has a node fail to pull the next API server, and then one fail to pull the next kubelet. It keeps the one

@@ -142,6 +142,9 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 	if len(c.Status.Resizes) > 0 {
 		waiting = reconcile.MostUrgent(f.resizes.resume(ctx, c), waiting)
 	}
+	if !c.observed.apiAnswers && c.Status.Upgrade != nil {
+		waiting = reconcile.MostUrgent(f.upgrades.resume(ctx, c), waiting)
+	}
 	if !c.observed.apiAnswers || (waiting != nil && c.Status.Upgrade == nil) {
 		return cmp.Or(f.updater.updateConfigsEarly(ctx, c), checkReleases(ctx, c), withUnmetConditions(ctx, c, waiting))
 	}

@@ -240,6 +240,9 @@ func RecordStep(kind v1alpha1.UpgradeKind, u *v1alpha1.NodeUpgrade, now UpgradeS
 			return
 		}
 		u.Message = fmt.Sprintf("it still runs %s and not %s after %s", o.RunningVersion(kind), u.To, NodeUpgradeTimeout)
+		if o.RunningVersion(kind) == "" {
+			u.Message = fmt.Sprintf("it does not answer with version %s after %s", u.To, NodeUpgradeTimeout)
+		}
 		if kind == v1alpha1.UpgradeTalos && o.Node.BootID != u.BootID {
 			u.Message = fmt.Sprintf("it has booted Talos %s again because %s failed to boot: run talosctl dmesg on the node", o.RunningVersion(kind), u.To)
 		}
