@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -117,7 +118,7 @@ func TestRestored(t *testing.T) {
 	mark := map[string]string{"vitistack_uid": string(nn.UID)}
 	library.create(t, "/api/ipam/prefixes/2/available-prefixes/", map[string]any{"prefix_length": 26, "status": "active", "custom_fields": mark})
 	library.create(t, "/api/ipam/ip-addresses/", map[string]any{"address": nn.Status.IPv4Gateway + "/26", "status": "active", "custom_fields": mark})
-	library.create(t, fmt.Sprintf("/api/ipam/vlan-groups/%d/available-vlans/", library.groupID(t)), map[string]any{"name": "restored", "custom_fields": mark})
+	library.create(t, fmt.Sprintf("/api/ipam/vlan-groups/%d/available-vlans/", library.onlyID(t, "vlan-groups", "")), map[string]any{"name": "restored", "custom_fields": mark})
 
 	before, addresses, vlans := library.Taken()
 	if len(before) != 2 || before[1] != nn.Status.IPv4Prefix || len(vlans) != 2 || vlans[1] != int(nn.Status.VLANID) {
@@ -131,6 +132,49 @@ func TestRestored(t *testing.T) {
 	w.must(library.netbox.Release(t.Context(), nn))
 	if after, _, left := library.Taken(); len(after)+len(left) > 0 {
 		t.Errorf("left in NetBox: %v, %v", after, left)
+	}
+}
+
+// TestEditedInNetBox has an administrator edit the prefix or the gateway of a network in NetBox, and take that back. The check
+// deletes nothing, so the network is as before.
+func TestEditedInNetBox(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason, kind, field string
+		// edited returns the new value of the field.
+		edited func(netip.Prefix) string
+		ready  string
+	}{
+		"Prefix":  {"the segment is another one", "prefixes", "prefix", func(p netip.Prefix) string { return netip.PrefixFrom(p.Addr(), 27).String() }, "SourceChanged"},
+		"Gateway": {"the gateway is another address", "ip-addresses", "address", func(p netip.Prefix) string { return p.Addr().Next().Next().String() + "/26" }, provider.ReasonGone},
+		"Mask":    {"the gateway is the same address", "ip-addresses", "address", func(p netip.Prefix) string { return p.Addr().Next().String() + "/24" }, reasonProvisioned},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			library := newLibrary(t)
+			w := newEnv(t, map[string]provider.Interface{"netbox": library.netbox})
+			spec := netboxSpec(v1alpha2.NetBoxRequest{Role: "tenants", Site: "az1", SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 26}})
+			spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
+			w.network("net", spec)
+			nn := w.reconcile("net")
+			w.expect(nn, "Ready", reasonProvisioned)
+			prefix := netip.MustParsePrefix(nn.Status.IPv4Prefix)
+			path := fmt.Sprintf("/api/ipam/%s/%d/", tc.kind, library.onlyID(t, tc.kind, string(nn.UID)))
+			check := func(value, ready string) {
+				t.Helper()
+				library.edit(t, path, map[string]any{tc.field: value})
+				_, before, _ := library.Taken()
+				w.clock.Pass(2 * provider.MaxDelay)
+				w.must(w.deliver(kindNetwork, "net", events.TypeResync))
+				w.expect(w.get("net"), "Ready", ready)
+				if _, after, _ := library.Taken(); !slices.Equal(after, before) {
+					t.Errorf("%s: the check has left addresses %v of %v", tc.reason, after, before)
+				}
+			}
+			first := map[string]string{"prefixes": prefix.String(), "ip-addresses": prefix.Addr().Next().String() + "/26"}[tc.kind]
+			check(tc.edited(prefix), tc.ready)
+			check(first, reasonProvisioned)
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"testing"
 	"time"
 
@@ -72,26 +73,41 @@ func newLibrary(t *testing.T) *library {
 	return l
 }
 
-// create sends a request to NetBox as its administrator does.
+// create creates an object in NetBox as its administrator does.
 func (l *library) create(t *testing.T, path string, fields map[string]any) {
 	t.Helper()
-	_, err := client(t, l.url, netboxToken, "Token").Do(t.Context(), httpclient.Request{Method: http.MethodPost, Path: path, Body: fields}, nil)
+	l.send(t, http.MethodPost, path, fields)
+}
+
+// edit changes an object in NetBox as its administrator does.
+func (l *library) edit(t *testing.T, path string, fields map[string]any) {
+	t.Helper()
+	l.send(t, http.MethodPatch, path, fields)
+}
+
+func (l *library) send(t *testing.T, method, path string, fields map[string]any) {
+	t.Helper()
+	_, err := client(t, l.url, netboxToken, "Token").Do(t.Context(), httpclient.Request{Method: method, Path: path, Body: fields}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// groupID returns the ID of the only VLAN group.
-func (l *library) groupID(t *testing.T) int {
+// onlyID returns the ID of the only object of a kind that has a UID. An empty UID is that of any object.
+func (l *library) onlyID(t *testing.T, kind, uid string) int {
 	t.Helper()
+	query := url.Values{}
+	if uid != "" {
+		query.Set("cf_vitistack_uid", uid)
+	}
 	var page struct {
 		Results []struct {
 			ID int `json:"id"`
 		} `json:"results"`
 	}
-	_, err := client(t, l.url, netboxToken, "Token").Do(t.Context(), httpclient.Request{Method: http.MethodGet, Path: "/api/ipam/vlan-groups/"}, &page)
+	_, err := client(t, l.url, netboxToken, "Token").Do(t.Context(), httpclient.Request{Method: http.MethodGet, Path: "/api/ipam/" + kind + "/", Query: query}, &page)
 	if err != nil || len(page.Results) != 1 {
-		t.Fatalf("list VLAN groups: %+v, %v", page, err)
+		t.Fatalf("list %s: %+v, %v", kind, page, err)
 	}
 	return page.Results[0].ID
 }

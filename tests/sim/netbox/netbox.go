@@ -267,7 +267,7 @@ func (s *Server) routes() {
 		"GET /api/ipam/prefixes/{$}":                       s.list(func() map[int]fields { return s.books.Prefixes }),
 		"PATCH /api/ipam/prefixes/{id}/":                   s.patchPrefix,
 		"PATCH /api/ipam/vlans/{id}/":                      s.patchFields("VLAN", func() map[int]fields { return s.books.VLANs }),
-		"PATCH /api/ipam/ip-addresses/{id}/":               s.patchFields("IPAddress", func() map[int]fields { return s.books.Addresses }),
+		"PATCH /api/ipam/ip-addresses/{id}/":               s.patchAddress,
 		"DELETE /api/ipam/prefixes/{id}/":                  s.remove("Prefix", func() map[int]fields { return s.books.Prefixes }),
 		"POST /api/ipam/prefixes/{id}/available-prefixes/": s.takePrefix,
 		"GET /api/ipam/vlan-groups/{$}":                    s.list(func() map[int]fields { return s.books.Groups }),

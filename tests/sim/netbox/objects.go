@@ -278,18 +278,9 @@ func (s *Server) addAddress(r *http.Request) answer {
 	if bad != nil {
 		return *bad
 	}
-	text, _ := o["address"].(string)
-	address, err := netip.ParsePrefix(text)
-	switch {
-	case text == "":
-		return invalid("address", "This field is required.")
-	case err != nil:
-		return invalid("address", "Invalid IP address format: %s", text)
-	}
-	for _, a := range s.books.Addresses {
-		if p, err := netip.ParsePrefix(plain(a["address"])); err == nil && p.Addr() == address.Addr() {
-			return invalid("address", "Duplicate IP address found in global table: %s", plain(a["address"]))
-		}
+	address, bad := s.checkAddress(o, 0)
+	if bad != nil {
+		return *bad
 	}
 	custom, bad := s.custom(o)
 	if bad == nil {
@@ -304,8 +295,77 @@ func (s *Server) addAddress(r *http.Request) answer {
 	return answer{http.StatusCreated, s.books.Addresses[id]}
 }
 
+// checkAddress returns the address in a request about the object with an ID, or about a new one with 0.
+func (s *Server) checkAddress(o fields, id int) (netip.Prefix, *answer) {
+	text, _ := o["address"].(string)
+	address, err := netip.ParsePrefix(text)
+	var bad answer
+	switch {
+	case text == "":
+		bad = invalid("address", "This field is required.")
+		return address, &bad
+	case err != nil:
+		bad = invalid("address", "Invalid IP address format: %s", text)
+		return address, &bad
+	}
+	for other, a := range s.books.Addresses {
+		if p, err := netip.ParsePrefix(plain(a["address"])); err == nil && other != id && p.Addr() == address.Addr() {
+			bad = invalid("address", "Duplicate IP address found in global table: %s", plain(a["address"]))
+			return address, &bad
+		}
+	}
+	return address, nil
+}
+
+func (s *Server) patchAddress(r *http.Request) answer {
+	id := number(r.PathValue("id"), 0)
+	object, ok := s.books.Addresses[id]
+	if !ok {
+		return missing("IPAddress")
+	}
+	o, bad := body(r)
+	if bad == nil {
+		bad = common(o)
+	}
+	if bad != nil {
+		return *bad
+	}
+	if o["address"] != nil {
+		address, bad := s.checkAddress(o, id)
+		if bad != nil {
+			return *bad
+		}
+		object["address"] = address.String()
+	}
+	mergeCustomFields(object, o)
+	return answer{http.StatusOK, object}
+}
+
+// checkPrefix returns the prefix in a request about the object with an ID (prefix_validator in netbox/ipam/validators.py, and
+// Prefix.clean in netbox/ipam/models/ip.py). The addresses in a prefix that is resized keep their masks.
+func (s *Server) checkPrefix(text string, id int) (netip.Prefix, *answer) {
+	prefix, err := netip.ParsePrefix(text)
+	var bad answer
+	switch {
+	case err != nil:
+		bad = invalid("prefix", "Invalid IP address format: %s", text)
+		return prefix, &bad
+	case prefix != prefix.Masked():
+		bad = invalid("prefix", "%s is not a valid prefix. Did you mean %s?", prefix, prefix.Masked())
+		return prefix, &bad
+	}
+	for other, p := range s.books.Prefixes {
+		if other != id && p["prefix"] == prefix.String() {
+			bad = invalid("prefix", "Duplicate prefix found in global table: %s", prefix)
+			return prefix, &bad
+		}
+	}
+	return prefix, nil
+}
+
 func (s *Server) patchPrefix(r *http.Request) answer {
-	prefix, ok := s.books.Prefixes[number(r.PathValue("id"), 0)]
+	id := number(r.PathValue("id"), 0)
+	prefix, ok := s.books.Prefixes[id]
 	if !ok {
 		return missing("Prefix")
 	}
@@ -316,12 +376,19 @@ func (s *Server) patchPrefix(r *http.Request) answer {
 	if bad := common(o); bad != nil {
 		return *bad
 	}
-	if id, given := o["vlan"].(float64); given {
-		vlan, ok := s.books.VLANs[int(id)]
+	if vlanID, given := o["vlan"].(float64); given {
+		vlan, ok := s.books.VLANs[int(vlanID)]
 		if !ok {
-			return invalid("vlan", "Related object not found using the provided numeric ID: %d", int(id))
+			return invalid("vlan", "Related object not found using the provided numeric ID: %d", int(vlanID))
 		}
-		prefix["vlan"] = fields{"id": int(id), "vid": vlan["vid"], "name": vlan["name"]}
+		prefix["vlan"] = fields{"id": int(vlanID), "vid": vlan["vid"], "name": vlan["name"]}
+	}
+	if text, given := o["prefix"].(string); given {
+		resized, bad := s.checkPrefix(text, id)
+		if bad != nil {
+			return *bad
+		}
+		prefix["prefix"], prefix["display"] = resized.String(), resized.String()
 	}
 	mergeCustomFields(prefix, o)
 	return answer{http.StatusOK, prefix}

@@ -76,6 +76,8 @@ type (
 	address struct {
 		object
 		Address string `json:"address"`
+
+		address netip.Prefix
 	}
 	vlan struct {
 		object

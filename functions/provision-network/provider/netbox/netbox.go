@@ -138,12 +138,13 @@ func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segm
 		}
 		found := &own[max(0, slices.IndexFunc(own, func(p prefix) bool { return p.prefix == before }))]
 		addPrefix(&s, found)
-		registered, err := p.hasGateway(ctx, nn, found.gateway())
+		gateway := found.gateway().Addr()
+		addresses, err := p.ownAddresses(ctx, nn, gateway)
 		if err != nil {
 			return segment.Segment{}, err
 		}
-		if !registered {
-			return segment.Segment{}, Backend.SegmentGone(nn, "gateway "+found.gateway().Addr().String())
+		if !slices.ContainsFunc(addresses, func(a address) bool { return a.address.Addr() == gateway }) {
+			return segment.Segment{}, Backend.SegmentGone(nn, "gateway "+gateway.String())
 		}
 	}
 	if has.VLAN != 0 {

@@ -124,12 +124,26 @@ func (p Provider) parentPrefixes(ctx context.Context, want v1alpha2.NetBoxReques
 	return parents, nil
 }
 
-// registerGateway creates the gateway's address. If NetBox refuses that, it looks again,
-// because another delivery may have registered it in the meantime.
+// registerGateway creates the gateway's address, and deletes the network's other addresses of the family: they are of prefixes
+// that were created at the same time and deleted again. If NetBox refuses the address, it looks again, because another
+// delivery may have registered it in the meantime.
 func (p Provider) registerGateway(ctx context.Context, nn *v1alpha2.NetworkNamespace, own *prefix) error {
 	gateway := own.gateway()
-	if registered, err := p.hasGateway(ctx, nn, gateway); err != nil || registered {
+	isGateway := func(a address) bool { return a.address == gateway }
+	all, err := p.ownAddresses(ctx, nn, gateway.Addr())
+	if err != nil {
 		return err
+	}
+	for _, a := range all {
+		if isGateway(a) {
+			continue
+		}
+		if err := p.api.remove(ctx, "ip-addresses", a.ID); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(all, isGateway) {
+		return nil
 	}
 	body := newObject(nn, "Gateway of "+describe(nn))
 	body["address"] = gateway.String()
@@ -140,34 +154,25 @@ func (p Provider) registerGateway(ctx context.Context, nn *v1alpha2.NetworkNames
 	if refusal == nil {
 		return nil
 	}
-	if registered, err := p.hasGateway(ctx, nn, gateway); err == nil && registered {
+	if all, err := p.ownAddresses(ctx, nn, gateway.Addr()); err == nil && slices.ContainsFunc(all, isGateway) {
 		return nil
 	}
 	return refusal
 }
 
-// hasGateway reports whether NetBox has the network's gateway. It deletes other addresses
-// of the family that have the network's UID: they are of prefixes that were created at the
-// same time and deleted again.
-func (p Provider) hasGateway(ctx context.Context, nn *v1alpha2.NetworkNamespace, gateway netip.Prefix) (bool, error) {
+// ownAddresses returns the network's addresses of the family of gateway.
+func (p Provider) ownAddresses(ctx context.Context, nn *v1alpha2.NetworkNamespace, gateway netip.Addr) ([]address, error) {
 	all, err := list[address](ctx, p.api, "ip-addresses", uidQuery(nn))
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	found := false
+	var own []address
 	for _, a := range all {
-		has, err := netip.ParsePrefix(a.Address)
-		switch {
-		case err != nil || !a.CustomFields.belongTo(nn) || has.Addr().Is4() != gateway.Addr().Is4():
-		case has == gateway:
-			found = true
-		default:
-			if err := p.api.remove(ctx, "ip-addresses", a.ID); err != nil {
-				return false, err
-			}
+		if a.address, err = netip.ParsePrefix(a.Address); err == nil && a.CustomFields.belongTo(nn) && a.address.Addr().Is4() == gateway.Is4() {
+			own = append(own, a)
 		}
 	}
-	return found, nil
+	return own, nil
 }
 
 // describeFilter says in a message which parent prefixes are looked for.
