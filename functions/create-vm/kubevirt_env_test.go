@@ -175,6 +175,11 @@ func kubevirtCluster(r *env, config *rest.Config, provider string) *hypervisorte
 			return err == nil && now.UID == other.UID && now.Generation == other.Generation && now.DeletionTimestamp == nil
 		}
 	}
+	s.Destroy = func(m *v1alpha1.Machine) {
+		if err := vms.Delete(r.Context(), m.Name, metav1.DeleteOptions{}); err != nil {
+			r.Fatal(err)
+		}
+	}
 	s.Starts = startsSeen(r, config)
 	s.Sizes = func(m *v1alpha1.Machine) (int, string) {
 		made, err := vm(m.Name)

@@ -172,6 +172,11 @@ func pveSite(r *env, sim *proxmoxsim.Server, provider string) *hypervisortest.Si
 			return same == len(others)
 		}
 	}
+	s.Destroy = func(m *v1alpha1.Machine) {
+		if err := sim.Destroy(vmidOf(m)); err != nil {
+			r.Fatal(err)
+		}
+	}
 	s.Starts = func(m *v1alpha1.Machine) (n int) {
 		for _, vm := range of(m) {
 			n += vm.Starts

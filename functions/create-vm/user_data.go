@@ -15,7 +15,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// readUserData reads the Secrets with the first configuration of the guest.
+// readUserData reads the Secrets with the first configuration of the guest. A guest that has started has read its own, so
+// a UserError about it is returned in want, for the hypervisor that has to create the virtual machine again.
 func (f *function) readUserData(ctx context.Context, m *v1alpha1.Machine, want *hypervisor.Desired) (err error) {
 	if c := m.Spec.CloudInit; c != nil {
 		want.UserData, want.NetworkData = c.UserData, c.NetworkData
@@ -31,11 +32,26 @@ func (f *function) readUserData(ctx context.Context, m *v1alpha1.Machine, want *
 	if m.Spec.CloudInit == nil || m.Spec.CloudInit.SecretRef == nil {
 		return nil
 	}
+	err = f.readUserDataSecret(ctx, m, want)
+	if _, isUserError := reconcile.AsUserError(err); isUserError && m.Status.VMName != "" {
+		want.UserDataError, err = err, nil
+	}
+	return err
+}
+
+// readUserDataSecret reads the Secret that the user has named for the guest.
+func (f *function) readUserDataSecret(ctx context.Context, m *v1alpha1.Machine, want *hypervisor.Desired) error {
 	ref, secret := m.Spec.CloudInit.SecretRef, &corev1.Secret{}
-	err = f.kube.Get(ctx, m.Namespace, ref.Name, secret)
+	orChange := func(field string) string {
+		if m.Status.VMName != "" {
+			return "" // the API server refuses that
+		}
+		return ", or change " + field
+	}
+	err := f.kube.Get(ctx, m.Namespace, ref.Name, secret)
 	if kube.NotFound(err) {
-		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s does not exist: create it with the user data under the key %s and the label %s=true, or change spec.cloudInit.secretRef. It is looked for every minute",
-			ref.Name, ref.Key, v1alpha1.LabelCloudInit)}
+		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s does not exist: create it with the user data under the key %s and the label %s=true%s. It is looked for every minute",
+			ref.Name, ref.Key, v1alpha1.LabelCloudInit, orChange("spec.cloudInit.secretRef"))}
 	}
 	if err != nil {
 		return reconcile.SecretsError(err, hypervisor.FunctionName)
@@ -47,7 +63,8 @@ func (f *function) readUserData(ctx context.Context, m *v1alpha1.Machine, want *
 	}
 	data, ok := secret.Data[ref.Key]
 	if !ok {
-		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s has no key %s: write the user data there, or change spec.cloudInit.secretRef.key. The Secret is read again every minute", ref.Name, ref.Key)}
+		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s has no key %s: write the user data there%s. The Secret is read again every minute",
+			ref.Name, ref.Key, orChange("spec.cloudInit.secretRef.key"))}
 	}
 	want.UserData, want.SecretUserData = string(data), true
 	return nil

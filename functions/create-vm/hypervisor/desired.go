@@ -16,6 +16,9 @@ type Desired struct {
 	NetworkData string
 	// SecretUserData is whether the user data comes from a Secret, so that it has to stay in one.
 	SecretUserData bool
+	// UserDataError is why the user data of a virtual machine that existed cannot be read. A hypervisor returns it where it would
+	// use the user data, and observes and changes a virtual machine that exists without it.
+	UserDataError error
 	// Handover is what to do with the machine configuration of a node, which is the user data.
 	Handover Handover
 	Defaults v1alpha1.ProviderDefaults

@@ -207,6 +207,17 @@ func destroyMachine(c *call) (any, error) {
 	}), nil
 }
 
+// Destroy destroys a machine as an administrator does on the web page.
+func (s *Server) Destroy(id int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machines[id]
+	if m == nil || m.Running {
+		return fmt.Errorf("destroy machine %d: there is none that is off", id)
+	}
+	return s.destroy(m, true)
+}
+
 // destroy deletes a machine with its disks. If unreferenced is set, it also deletes disks with its
 // VMID that its configuration does not name.
 func (s *Server) destroy(m *machine, unreferenced bool) error {

@@ -35,6 +35,7 @@ func RunWithoutFaults(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Helper()
 	t.Run("MUST create exactly one virtual machine for many concurrent deliveries", func(t *testing.T) { testConcurrency(t, newEnv) })
 	t.Run("MUST find the virtual machine again after a lost status", func(t *testing.T) { testLostStatus(t, newEnv) })
+	t.Run("MUST change a machine whose first configuration is deleted", func(t *testing.T) { testLostSecret(t, newEnv) })
 	t.Run("MUST not change the objects of other owners", func(t *testing.T) { testForeignObjects(t, newEnv, false) })
 	t.Run("MUST not change an object that has taken the claimed place", func(t *testing.T) { testForeignObjects(t, newEnv, true) })
 	t.Run("MUST adopt a virtual machine once", func(t *testing.T) { testOtherClaimant(t, newEnv) })
@@ -169,6 +170,43 @@ func testLostStatus(t *testing.T, newEnv func(*testing.T) *Env) {
 		}
 		r.DeleteMachine(m, &Wire{})
 	}
+}
+
+// testLostSecret deletes the Secret with the first configuration of a machine. The machine needs it only where its virtual
+// machine is lost too.
+func testLostSecret(t *testing.T, newEnv func(*testing.T) *Env) {
+	t.Parallel()
+	r := newEnv(t)
+	secret := func() *corev1.Secret {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "boot", Labels: map[string]string{v1alpha1.LabelCloudInit: "true"}},
+			Data:       map[string][]byte{"userdata": []byte("#cloud-config\npackages: [nginx]\n")},
+		}
+	}
+	first := secret()
+	r.Create(first)
+	r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider},
+		CloudInit: &v1alpha1.CloudInit{SecretRef: &v1alpha1.CloudInitSecretReference{Name: "boot", Key: "userdata"}},
+	}})
+	r.Drive("m1", &Wire{}, "runs", IsRunning)
+	if err := r.Kube.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.PowerState = v1alpha1.PowerStopped })
+	isStopped := func(m *v1alpha1.Machine) bool {
+		return m != nil && m.Status.Phase == v1alpha1.MachineStopped && HasReason("Stopped")(m) && m.Status.ObservedGeneration == m.Generation
+	}
+	m := r.Drive("m1", &Wire{}, "stops", isStopped)
+	r.Site.Destroy(m)
+	m = r.Drive("m1", &Wire{}, "needs its Secret", HasReason("CloudInitSecretNotFound"))
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); strings.Contains(c.Message, "secretRef") {
+		t.Errorf("the API server refuses another Secret, which the message offers: %s", c.Message)
+	}
+	r.Create(secret())
+	m = r.Drive("m1", &Wire{}, "is created again", isStopped)
+	r.RequireOneVM(m, &Wire{})
+	r.DeleteMachine(m, &Wire{})
 }
 
 // testForeignObjects lets another user take the place of a machine: before it is reconciled, or after it has

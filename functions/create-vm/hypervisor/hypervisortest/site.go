@@ -13,6 +13,8 @@ type Site struct {
 	// Foreign creates virtual machines of another user in the place that a Machine has claimed,
 	// or would claim. untouched reports whether they exist unchanged.
 	Foreign func(m *v1alpha1.Machine) (untouched func() bool)
+	// Destroy destroys the virtual machine of a Machine, which is off, as an administrator of the hypervisor does.
+	Destroy func(m *v1alpha1.Machine)
 	// CreateRequest is the request that creates the first virtual machine, and OccupiedReason the
 	// reason of the condition Ready of a Machine whose place is taken.
 	CreateRequest, OccupiedReason string

@@ -27,6 +27,9 @@ type creation struct {
 // createMachine creates the disks, the network attachments and the first configuration of a machine,
 // and last the virtual machine, which needs them.
 func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (made creation, err error) {
+	if want.UserDataError != nil {
+		return made, want.UserDataError
+	}
 	if want.NetworkData != "" && want.UserData == "" {
 		want.UserData = hypervisor.EmptyUserData
 	}

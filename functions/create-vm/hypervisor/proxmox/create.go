@@ -27,7 +27,7 @@ type creation struct {
 // VMID and a host, which the caller records, then brings what the first boot needs to the
 // host, and then creates the virtual machine.
 func (c creation) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory) (hypervisor.State, error) {
-	if err := cmp.Or(checkSupported(m), c.checkSnippet(want.UserData)); err != nil {
+	if err := cmp.Or(want.UserDataError, checkSupported(m), c.checkSnippet(want.UserData)); err != nil {
 		return hypervisor.State{}, err
 	}
 	m.Status.VMName, m.Status.NodeName = "", ""

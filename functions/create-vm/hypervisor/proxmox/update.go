@@ -129,6 +129,9 @@ func isUpToDate(key, has, value string) bool {
 // configureClone adds to a change what a new clone lacks. It returns the task that uploads the CD of the
 // clone, or nil.
 func (c changes) configureClone(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
+	if want.UserDataError != nil {
+		return nil, want.UserDataError
+	}
 	first := decideFirstBoot(m, want)
 	if first.iso() {
 		drive, t, err := c.ensureCDOption(ctx, m, want, vm)
