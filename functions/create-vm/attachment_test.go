@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
@@ -30,6 +32,37 @@ func TestAttachmentOfAnotherNetwork(t *testing.T) {
 	m := s.awaitMachine("out", "is not attached", hypervisortest.HasReason("NameTaken"))
 	if got := condition(m, "Ready"); !strings.Contains(got, "NetworkAttachmentDefinition net-br0-vlan200 is not of bridge br0 and VLAN 200") {
 		t.Errorf("got %s", got)
+	}
+}
+
+// TestAttachmentMTU has two machines use NetworkConfigurations of one network that differ in their MTU.
+func TestAttachmentMTU(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	for _, tc := range []struct {
+		name string
+		mtu  int32
+	}{{"plain", 0}, {"jumbo", 9000}} {
+		nc := configuration(tc.name)
+		nc.Spec.MTU = tc.mtu
+		s.Create(nc)
+		s.Create(inNetworks("vm-"+tc.name, tc.name))
+		s.awaitMachine("vm-"+tc.name, "runs", hypervisortest.IsRunning)
+		vm := &kubevirtv1.VirtualMachine{}
+		if err := s.Kube.Get(t.Context(), s.Namespace, "vm-"+tc.name, vm); err != nil {
+			t.Fatal(err)
+		}
+		definition := &kubevirt.NetworkAttachmentDefinition{}
+		if err := s.Kube.Get(t.Context(), s.Namespace, vm.Spec.Template.Spec.Networks[0].Multus.NetworkName, definition); err != nil {
+			t.Fatal(err)
+		}
+		var config struct{ Plugins []struct{ MTU int32 } }
+		if err := json.Unmarshal([]byte(definition.Spec.Config), &config); err != nil {
+			t.Fatal(err)
+		}
+		if got := config.Plugins[0].MTU; got != tc.mtu {
+			t.Errorf("%s: attachment %s has MTU %d, want %d", tc.name, definition.Name, got, tc.mtu)
+		}
 	}
 }
 

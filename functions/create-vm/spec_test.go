@@ -75,7 +75,7 @@ func TestEverythingIsAdmitted(t *testing.T) {
 		t.Errorf("first interface %+v", i)
 	}
 	definition := &kubevirt.NetworkAttachmentDefinition{}
-	if err := s.Kube.Get(t.Context(), s.Namespace, "net-br7-vlan200", definition); err != nil {
+	if err := s.Kube.Get(t.Context(), s.Namespace, "net-br7-vlan200-mtu9000", definition); err != nil {
 		t.Fatal(err)
 	}
 	var config struct{ Plugins []map[string]any }

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -50,10 +51,10 @@ func (k *Hypervisor) attachments() attachments {
 }
 
 // ensure creates the missing NetworkAttachmentDefinitions of interfaces. They belong to the
-// network, not to the machine.
-func (a attachments) ensure(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) error {
+// network, not to the machine. networks are those of a virtual machine that exists.
+func (a attachments) ensure(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, networks []kubevirtv1.Network) error {
 	for _, n := range want.NICs {
-		if err := a.ensureOne(ctx, m, n); err != nil {
+		if err := a.ensureOne(ctx, m, n, attachmentNameIn(networks, n, a.defaults)); err != nil {
 			return err
 		}
 	}
@@ -62,8 +63,7 @@ func (a attachments) ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 
 // ensureOne creates the NetworkAttachmentDefinition of an interface if it is missing. It returns
 // a UserError if the name belongs to another segment.
-func (a attachments) ensureOne(ctx context.Context, m *v1alpha1.Machine, n hypervisor.NIC) error {
-	name := attachmentName(n, a.defaults)
+func (a attachments) ensureOne(ctx context.Context, m *v1alpha1.Machine, n hypervisor.NIC, name string) error {
 	config, err := attachmentConfig(n, name, a.defaults)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (a attachments) create(ctx context.Context, m *v1alpha1.Machine, n hypervis
 	}
 	err := a.guests.Create(ctx, definition)
 	if kube.AlreadyExists(err) {
-		return a.ensureOne(ctx, m, n) // another machine has created it
+		return a.ensureOne(ctx, m, n, name) // another machine has created it
 	}
 	return err
 }

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
+
+	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
@@ -14,12 +17,30 @@ import (
 const defaultBridge = "br0"
 
 // attachmentName returns the name of the NetworkAttachmentDefinition of an interface. Machines
-// of one network share it.
+// of one network share it if they have the same bridge and MTU.
 func attachmentName(n hypervisor.NIC, defaults v1alpha1.ProviderDefaults) string {
-	if n.VLAN == 0 {
-		return kube.Name(n.Network, bridgeName(n, defaults))
+	parts := []string{n.Network, bridgeName(n, defaults)}
+	if n.VLAN != 0 {
+		parts = append(parts, fmt.Sprintf("vlan%d", n.VLAN))
 	}
-	return kube.Name(n.Network, bridgeName(n, defaults), fmt.Sprintf("vlan%d", n.VLAN))
+	if n.MTU != 0 {
+		parts = append(parts, fmt.Sprintf("mtu%d", n.MTU))
+	}
+	return kube.Name(parts...)
+}
+
+// attachmentNameIn is attachmentName for an interface of a virtual machine with networks. A virtual machine of an earlier version
+// has an attachment whose name lacks the MTU, and keeps it.
+func attachmentNameIn(networks []kubevirtv1.Network, n hypervisor.NIC, defaults v1alpha1.ProviderDefaults) string {
+	earlier := n
+	earlier.MTU = 0
+	name := attachmentName(earlier, defaults)
+	if slices.ContainsFunc(networks, func(has kubevirtv1.Network) bool {
+		return has.Name == n.Name && has.Multus != nil && has.Multus.NetworkName == name
+	}) {
+		return name
+	}
+	return attachmentName(n, defaults)
 }
 
 // bridgeName returns the bridge of an interface.

@@ -3,6 +3,8 @@ package kubevirt
 import (
 	"testing"
 
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 )
@@ -29,6 +31,32 @@ func TestSameSegment(t *testing.T) {
 	for name, tc := range cases {
 		if got := sameSegment(tc.there, wanted); got != tc.want {
 			t.Errorf("%s: %s: got %t, want %t", name, tc.reason, got, tc.want)
+		}
+	}
+}
+
+func TestAttachmentNameIn(t *testing.T) {
+	t.Parallel()
+	network := func(name, attachment string) []kubevirtv1.Network {
+		return []kubevirtv1.Network{{Name: "pod"}, {Name: name, NetworkSource: kubevirtv1.NetworkSource{Multus: &kubevirtv1.MultusNetwork{NetworkName: attachment}}}}
+	}
+	cases := map[string]struct {
+		reason   string
+		networks []kubevirtv1.Network
+		mtu      int32
+		want     string
+	}{
+		"New":     {"it does not exist yet", nil, 9000, "net-br0-vlan7-mtu9000"},
+		"Default": {"the hypervisor chooses the MTU", nil, 0, "net-br0-vlan7"},
+		"Created": {"the virtual machine has it", network("eth0", "net-br0-vlan7-mtu9000"), 9000, "net-br0-vlan7-mtu9000"},
+		"Earlier": {"an earlier version left out the MTU", network("eth0", "net-br0-vlan7"), 9000, "net-br0-vlan7"},
+		"Other":   {"another interface has it", network("eth1", "net-br0-vlan7"), 9000, "net-br0-vlan7-mtu9000"},
+		"Adopted": {"the virtual machine has an attachment of another tool", network("eth0", "infra/lan"), 9000, "net-br0-vlan7-mtu9000"},
+	}
+	for name, tc := range cases {
+		nic := hypervisor.NIC{Name: "eth0", Network: "net", VLAN: 7, MTU: tc.mtu}
+		if got := attachmentNameIn(tc.networks, nic, v1alpha1.ProviderDefaults{}); got != tc.want {
+			t.Errorf("%s: %s: got %s, want %s", name, tc.reason, got, tc.want)
 		}
 	}
 }

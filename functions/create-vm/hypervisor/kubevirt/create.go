@@ -55,7 +55,7 @@ func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, wan
 		}
 		made.claims = append(made.claims, *claim)
 	}
-	if err := k.attachments().ensure(ctx, m, want); err != nil {
+	if err := k.attachments().ensure(ctx, m, want, nil); err != nil {
 		return made, err
 	}
 	secret := ""

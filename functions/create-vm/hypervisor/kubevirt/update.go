@@ -29,7 +29,7 @@ func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hyper
 	}
 	larger, shrunk := planGrowth(m, want.Disks, claims)
 	if isStarting(m, vm) {
-		if err := k.attachments().ensure(ctx, m, want); err != nil {
+		if err := k.attachments().ensure(ctx, m, want, vm.Spec.Template.Spec.Networks); err != nil {
 			return err
 		}
 	}
