@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
+	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
@@ -138,6 +139,51 @@ func TestMistakesWaitForTheirAuthor(t *testing.T) {
 	}
 	for name := range cases {
 		s.awaitMachine(name, "runs once the error is fixed", hypervisortest.HasReason("MachineRunning"))
+	}
+}
+
+// TestEditBeforeCreation edits what machines are created from after KubeVirt has refused their virtual machines. By then their disks
+// and their first configuration exist.
+func TestEditBeforeCreation(t *testing.T) {
+	t.Parallel()
+	started := &startedGuests{}
+	s := setUpWith(t, kubevirtsim.Options{Guests: kubevirtGuests{started}})
+	userData := func(comment string) *v1alpha1.CloudInit {
+		return &v1alpha1.CloudInit{UserData: "#cloud-config\n" + strings.Repeat("# "+comment+"\n", 500)}
+	}
+	refused := func(name string, change func(*v1alpha1.MachineSpec)) {
+		s.Create(machineWith(name, func(m *v1alpha1.MachineSpec) {
+			m.Domain = &v1alpha1.MachineDomain{Machine: &v1alpha1.DomainMachine{Type: "pc-i440fx"}}
+			change(m)
+		}))
+		s.awaitMachine(name, "is refused", hypervisortest.HasReason("KubeVirtApiError"))
+	}
+	refused("config", func(m *v1alpha1.MachineSpec) { m.CloudInit = userData("first") })
+	s.Edit("config", func(m *v1alpha1.Machine) { m.Spec.Domain, m.Spec.CloudInit = nil, userData("second") })
+	m := s.awaitMachine("config", "runs", hypervisortest.IsRunning)
+	if got := started.of(m); got != userData("second").UserData {
+		t.Errorf("the guest read %.40q", got)
+	}
+	for field, change := range map[string]func(*v1alpha1.MachineDisk){
+		"storageClass": func(d *v1alpha1.MachineDisk) { d.StorageClass = "fast-ssd" },
+		"accessMode":   func(d *v1alpha1.MachineDisk) { d.AccessMode = v1alpha1.DiskAccessMode(corev1.ReadWriteMany) },
+		"volumeMode":   func(d *v1alpha1.MachineDisk) { d.VolumeMode = v1alpha1.DiskVolumeMode(corev1.PersistentVolumeBlock) },
+	} {
+		name := strings.ToLower(field)
+		refused(name, func(m *v1alpha1.MachineSpec) {
+			m.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "20Gi", StorageClass: "standard", AccessMode: "ReadWriteOnce", VolumeMode: "Filesystem"}}
+		})
+		m := &v1alpha1.Machine{}
+		s.Edit(name, func(edited *v1alpha1.Machine) {
+			m = edited.DeepCopy()
+			edited.Spec.Domain = nil
+			change(&edited.Spec.Disks[0])
+		})
+		if got := condition(s.awaitMachine(name, "has another disk", hypervisortest.HasReason("InvalidSpec")), "Ready"); !strings.Contains(got, "disk root exists with "+field) {
+			t.Errorf("%s: Ready is %s", field, got)
+		}
+		s.Edit(name, func(edited *v1alpha1.Machine) { edited.Spec.Disks = m.Spec.Disks })
+		s.awaitMachine(name, "runs with its disk", hypervisortest.IsRunning)
 	}
 }
 

@@ -20,7 +20,7 @@ type creation struct {
 	vm *kubevirtv1.VirtualMachine
 	// claims are the disks. CDI creates the claim of a disk with an image later.
 	claims []corev1.PersistentVolumeClaim
-	// isConfigured is whether the Secret with the first configuration is new, so that it has the user data.
+	// isConfigured is whether the Secret with the first configuration has the user data.
 	isConfigured bool
 }
 
@@ -46,14 +46,8 @@ func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, wan
 	if err := k.objects().ensureNamespace(ctx, m.Namespace); err != nil {
 		return made, err
 	}
-	for _, d := range want.Disks {
-		claim := renderClaim(m, d, class[d.StorageClass], k.local)
-		if diskImage(m, want.Disks, d) == "" {
-			if _, err := k.objects().create(ctx, m, claim); err != nil {
-				return made, err
-			}
-		}
-		made.claims = append(made.claims, *claim)
+	if made.claims, err = k.createClaims(ctx, m, want.Disks, class); err != nil {
+		return made, err
 	}
 	if err := k.attachments().ensure(ctx, m, want, nil); err != nil {
 		return made, err
@@ -61,7 +55,7 @@ func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, wan
 	secret := ""
 	if needsSecret(want) {
 		secret = kube.Name(m.Name, "cloudinit")
-		if made.isConfigured, err = k.objects().create(ctx, m, cloudInitSecret(m, secret, want, k.local)); err != nil {
+		if made.isConfigured, err = k.objects().createConfig(ctx, m, cloudInitSecret(m, secret, want, k.local)); err != nil {
 			return made, err
 		}
 	}
@@ -71,6 +65,44 @@ func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, wan
 		err = k.guests.Get(ctx, m.Namespace, m.Name, made.vm)
 	}
 	return made, err
+}
+
+// createClaims creates the disks of a machine, except those that CDI fills with an image. class resolves the StorageClass of a disk.
+func (k *Hypervisor) createClaims(ctx context.Context, m *v1alpha1.Machine, disks []hypervisor.Disk, class map[string]string) (claims []corev1.PersistentVolumeClaim, err error) {
+	for _, d := range disks {
+		claim := renderClaim(m, d, class[d.StorageClass], k.local)
+		if diskImage(m, disks, d) == "" {
+			created, err := k.objects().create(ctx, m, claim)
+			if err == nil && !created && m.Status.VMName == "" {
+				err = checkClaim(d, claim)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		claims = append(claims, *claim)
+	}
+	return claims, nil
+}
+
+// checkClaim returns a UserError if a disk that exists is not as its spec says. While the machine has no virtual machine, the API
+// server accepts changes of these fields, which no PersistentVolumeClaim can follow. What the spec leaves out is as it was created.
+func checkClaim(d hypervisor.Disk, has *corev1.PersistentVolumeClaim) error {
+	class := ""
+	if has.Spec.StorageClassName != nil {
+		class = *has.Spec.StorageClassName
+	}
+	for _, f := range []struct{ field, is, want string }{ // the API server sets both modes
+		{"storageClass", class, d.StorageClass},
+		{"accessMode", string(has.Spec.AccessModes[0]), string(d.AccessMode)},
+		{"volumeMode", string(*has.Spec.VolumeMode), string(d.VolumeMode)},
+	} {
+		if f.want != "" && f.want != hypervisor.DefaultClass && f.want != f.is {
+			return reconcile.UserError{Reason: "InvalidSpec", Message: fmt.Sprintf("disk %s exists with %s %s, which cannot be changed to %s: write %s into spec.disks, or delete the Machine and create it again",
+				d.Name, f.field, f.is, f.want, f.is)}
+		}
+	}
+	return nil
 }
 
 // checkHost returns a UserError if the host that spec.nodeName names does not exist. It runs
