@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"go.yaml.in/yaml/v4"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -96,6 +98,11 @@ func (p pair) adoptCluster(t *testing.T) {
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("the cluster with another worker (-before +after):\n%s", diff)
 	}
+	o.patch(t, engine.Machines, "shop-x1-wrk0", `{"metadata": {"annotations": {"vitistack.io/remove": "true"}}}`)
+	feed.Until(t, "a new machine replaces an adopted one, whose Node is deleted", func() (bool, string) {
+		names := o.nodeNames(t)
+		return slices.Equal(names, []string{"shop-web-1", "shop-web-2", "shop-x1-ctp0"}), fmt.Sprint(names)
+	})
 	o.Delete(engine.KubernetesClusters, o.namespace, "shop")
 	feed.Until(t, "the cluster is deleted", func() (bool, string) {
 		left := uidsIn(o.Engine, engine.VirtualMachines, o.namespace)
@@ -201,8 +208,8 @@ func (o *operated) kubeconfig(t *testing.T) (content []byte) {
 	return content
 }
 
-// nodes returns the UIDs of the Ready Nodes of the cluster by name.
-func (o *operated) nodes(t *testing.T) map[string]string {
+// listNodes returns the Nodes of the cluster, none while its API does not answer.
+func (o *operated) listNodes(t *testing.T) []corev1.Node {
 	t.Helper()
 	rest, err := clientcmd.RESTConfigFromKubeConfig(o.kubeconfig(t))
 	if err != nil {
@@ -212,12 +219,28 @@ func (o *operated) nodes(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodes := map[string]string{}
 	list, err := workload.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
-		return nodes
+		return nil
 	}
-	for _, n := range list.Items {
+	return list.Items
+}
+
+// nodeNames returns the names of all Nodes of the cluster in alphabetical order.
+func (o *operated) nodeNames(t *testing.T) (names []string) {
+	t.Helper()
+	for _, n := range o.listNodes(t) {
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// nodes returns the UIDs of the Ready Nodes of the cluster by name.
+func (o *operated) nodes(t *testing.T) map[string]string {
+	t.Helper()
+	nodes := map[string]string{}
+	for _, n := range o.listNodes(t) {
 		for _, c := range n.Status.Conditions {
 			if c.Type == "Ready" && c.Status == "True" {
 				nodes[n.Name] = string(n.UID)

@@ -215,6 +215,9 @@ func (s *Server) Destroy(id int) error {
 	if m == nil || m.Running {
 		return fmt.Errorf("destroy machine %d: there is none that is off", id)
 	}
+	if err := m.unlocked(); err != nil {
+		return fmt.Errorf("destroy machine %d: %w", id, err)
+	}
 	return s.destroy(m, true)
 }
 

@@ -250,20 +250,6 @@ func (s *Server) RemoveNode(name string) {
 	maps.DeleteFunc(s.volumes, func(key volumeKey, _ *volume) bool { return key.Node == name })
 }
 
-// Destroy deletes a machine with its disks, as qm destroy does.
-func (s *Server) Destroy(id int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m := s.machines[id]
-	if m == nil {
-		return fmt.Errorf("destroy machine %d: there is none", id)
-	}
-	if err := m.unlocked(); err != nil {
-		return fmt.Errorf("destroy machine %d: %w", id, err)
-	}
-	return s.destroy(m, false)
-}
-
 // RemoveConfig removes the configuration of a machine from the file system of the cluster, which keeps its disks.
 func (s *Server) RemoveConfig(id int) {
 	s.mu.Lock()
