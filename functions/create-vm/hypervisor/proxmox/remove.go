@@ -52,13 +52,8 @@ func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 	default:
 		return "", reconcile.UserError{Reason: "Locked", Message: fmt.Sprintf("%s is locked (%s), and is deleted when Proxmox VE unlocks it. If nothing works on it any more, run qm unlock %d there", name, lock, vm.id)}
 	}
-	if vm.config["protection"] == "1" {
-		if !strings.Contains(vm.config["description"], protectedLine) {
-			return "", reconcile.UserError{Reason: "Protected", Message: name + " is protected: take its protection off at Proxmox VE, under Options"}
-		}
-		if err := x.configure(ctx, vm, map[string]string{"protection": "0"}); err != nil {
-			return "", err
-		}
+	if err := x.unprotect(ctx, vm); err != nil {
+		return "", err
 	}
 	status, err := x.readPower(ctx, vm)
 	if err != nil {
@@ -73,6 +68,17 @@ func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 	}
 	t, err := x.destroy(ctx, vm)
 	return begun(actionDelete, t, err)
+}
+
+// unprotect takes the protection that the stack has set off a virtual machine. That of an administrator is a UserError.
+func (x *Hypervisor) unprotect(ctx context.Context, vm *virtualMachine) error {
+	if vm.config["protection"] != "1" {
+		return nil
+	}
+	if !strings.Contains(vm.config["description"], protectedLine) {
+		return reconcile.UserError{Reason: "Protected", Message: fmt.Sprintf("VM %d on %s is protected: take its protection off at Proxmox VE, under Options", vm.id, vm.node)}
+	}
+	return x.configure(ctx, vm, map[string]string{"protection": "0"})
 }
 
 // destroy deletes a virtual machine with its disks. It returns the task, or nil if the virtual machine
