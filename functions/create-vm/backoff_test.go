@@ -119,10 +119,7 @@ func TestProxmoxBackOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			plan := &faults.Plan{}
-			r := newEnv(t, func(r *env) *hypervisortest.Site {
-				server, p := r.pve(proxmoxsim.Options{Plan: plan}, nil)
-				return pveSite(r, server, p.Name)
-			})
+			r, _ := newPVE(t, proxmoxsim.Options{Plan: plan}, nil)
 			if err := plan.Set(tc.rule); err != nil {
 				t.Fatal(err)
 			}
@@ -224,13 +221,8 @@ func TestHiddenVMID(t *testing.T) {
 	t.Parallel()
 	inPool := slices.Clone(pveGrants)
 	inPool[0].Path = "/pool/tenants"
-	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{Pools: []string{"tenants"}, Users: []proxmoxsim.User{{Name: pveUser, Grants: inPool}}}, func(p *v1alpha1.MachineProvider) {
-			p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{VMIDStart: 500, VMIDEnd: 510, Pool: "tenants"}
-		})
-		sim = server
-		return pveSite(r, server, p.Name)
+	r, sim := newPVE(t, proxmoxsim.Options{Pools: []string{"tenants"}, Users: []proxmoxsim.User{{Name: pveUser, Grants: inPool}}}, func(p *v1alpha1.MachineProvider) {
+		p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{VMIDStart: 500, VMIDEnd: 510, Pool: "tenants"}
 	})
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
 		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider},

@@ -122,12 +122,7 @@ func (e *env) removeByHand(m *v1alpha1.Machine) {
 // virtual machines.
 func TestNewMachineIsNoOrphan(t *testing.T) {
 	t.Parallel()
-	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{}, nil)
-		sim = server
-		return pveSite(r, server, p.Name)
-	})
+	r, sim := newPVE(t, proxmoxsim.Options{}, nil)
 	var once sync.Once
 	w := &hypervisortest.Wire{Answer: func(req *http.Request) *http.Response {
 		if strings.HasSuffix(req.URL.Path, "/cluster/resources") {

@@ -84,10 +84,7 @@ func (e *env) published() (r backend.Report) {
 func TestHealthIsMeasured(t *testing.T) {
 	t.Parallel()
 	plan := &faults.Plan{}
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{Plan: plan}, func(p *v1alpha1.MachineProvider) { p.Spec.Endpoint.TimeoutSeconds = 1 })
-		return pveSite(r, server, p.Name)
-	})
+	r, _ := newPVE(t, proxmoxsim.Options{Plan: plan}, func(p *v1alpha1.MachineProvider) { p.Spec.Endpoint.TimeoutSeconds = 1 })
 	r.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: backend.ConfigMapBackends}})
 	process := func() *function {
 		f := r.process(&hypervisortest.Wire{})

@@ -15,10 +15,7 @@ import (
 // longer refuse the deletion.
 func TestProtectionStopsDeletion(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{}, nil)
-		return pveSite(r, server, p.Name)
-	})
+	r, _ := newPVE(t, proxmoxsim.Options{}, nil)
 	r.CreateMachine("m1")
 	r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
 	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.Protected = true })

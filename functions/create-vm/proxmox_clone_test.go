@@ -37,14 +37,9 @@ func TestProxmoxClones(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var sim *proxmoxsim.Server
-			r := newEnv(t, func(r *env) *hypervisortest.Site {
-				server, p := r.pve(proxmoxsim.Options{}, func(p *v1alpha1.MachineProvider) {
-					p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{LinkedClone: tc.linked}
-					p.Spec.Defaults = &v1alpha1.ProviderDefaults{StorageClass: tc.storage}
-				})
-				sim = server
-				return pveSite(r, server, p.Name)
+			r, sim := newPVE(t, proxmoxsim.Options{}, func(p *v1alpha1.MachineProvider) {
+				p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{LinkedClone: tc.linked}
+				p.Spec.Defaults = &v1alpha1.ProviderDefaults{StorageClass: tc.storage}
 			})
 			for id, template := range map[int][2]string{9000: {"local", "local-lvm"}, 9001: {"shared", "fast-ssd"}} {
 				err := sim.AddMachine(proxmoxsim.Machine{ID: id, Node: "pve2", Config: map[string]string{
@@ -98,12 +93,7 @@ func TestProxmoxMemoryWhileRunning(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var sim *proxmoxsim.Server
-			r := newEnv(t, func(r *env) *hypervisortest.Site {
-				server, p := r.pve(proxmoxsim.Options{}, nil)
-				sim = server
-				return pveSite(r, server, p.Name)
-			})
+			r, sim := newPVE(t, proxmoxsim.Options{}, nil)
 			config := map[string]string{"name": "debian", "template": "1", "scsi0": "local-lvm:4", "boot": "order=scsi0", "numa": tc.numa}
 			if tc.hotplug != "" {
 				config["hotplug"] = tc.hotplug

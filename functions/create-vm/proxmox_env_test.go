@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -78,6 +79,18 @@ func (e *env) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvi
 	}
 	e.dropProvider(p.Name)
 	return sim, p
+}
+
+// newPVE returns an environment whose machines are on a Proxmox VE of its own, and the simulator of that. change changes its
+// MachineProvider, and may be nil.
+func newPVE(t *testing.T, o proxmoxsim.Options, change func(*v1alpha1.MachineProvider)) (e *env, sim *proxmoxsim.Server) {
+	t.Helper()
+	e = newEnv(t, func(e *env) *hypervisortest.Site {
+		server, p := e.pve(o, change)
+		sim = server
+		return pveSite(e, server, p.Name)
+	})
+	return e, sim
 }
 
 // defaultNamespace is the namespace where VMIDs are claimed.

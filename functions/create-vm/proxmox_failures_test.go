@@ -20,12 +20,7 @@ import (
 func TestProxmoxFailures(t *testing.T) {
 	t.Parallel()
 	plan := &faults.Plan{}
-	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{Plan: plan}, nil)
-		sim = server
-		return pveSite(r, server, p.Name)
-	})
+	r, sim := newPVE(t, proxmoxsim.Options{Plan: plan}, nil)
 	if err := plan.Set(
 		faults.Rule{Operation: "task/qmstart", Error: "start failed: QEMU exited with code 1: Cannot allocate memory", Times: 1},
 		faults.Rule{Operation: "task/qmcreate", Error: "unable to create VM: the storage is asleep", Times: 1},
@@ -61,10 +56,7 @@ func TestProxmoxFailures(t *testing.T) {
 func TestProxmoxRestartFails(t *testing.T) {
 	t.Parallel()
 	plan := &faults.Plan{}
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{Plan: plan}, nil)
-		return pveSite(r, server, p.Name)
-	})
+	r, _ := newPVE(t, proxmoxsim.Options{Plan: plan}, nil)
 	r.CreateMachine("m1")
 	before := r.Site.Starts(r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning))
 	if err := plan.Set(faults.Rule{Operation: "task/qmshutdown", Error: "VM is locked (backup)", Times: 1}); err != nil {
@@ -83,11 +75,7 @@ func TestProxmoxRestartFails(t *testing.T) {
 // proxmoxHost starts a machine whose disk is on a storage. It returns the host of the machine, and another one.
 func proxmoxHost(t *testing.T, plan *faults.Plan, storage string) (r *env, sim *proxmoxsim.Server, m *v1alpha1.Machine, other string) {
 	t.Helper()
-	r = newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{Plan: plan}, func(p *v1alpha1.MachineProvider) { p.Spec.Endpoint.TimeoutSeconds = 2 })
-		sim = server
-		return pveSite(r, server, p.Name)
-	})
+	r, sim = newPVE(t, proxmoxsim.Options{Plan: plan}, func(p *v1alpha1.MachineProvider) { p.Spec.Endpoint.TimeoutSeconds = 2 })
 	r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
 		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, Disks: []v1alpha1.MachineDisk{{Name: "root", StorageClass: storage}},
 	}})
@@ -189,12 +177,7 @@ func TestProxmoxHostIsLost(t *testing.T) {
 func TestProxmoxMoveKeepsNoKeys(t *testing.T) {
 	t.Parallel()
 	plan := &faults.Plan{}
-	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{Plan: plan}, nil)
-		sim = server
-		return pveSite(r, server, p.Name)
-	})
+	r, sim := newPVE(t, proxmoxsim.Options{Plan: plan}, nil)
 	if err := plan.Set(faults.Rule{Operation: "task/qmstart", Error: "start failed: QEMU exited with code 1: Cannot allocate memory", Times: 1}); err != nil {
 		t.Fatal(err)
 	}

@@ -17,12 +17,7 @@ import (
 // has added are kept.
 func TestProxmoxMACFilter(t *testing.T) {
 	t.Parallel()
-	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{}, nil)
-		sim = server
-		return pveSite(r, server, p.Name)
-	})
+	r, sim := newPVE(t, proxmoxsim.Options{}, nil)
 	now := func() proxmoxsim.Machine {
 		t.Helper()
 		machines := sim.Machines()
@@ -65,10 +60,7 @@ func TestProxmoxSpoofProtection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, func(r *env) *hypervisortest.Site {
-				server, p := r.pve(proxmoxsim.Options{Firewall: tc.on, Users: []proxmoxsim.User{{Name: pveUser, Grants: tc.grants}}}, nil)
-				return pveSite(r, server, p.Name)
-			})
+			r, _ := newPVE(t, proxmoxsim.Options{Firewall: tc.on, Users: []proxmoxsim.User{{Name: pveUser, Grants: tc.grants}}}, nil)
 			if err := deliver(t.Context(), r.process(&hypervisortest.Wire{}), lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
 				t.Fatal(err)
 			}

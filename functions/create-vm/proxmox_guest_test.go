@@ -36,12 +36,7 @@ func (l *guestLog) Destroy(string) error { return nil }
 func TestProxmoxGuest(t *testing.T) {
 	t.Parallel()
 	log := &guestLog{guests: map[string]proxmoxsim.Guest{}}
-	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{Guests: log}, nil)
-		sim = server
-		return pveSite(r, server, p.Name)
-	})
+	r, sim := newPVE(t, proxmoxsim.Options{Guests: log}, nil)
 	on := true
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "web.example"}, Spec: v1alpha1.MachineSpec{
 		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider},
@@ -67,10 +62,7 @@ func TestProxmoxGuest(t *testing.T) {
 func TestProxmoxChangedUserData(t *testing.T) {
 	t.Parallel()
 	log, plan := &guestLog{guests: map[string]proxmoxsim.Guest{}}, &faults.Plan{}
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{Guests: log, Plan: plan}, nil)
-		return pveSite(r, server, p.Name)
-	})
+	r, _ := newPVE(t, proxmoxsim.Options{Guests: log, Plan: plan}, nil)
 	if err := plan.Set(faults.Rule{Operation: "task/qmcreate", Error: "unable to create VM: the storage is asleep"}); err != nil {
 		t.Fatal(err)
 	}

@@ -18,12 +18,7 @@ import (
 // TestProxmoxLock locks a running virtual machine, as a backup does.
 func TestProxmoxLock(t *testing.T) {
 	t.Parallel()
-	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{}, nil)
-		sim = server
-		return pveSite(r, server, p.Name)
-	})
+	r, sim := newPVE(t, proxmoxsim.Options{}, nil)
 	r.CreateMachine("m1")
 	m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
 	vmid := vmidOf(m)
@@ -86,12 +81,7 @@ func TestProxmoxInterruptedCreation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			plan := &faults.Plan{}
-			var sim *proxmoxsim.Server
-			r := newEnv(t, func(r *env) *hypervisortest.Site {
-				server, p := r.pve(proxmoxsim.Options{Plan: plan}, nil)
-				sim = server
-				return pveSite(r, server, p.Name)
-			})
+			r, sim := newPVE(t, proxmoxsim.Options{Plan: plan}, nil)
 			if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: map[string]string{"name": "debian-13", "template": "1", "scsi0": "local-lvm:4", "boot": "order=scsi0"}}, "https://x/debian.qcow2"); err != nil {
 				t.Fatal(err)
 			}

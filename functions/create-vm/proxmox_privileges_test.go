@@ -27,12 +27,7 @@ func without(privilege string) []proxmoxsim.Grant {
 // MachineProvider.
 func TestProxmoxPrivileges(t *testing.T) {
 	t.Parallel()
-	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{}, nil)
-		sim = server
-		return pveSite(r, server, p.Name)
-	})
+	r, sim := newPVE(t, proxmoxsim.Options{}, nil)
 	cases := []struct{ reason, lacks, want string }{
 		{"the documented role is sufficient", "", ""},
 		{"a CD could not be deleted", "Datastore.Allocate", "Datastore.Allocate on /storage/local"},
@@ -72,10 +67,7 @@ func TestProxmoxVersions(t *testing.T) {
 			t.Parallel()
 			grants := without("VM.GuestAgent.Audit")
 			grants[0].Privileges = append(grants[0].Privileges, tc.instead)
-			r := newEnv(t, func(r *env) *hypervisortest.Site {
-				server, p := r.pve(proxmoxsim.Options{Version: tc.version, Users: []proxmoxsim.User{{Name: pveUser, Grants: grants}}}, nil)
-				return pveSite(r, server, p.Name)
-			})
+			r, _ := newPVE(t, proxmoxsim.Options{Version: tc.version, Users: []proxmoxsim.User{{Name: pveUser, Grants: grants}}}, nil)
 			if err := deliver(t.Context(), r.process(&hypervisortest.Wire{}), lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
 				t.Fatal(err)
 			}
@@ -94,12 +86,7 @@ func TestProxmoxVersions(t *testing.T) {
 // deletes the CD with the documented role.
 func TestProxmoxCDPrivilege(t *testing.T) {
 	t.Parallel()
-	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{Users: []proxmoxsim.User{{Name: pveUser, Grants: without("Datastore.Allocate")}}}, nil)
-		sim = server
-		return pveSite(r, server, p.Name)
-	})
+	r, sim := newPVE(t, proxmoxsim.Options{Users: []proxmoxsim.User{{Name: pveUser, Grants: without("Datastore.Allocate")}}}, nil)
 	r.CreateMachine("m1")
 	m := r.Drive("m1", &hypervisortest.Wire{}, "reports which privilege it needs", hypervisortest.HasReason("PermissionDenied"))
 	if message := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(message, "Datastore.Allocate on /storage/local") {

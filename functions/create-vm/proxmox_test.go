@@ -16,14 +16,9 @@ import (
 // TestProxmoxMachines creates a machine of each kind, or reports what to change.
 func TestProxmoxMachines(t *testing.T) {
 	t.Parallel()
-	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{Pools: []string{"tenants"}}, func(p *v1alpha1.MachineProvider) {
-			p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{VMIDStart: 500, VMIDEnd: 520, Pool: "tenants", CPUType: "host"}
-			p.Spec.Defaults = &v1alpha1.ProviderDefaults{StorageClass: "local-lvm"}
-		})
-		sim = server
-		return pveSite(r, server, p.Name)
+	r, sim := newPVE(t, proxmoxsim.Options{Pools: []string{"tenants"}}, func(p *v1alpha1.MachineProvider) {
+		p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{VMIDStart: 500, VMIDEnd: 520, Pool: "tenants", CPUType: "host"}
+		p.Spec.Defaults = &v1alpha1.ProviderDefaults{StorageClass: "local-lvm"}
 	})
 	if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: map[string]string{
 		"name": "debian-13", "template": "1", "scsi0": "local-lvm:4", "boot": "order=scsi0", "net0": "virtio,bridge=vmbr0", "net1": "virtio,bridge=vmbr0",
@@ -85,12 +80,7 @@ func TestProxmoxMachines(t *testing.T) {
 // TestProxmoxCredentials reports what to correct. A correction takes effect at once.
 func TestProxmoxCredentials(t *testing.T) {
 	t.Parallel()
-	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *hypervisortest.Site {
-		server, p := r.pve(proxmoxsim.Options{Users: []proxmoxsim.User{{Name: "ops@pam", Password: "old", Grants: pveGrants}}}, nil)
-		sim = server
-		return pveSite(r, server, p.Name)
-	})
+	r, sim := newPVE(t, proxmoxsim.Options{Users: []proxmoxsim.User{{Name: "ops@pam", Password: "old", Grants: pveGrants}}}, nil)
 	r.CreateMachine("m1")
 	r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
 	secret := &corev1.Secret{}
