@@ -265,9 +265,9 @@ func (s *Server) routes() {
 	for pattern, handler := range map[string]answerer{
 		"GET /api/status/":                                 s.status,
 		"GET /api/ipam/prefixes/{$}":                       s.list(func() map[int]fields { return s.books.Prefixes }),
-		"PATCH /api/ipam/prefixes/{id}/":                   s.patchPrefix,
-		"PATCH /api/ipam/vlans/{id}/":                      s.patchFields("VLAN", func() map[int]fields { return s.books.VLANs }),
-		"PATCH /api/ipam/ip-addresses/{id}/":               s.patchAddress,
+		"PATCH /api/ipam/prefixes/{id}/":                   s.patch("Prefix", func() map[int]fields { return s.books.Prefixes }, s.changePrefix),
+		"PATCH /api/ipam/vlans/{id}/":                      s.patch("VLAN", func() map[int]fields { return s.books.VLANs }, nil),
+		"PATCH /api/ipam/ip-addresses/{id}/":               s.patch("IPAddress", func() map[int]fields { return s.books.Addresses }, s.changeAddress),
 		"DELETE /api/ipam/prefixes/{id}/":                  s.remove("Prefix", func() map[int]fields { return s.books.Prefixes }),
 		"POST /api/ipam/prefixes/{id}/available-prefixes/": s.takePrefix,
 		"GET /api/ipam/vlan-groups/{$}":                    s.list(func() map[int]fields { return s.books.Groups }),
