@@ -23,7 +23,7 @@ router=v2.1.0
 build "$to/source/kube-router" $router ./cmd/kube-router '' -mod=mod
 crane=$(version "$root/tools/ship" github.com/google/go-containerregistry)
 build "$root/tools/ship" "$crane" github.com/google/go-containerregistry/cmd/crane ''
-"$to/bin/.build" -title 'the ingress and the simulators' -C "$root" -o "$to/bin/" ./tests/stand/knative/ingress ./tests/sim
+compile '' -title 'the ingress and the simulators' -C "$root" -o "$to/bin/" ./tests/stand/knative/ingress ./tests/sim
 ln -sf "$kubernetes"/bin/* "$(dirname "$to")/bin/helm" "$to/bin/"
 
 # A folder of images becomes an image of one program. The registry serves them.

@@ -2,8 +2,13 @@
 # shellcheck shell=sh
 mkdir -p "$to/bin" "$to/source"
 export CGO_ENABLED=0 GOWORK=off RACE=
-go build -C "${here%/tests/*}" -trimpath -gcflags=all=-dwarf=false -o "$to/bin/.build" ./tools/build
 
+compile() { # compile FLAGS ARGUMENT...: runs tools/build with its arguments. FLAGS are for the go command
+	added=$1
+	shift
+	go build -C "${here%/tests/*}" -trimpath -gcflags=all=-dwarf=false -o "$to/bin/.build" ./tools/build
+	GOFLAGS="${GOFLAGS-} $added" "$to/bin/.build" "$@"
+}
 version() { # version FOLDER MODULE: the version in the go.mod of a folder
 	go list -C "$1" -m -f '{{.Version}}' "$2"
 }
@@ -36,7 +41,7 @@ build() {
 	if test -n "$packages"; then
 		rm -rf "$to/bin/.built"
 		# shellcheck disable=SC2086
-		GOFLAGS="${GOFLAGS-} -buildvcs=false $*" "$to/bin/.build" -title "${names# } $version" -C "$folder" -o "$to/bin/.built/" -ldflags "$linked" $packages
+		compile "-buildvcs=false $*" -title "${names# } $version" -C "$folder" -o "$to/bin/.built/" -ldflags "$linked" $packages
 	fi
 	for program in $programs; do
 		name=${program%%=*} package=$(echo "${program#*=}" | sed 's#/v[0-9]*$##')
