@@ -72,8 +72,8 @@ func (s *Sender) Send(ctx context.Context, e event.Event) error {
 	return nil
 }
 
-// Request is Send for an event that requests a reconcile, which nobody answers. A sink that has the event and does not answer in
-// time is no error: the event arrives, and another one would only have the same done again.
+// Request sends an event that requests a reconcile, like Send. It returns no error if the sink has the event and does not answer
+// in time: the event is delivered, and a second one would only repeat the reconcile.
 func (s *Sender) Request(ctx context.Context, e event.Event) error {
 	err := s.Send(ctx, e)
 	if errors.Is(err, ErrUnanswered) {

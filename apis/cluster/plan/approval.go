@@ -57,13 +57,13 @@ func NextApproval(a *v1alpha1.ApprovalStatus, policy v1alpha1.ApprovalPolicy, ge
 		return ask
 	}
 	ask.Approved = a.Approved
-	created := len(a.Approved) > 0 && policy == v1alpha1.ApprovalCreation
+	isCreationApproved := len(a.Approved) > 0 && policy == v1alpha1.ApprovalCreation
 	switch {
-	case created || len(a.Approved) > 0 && !hasGrown(a.Approved, wanted):
+	case isCreationApproved || len(a.Approved) > 0 && !hasGrown(a.Approved, wanted):
 		if a.State != v1alpha1.ApprovalApproved {
 			a = &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalApproved, Generation: generation, Workorder: a.Workorder, Approved: a.Approved}
 		}
-		if created {
+		if isCreationApproved {
 			// Machines that needed no approval stay, also when the spec becomes invalid or the policy stricter.
 			a = a.DeepCopy()
 			a.Approved = wanted

@@ -50,9 +50,9 @@ func CountScaledWorkers(t v1alpha1.ClusterTopology) (n int32, any bool) {
 	return n, any
 }
 
-// NextScaledWorkers returns the scaledWorkers of a spec. They are those that the spec has, unless it has changed which pools are
-// autoscaled since the last valid one, and not the number: that one counts other pools. Then they are the workers that
-// the autoscaled pools have, and the replicas of new pools, so that autoscaling removes no worker because it is switched on.
+// NextScaledWorkers returns the value for spec.topology.scaledWorkers: the present one, or the number of workers of the autoscaled
+// pools if the spec autoscales other pools than the last valid spec and has the same scaledWorkers. That number counts
+// other pools, and would remove workers when autoscaling is switched on. A new pool counts with its replicas.
 func NextScaledWorkers(kc *v1alpha1.KubernetesCluster) *int32 {
 	t, last := kc.Spec.Topology, kc.Status.Accepted
 	if t.ScaledWorkers == nil || last == nil || last.Topology.ScaledWorkers == nil || *t.ScaledWorkers != *last.Topology.ScaledWorkers ||

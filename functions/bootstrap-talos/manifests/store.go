@@ -135,8 +135,8 @@ func (s *Store) writeConfigMap(ctx context.Context, kc *v1alpha1.KubernetesClust
 	return s.Kube.Merge(ctx, cm, map[string]any{"data": changed})
 }
 
-// withFiles returns the data of a ConfigMap with files, nil for one to delete. If the ConfigMap cannot hold all, those that are larger
-// than their share are replaced by a comment: they are saved for users to read, and no node waits for that.
+// withFiles adds files to the data of a ConfigMap, and removes a file whose content is nil. If the files exceed the limit of a
+// ConfigMap, a comment replaces each file that is larger than its share: users read the files, and no node needs them.
 func withFiles(data map[string]string, files map[string]any) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, data)

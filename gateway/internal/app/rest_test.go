@@ -401,7 +401,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// TestResendToFunctions sends dead letters of functions again, each of which becomes a request to reconcile its object.
+// TestResendToFunctions resends dead letters of functions. The Broker gets a request to reconcile the object of each.
 func TestResendToFunctions(t *testing.T) {
 	t.Parallel()
 	key, line := keyLine(t, "operator", "read+write")

@@ -153,7 +153,8 @@ func (d *Deliverer) Run(ctx context.Context) {
 	case <-d.History.Migrated():
 	}
 	d.logError(d.dropOtherParties(ctx, time.Now().Add(longestDelay)))
-	abandoned := time.NewTicker(cmp.Or(d.AbandonedAfter, abandonedAfter))
+	limit := cmp.Or(d.AbandonedAfter, abandonedAfter)
+	abandoned := time.NewTicker(limit)
 	defer abandoned.Stop()
 	var running sync.WaitGroup
 	wakes := make([]chan struct{}, len(d.Endpoints))
@@ -165,7 +166,7 @@ func (d *Deliverer) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case now := <-abandoned.C:
-			d.logError(d.dropOtherParties(ctx, now.Add(-cmp.Or(d.AbandonedAfter, abandonedAfter))))
+			d.logError(d.dropOtherParties(ctx, now.Add(-limit)))
 		case <-d.History.Outbox():
 			for _, wake := range wakes {
 				select {

@@ -67,7 +67,8 @@ func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, wan
 	return made, err
 }
 
-// createClaims creates the disks of a machine, except those that CDI fills with an image. class resolves the StorageClass of a disk.
+// createClaims creates the PersistentVolumeClaims of a machine. It skips disks with an image, whose claims CDI creates. class
+// resolves the StorageClass of a disk.
 func (k *Hypervisor) createClaims(ctx context.Context, m *v1alpha1.Machine, disks []hypervisor.Disk, class map[string]string) (claims []corev1.PersistentVolumeClaim, err error) {
 	for _, d := range disks {
 		claim := renderClaim(m, d, class[d.StorageClass], k.local)
