@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +133,32 @@ func TestRetention(t *testing.T) {
 	s.expect(b, v1alpha1.EtcdBackupScheduled, "Scheduled")
 	if len(b.Status.Backups) != 1 || b.Status.Backups[0].SHA256 == "" || len(sim.Keys()) != 2 {
 		t.Errorf("got %+v, and %v in the store, want the newest only", b.Status.Backups, sim.Keys())
+	}
+}
+
+// TestRetentionOfOtherCluster takes a snapshot into a folder that has newer ones of a cluster whose name begins with the same word.
+func TestRetentionOfOtherCluster(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	b := backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1)
+	s.create(b)
+	folder := filepath.Join(s.function.volume, folderOf(b))
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(folder, b.Spec.ClusterName+"-eu-20991231T000000Z"+snapshotEnding)
+	if err := os.WriteFile(other, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b = s.resync("nightly")
+	s.expect(b, v1alpha1.EtcdBackupCompleted, "Completed")
+	if b.Status.BackupCount != 1 || len(b.Status.Backups) != 1 {
+		t.Errorf("the status has %+v, want only the snapshot that was taken", b.Status.Backups)
+	}
+	for _, file := range []string{other, filepath.Join(s.function.volume, b.Status.Backups[0].Name)} {
+		if _, err := os.Stat(file); err != nil {
+			t.Errorf("a snapshot was deleted: %v", err)
+		}
 	}
 }
 

@@ -50,6 +50,9 @@ func planSnapshot(b *v1alpha1.EtcdBackup, now time.Time) (plan, error) {
 	if first.IsZero() {
 		return plan{}, reconcile.UserError{Reason: "InvalidSchedule", Message: fmt.Sprintf("schedule %q names a day that never comes: write a day of each month such as 0 2 28 * *, or @daily, or @every 6h", b.Spec.Schedule)}
 	}
+	if earliest := last.Add(minInterval); b.Status.LastBackupTime != nil && first.Before(earliest) {
+		first = schedule.Next(earliest.Add(-time.Nanosecond))
+	}
 	if first.After(now) {
 		return plan{next: first}, nil
 	}
@@ -65,6 +68,9 @@ func parseSchedule(text string) (cron.Schedule, error) {
 	}
 	return cron.ParseStandard(text)
 }
+
+// minInterval is the least time between two snapshots, however short the interval of a schedule is.
+const minInterval = time.Minute
 
 // mostMissed bounds how many missed times are counted one by one.
 const mostMissed = 10000

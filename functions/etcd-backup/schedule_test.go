@@ -37,6 +37,7 @@ func TestMakePlan(t *testing.T) {
 		"Taken":      {reason: "the snapshot was taken", schedule: "0 4 * * *", last: at(2, 4), now: at(2, 5), next: at(3, 4)},
 		"Every":      {reason: "an interval has passed", schedule: "@every 6h", last: at(2, 4), now: at(2, 11), due: at(2, 10), next: at(2, 16)},
 		"EverySoFar": {reason: "more times were missed than can be counted", schedule: "@every 1s", last: at(2, 4), now: at(9, 4), due: at(9, 4), next: at(9, 4).Add(time.Second)},
+		"TooOften":   {reason: "an interval of seconds is a minute", schedule: "@every 1s", last: at(2, 4), now: at(2, 4).Add(2 * time.Second), next: at(2, 4).Add(time.Minute)},
 		"Once":       {reason: "there is no schedule", now: at(2, 5), due: made},
 		"OnceTaken":  {reason: "the snapshot was taken", last: made, now: at(2, 5)},
 		"Suspended":  {reason: "spec.suspend is set", schedule: "0 4 * * *", suspend: true, now: at(9, 5)},

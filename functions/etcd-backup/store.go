@@ -40,6 +40,9 @@ const (
 	hashEnding     = ".sha256"
 )
 
+// dueLayout is how the name of a snapshot has the time at which it was due.
+const dueLayout = "20060102T150405Z"
+
 // folderOf returns the folder of an EtcdBackup.
 func folderOf(b *v1alpha1.EtcdBackup) string {
 	return path.Join(b.Spec.StorageLocation.Path, b.Namespace, b.Name)
@@ -47,14 +50,17 @@ func folderOf(b *v1alpha1.EtcdBackup) string {
 
 // nameOf returns the name of the snapshot that was due at a time. Names sort by time.
 func nameOf(b *v1alpha1.EtcdBackup, due time.Time) string {
-	return path.Join(folderOf(b), b.Spec.ClusterName+"-"+due.UTC().Format("20060102T150405Z")+snapshotEnding)
+	return path.Join(folderOf(b), b.Spec.ClusterName+"-"+due.UTC().Format(dueLayout)+snapshotEnding)
 }
 
-// snapshotsOf returns the snapshots among the files of a folder, the newest first.
+// snapshotsOf returns the snapshots among the files of a folder, the newest first. Snapshots of another cluster, whose name may
+// begin with the name of this one, are none of them.
 func snapshotsOf(b *v1alpha1.EtcdBackup, files []file) []file {
 	prefix := path.Join(folderOf(b), b.Spec.ClusterName+"-")
 	found := slices.DeleteFunc(slices.Clone(files), func(f file) bool {
-		return !strings.HasPrefix(f.name, prefix) || !strings.HasSuffix(f.name, snapshotEnding)
+		due, isOurs := strings.CutPrefix(strings.TrimSuffix(f.name, snapshotEnding), prefix)
+		_, err := time.Parse(dueLayout, due)
+		return !isOurs || err != nil || !strings.HasSuffix(f.name, snapshotEnding)
 	})
 	slices.SortFunc(found, func(a, b file) int { return strings.Compare(b.name, a.name) })
 	return found
