@@ -24,7 +24,7 @@ type Pool struct {
 }
 
 // New returns the pool of a family of a provisioned network, without the network address, the
-// broadcast address, the gateway and the excluded addresses. The error of an invalid pool
+// broadcast address, the gateways and the excluded addresses. The error of an invalid pool
 // says what to change.
 func New(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (Pool, error) {
 	o, err := optionsOf(nn, family)
@@ -37,8 +37,10 @@ func New(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (Pool, error) 
 	if o.prefix.Addr().Is4() && o.prefix.Bits() < 31 {
 		b.Remove(netipx.PrefixLastIP(o.prefix))
 	}
-	if o.gateway.IsValid() {
-		b.Remove(o.gateway)
+	for _, router := range []netip.Addr{o.gateway, o.announced} {
+		if router.IsValid() {
+			b.Remove(router)
+		}
 	}
 	for _, e := range o.excluded {
 		r, err := parseSpan(e)
@@ -175,9 +177,10 @@ func CheckGateway(segment netip.Prefix, gateway netip.Addr) error {
 // options are a family's fields of the pool and the segment, parsed.
 type options struct {
 	segment, prefix netip.Prefix
-	gateway         netip.Addr
-	start, end      netip.Addr
-	excluded        []string
+	// gateway is the one of the machines, and announced the one of the provider, which may be another one.
+	gateway, announced netip.Addr
+	start, end         netip.Addr
+	excluded           []string
 }
 
 func optionsOf(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (options, error) {
@@ -206,8 +209,9 @@ func optionsOf(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (options
 	}
 	// An address that does not parse is left out: the API server's rules have
 	// refused those, and a network without a gateway has an empty one.
+	o.announced, _ = netip.ParseAddr(announced)
 	if o.gateway, err = netip.ParseAddr(gateway); err != nil {
-		o.gateway, _ = netip.ParseAddr(announced)
+		o.gateway = o.announced
 	} else if err := CheckGateway(o.segment, o.gateway); err != nil {
 		return options{}, fmt.Errorf("spec.ipAllocation.static: %w", err)
 	}

@@ -29,6 +29,8 @@ type Pools struct {
 	namespace string
 	items     []v1alpha1.NetworkPool
 	optional  bool
+	// unreadable says why NetworkPools are for no namespace.
+	unreadable string
 }
 
 // SelectPools returns the NetworkPools that a namespace may use. One whose selector cannot be read is
@@ -37,8 +39,12 @@ func SelectPools(all []v1alpha1.NetworkPool, namespace string, namespaceLabels f
 	p := Pools{namespace: namespace, optional: optional}
 	for _, pool := range all {
 		included, err := allowed.Includes(pool.Spec.AllowedNamespaces, namespace, namespaceLabels)
-		if err != nil && !errors.As(err, new(allowed.InvalidSelector)) {
+		var invalid allowed.InvalidSelector
+		if err != nil && !errors.As(err, &invalid) {
 			return Pools{}, err
+		}
+		if err != nil {
+			p.unreadable += fmt.Sprintf("; NetworkPool %s is for no namespace, because its selector is wrong: %s", pool.Name, invalid)
 		}
 		if included {
 			p.items = append(p.items, pool)
@@ -114,9 +120,9 @@ func (p Pools) Check(s KnownSegment) string {
 	case len(p.items) == 0 && p.optional, slices.ContainsFunc(p.items, func(pool v1alpha1.NetworkPool) bool { return allows(pool.Spec, s) }):
 		return ""
 	case len(p.items) == 0:
-		return fmt.Sprintf("namespace %s may use no NetworkPool, and so no segment: ask the platform team to add it to spec.allowedNamespaces of one", p.namespace)
+		return fmt.Sprintf("namespace %s may use no NetworkPool, and so no segment: ask the platform team to add it to spec.allowedNamespaces of one%s", p.namespace, p.unreadable)
 	default:
-		return fmt.Sprintf("namespace %s may not use %s: use what one NetworkPool allows (%s), or ask the platform team to extend a NetworkPool", p.namespace, s, p.describe())
+		return fmt.Sprintf("namespace %s may not use %s: use what one NetworkPool allows (%s), or ask the platform team to extend a NetworkPool%s", p.namespace, s, p.describe(), p.unreadable)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestCheckPools(t *testing.T) {
 		"SomeOptional":  {"pools are optional, but the namespace has one", []v1alpha1.NetworkPool{lab}, true, manual(1, "10.0.0.0/24"), "may not use"},
 		"LongerMessage": {"a long list is truncated", []v1alpha1.NetworkPool{pool("long", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10"}})}, false, manual(99), "1, 2, 3, 4, 5, 6, 7, 8, and 2 more"},
 	} {
-		if got := (Pools{"team", tc.pools, tc.optional}).Check(tc.segment); (got == "") != (tc.says == "") || !strings.Contains(got, tc.says) {
+		if got := (Pools{namespace: "team", items: tc.pools, optional: tc.optional}).Check(tc.segment); (got == "") != (tc.says == "") || !strings.Contains(got, tc.says) {
 			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, got, tc.says)
 		}
 	}
@@ -88,7 +88,7 @@ func TestShareVLANs(t *testing.T) {
 		"None":         {"a namespace without pools may use nothing", nil, false, 150, false},
 		"NoneOptional": {"pools are optional, and the namespace has none", nil, true, 150, true},
 	} {
-		if got := (Pools{"team", tc.pools, tc.optional}).ShareVLANs(KnownSegment{Provider: "manual", VLAN: vlan(tc.vlan)}); got != tc.want {
+		if got := (Pools{namespace: "team", items: tc.pools, optional: tc.optional}).ShareVLANs(KnownSegment{Provider: "manual", VLAN: vlan(tc.vlan)}); got != tc.want {
 			t.Errorf("%s: %s: got %t", name, tc.reason, got)
 		}
 	}
@@ -111,7 +111,7 @@ func TestCheckBridge(t *testing.T) {
 		"None":         {reason: "a namespace without pools may use nothing", refused: true},
 		"NoneOptional": {reason: "pools are optional, and the namespace has none", optional: true},
 	} {
-		got := Pools{"team", tc.pools, tc.optional}.CheckBridge("br-lab", 150)
+		got := Pools{namespace: "team", items: tc.pools, optional: tc.optional}.CheckBridge("br-lab", 150)
 		if (got != "") != tc.refused || tc.refused && !strings.Contains(got, "lists bridge br-lab together with VLAN 150: delete the NetworkConfiguration and create it again without spec.bridge") {
 			t.Errorf("%s: %s: got %q, want refused %t", name, tc.reason, got, tc.refused)
 		}
@@ -141,5 +141,10 @@ func TestSelectPools(t *testing.T) {
 	p, err = SelectPools(byLabel, "team", func() (map[string]string, error) { return map[string]string{"tier": "lab"}, nil }, false)
 	if err != nil || len(p.items) != 1 || p.items[0].Name != "tier" {
 		t.Errorf("got %v, %v, want the pool that selects the label, and no invalid pool", p.items, err)
+	}
+	for _, got := range []string{p.Check(KnownSegment{Provider: "manual"}), (Pools{unreadable: p.unreadable}).Check(KnownSegment{})} {
+		if got != "" && !strings.Contains(got, "NetworkPool odd is for no namespace, because its selector is wrong: spec.allowedNamespaces.selector") {
+			t.Errorf("the refusal does not name the NetworkPool that cannot be read: %s", got)
+		}
 	}
 }
