@@ -16,12 +16,19 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
+{{/* A value of an environment variable. Helm reads numbers as floating point, and prints 1048576 as 1.048576e+06. */}}
+{{- define "vitistack.text" -}}
+{{- if and (kindIs "float64" .) (eq (float64 (int64 .)) .) }}{{ int64 . }}{{ else }}{{ toString . }}{{ end -}}
+{{- end -}}
+
 {{/* The environment that a function has, its own and what the values give, as a list: (dict "root" $ "name" "kea-reserve" "own" $container.env). */}}
 {{- define "vitistack.env" -}}
 {{- $v := .root.Values -}}
 {{- $env := dict -}}
 {{- if eq .name "kea-reserve" -}}
-  {{- $env = dict "KEA_URL" $v.kea.url "KEA_SECONDARY_URL" $v.kea.secondaryUrl "KEA_TLS_SECRET_NAME" $v.kea.tlsSecret "KEA_ALLOWED_SUBNETS" (join "," $v.kea.allowedSubnets) -}}
+  {{- $subnets := list -}}
+  {{- range $v.kea.allowedSubnets }}{{ $subnets = append $subnets (include "vitistack.text" .) }}{{ end -}}
+  {{- $env = dict "KEA_URL" $v.kea.url "KEA_SECONDARY_URL" $v.kea.secondaryUrl "KEA_TLS_SECRET_NAME" $v.kea.tlsSecret "KEA_ALLOWED_SUBNETS" (join "," $subnets) -}}
   {{- if $v.kea.shared }}{{ $_ := set $env "KEA_SHARED" "true" }}{{ end -}}
   {{- if $v.kea.tlsSecret }}{{ $_ := set $env "KEA_TLS_ENABLED" "true" }}{{ end -}}
 {{- else if eq .name "provision-network" -}}
@@ -33,9 +40,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- $env = dict "IMAGE_FACTORY" $v.talos.imageFactory "ALLOWED_IMAGE_HOSTS" (join "," $v.images.allowedHosts) "CREDENTIALS_NAMESPACES" (join "," $v.credentials.namespaces) -}}
 {{- end -}}
 {{- range .own }}{{ $_ := set $env .name .value }}{{ end -}}
-{{- $env = merge (dict) (index $v.functions .name).env $env -}}
+{{- $given := default dict (index $v.functions .name).env -}}
+{{- if hasKey $given "NETWORK_POOLS" }}{{ fail (printf "functions.%s.env.NETWORK_POOLS would leave the rights of vitistack-edit as they are: write networkPools: %s" .name (index $given "NETWORK_POOLS")) }}{{ end -}}
+{{- range $k, $x := $given }}{{ $_ := set $env $k $x }}{{ end -}}
 {{- $list := list -}}
-{{- range $k, $x := $env }}{{ if ne (toString $x) "" }}{{ $list = append $list (dict "name" $k "value" (toString $x)) }}{{ end }}{{ end -}}
+{{- range $k, $x := $env }}{{ if or (hasKey $given $k) (ne (toString $x) "") }}{{ $list = append $list (dict "name" $k "value" (include "vitistack.text" $x)) }}{{ end }}{{ end -}}
 {{ dict "list" $list | toYaml }}
 {{- end -}}
 
@@ -111,7 +120,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "vitistack.previewSettings" -}}
 {{- $v := .Values -}}
 {{- $settings := dict -}}
-{{- range $name, $variables := dict "provision-network" (list "NETWORK_POOLS" "SEPARATE_DATACENTERS") "create-vm" (list "IMAGE_FACTORY" "ALLOWED_IMAGE_HOSTS") "bootstrap-talos" (list "TALOS_VERSION" "ALLOWED_ADDON_HOSTS") -}}
+{{- range $name, $variables := dict "provision-network" (list "SEPARATE_DATACENTERS") "create-vm" (list "IMAGE_FACTORY" "ALLOWED_IMAGE_HOSTS") "bootstrap-talos" (list "TALOS_VERSION" "ALLOWED_ADDON_HOSTS") -}}
   {{- range (include "vitistack.env" (dict "root" $ "name" $name "own" list) | fromYaml).list -}}
     {{- if has .name $variables }}{{ $_ := set $settings .name .value }}{{ end -}}
   {{- end -}}
@@ -155,11 +164,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if ($v.nodeEvents).enabled }}{{ $_ = set $env "NODE_EVENTS_ADDRESS" ":9993" }}{{ end -}}
 {{- $schedules := dict "HEARTBEAT_SCHEDULE" (($v.heartbeat).schedule | default "*/10 * * * * *") "RESYNC_SCHEDULE" $v.functions.resync.schedule -}}
 {{- range $c.env }}{{ if hasKey $schedules .name }}{{ $_ := set . "value" (get $schedules .name) }}{{ end }}{{ end -}}
-{{- $given := merge (dict) $v.gateway.env $env (include "vitistack.previewSettings" .root | fromYaml) -}}
+{{- $given := include "vitistack.previewSettings" .root | fromYaml -}}
+{{- range $own := list $env (default dict $v.gateway.env) }}{{ range $k, $x := $own }}{{ $_ = set $given $k $x }}{{ end }}{{ end -}}
 {{- $list := list -}}
 {{- range $c.env }}{{ if not (hasKey $given .name) }}{{ $list = append $list . }}{{ end }}{{ end -}}
-{{- range $k, $x := $given }}{{ $list = append $list (dict "name" $k "value" (toString $x)) }}{{ end -}}
-{{- range $k, $ref := dict "DATABASE_URL" $v.database "REDIS_URL" $v.redis -}}
+{{- range $k, $x := $given }}{{ $list = append $list (dict "name" $k "value" (include "vitistack.text" $x)) }}{{ end -}}
+{{- range $name, $ref := dict "database" $v.database "redis" $v.redis -}}
+  {{- $k := printf "%s_URL" (upper $name) -}}
+  {{- if and $ref.existingSecret (hasKey $given $k) }}{{ fail (printf "%s.existingSecret and gateway.env.%s both give the gateway %s: remove one of them" $name $k $k) }}{{ end -}}
   {{- if $ref.existingSecret }}{{ $list = append $list (dict "name" $k "valueFrom" (dict "secretKeyRef" (dict "name" $ref.existingSecret "key" $ref.key))) }}{{ end -}}
 {{- end -}}
 {{- $_ = set $c "env" $list -}}
@@ -228,7 +240,7 @@ list: [create-vm, bootstrap-talos, etcd-backup]
 {{- if eq (omit .object.spec.delivery "deadLetterSink" | toJson) (omit $broker "deadLetterSink" | toJson) -}}
 {{- $class := dict -}}
 {{- if .folder }}{{ $class = .root.Files.Get (printf "knative/variants/%s/broker.yaml" .folder) | fromYaml | dig "spec" "delivery" (dict) }}{{ end -}}
-{{- $_ := set .object.spec "delivery" (merge (dict) .root.Values.broker.delivery $class .object.spec.delivery) -}}
+{{- range list $class (default dict .root.Values.broker.delivery) }}{{ range $k, $x := . }}{{ $_ := set $.object.spec.delivery $k $x }}{{ end }}{{ end -}}
 {{- end -}}
 {{- end -}}
 

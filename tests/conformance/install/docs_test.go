@@ -151,7 +151,7 @@ func newDesk(t *testing.T, h *helm) *desk {
 // the names of objects.
 var names = strings.NewReplacer(
 	"oci://ghcr.io/vitistack/helm/vitistack", chart(), "vitistack … --reset-then-reuse-values", "vitistack "+chart()+" --reset-then-reuse-values",
-	"helm upgrade …", "helm upgrade vitistack "+chart()+" --reuse-values", "helm template vitistack …", "helm template vitistack "+chart(), " NAME", " web-1", "/NAME", "/web-1", "=NAME", "=web-1", "-n NS", "-n default",
+	"helm template vitistack …", "helm template vitistack "+chart(), " NAME", " web-1", "/NAME", "/web-1", "=NAME", "=web-1", "-n NS", "-n default",
 	" --timeout=1h", "", "kubectl wait ", "kubectl wait --timeout=1s ", "kubectl exec ", "kubectl exec --pod-running-timeout=1s ",
 	"deployment/gateway -f", "deployment/gateway --pod-running-timeout=1s", "helm test vitistack", "helm test vitistack --timeout 1s",
 )

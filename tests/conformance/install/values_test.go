@@ -43,6 +43,9 @@ func TestWrongValues(t *testing.T) {
 		"EventsURL":       {"Talos takes no URL", "nodeEvents.enabled=true,nodeEvents.endpoint=http://10.0.0.5:9993", "nodeEvents/endpoint"},
 		"EventsPort":      {"no such port exists", "nodeEvents.enabled=true,nodeEvents.endpoint=10.0.0.5:99999", "nodeEvents/endpoint"},
 		"EventsWhere":     {"Talos needs a port", "nodeEvents.enabled=true,nodeEvents.endpoint=10.0.0.5", "nodeEvents/endpoint"},
+		"PoolsOfFunction": {"the rights of editors follow networkPools", "functions.provision-network.env.NETWORK_POOLS=optional", "write networkPools: optional"},
+		"PoolsOfConfig":   {"the rights of editors follow networkPools", "config.env.NETWORK_POOLS=optional", "is the value networkPools"},
+		"TwoDatabases":    {"a variable has one value", "database.existingSecret=db,gateway.env.DATABASE_URL=postgres://db", "database.existingSecret and gateway.env.DATABASE_URL"},
 		"RightScale":      {"the maximum is allowed", "functions.create-vm.minScale=2,functions.create-vm.maxScale=2", ""},
 	}
 	h := newHelm(t, &rest.Config{})
@@ -284,7 +287,7 @@ func TestPreviewSettings(t *testing.T) {
 	}{
 		"Default":   {"the ConfigMap has what there is", nil, map[string]string{}},
 		"Values":    {"a value is for functions and gateway", []string{"images.allowedHosts={a.example.com,b.example.com}", "talos.imageFactory=https://factory.example.com", "talos.version=1.12.4", "addons.allowedHosts={c.example.com}"}, map[string]string{"ALLOWED_ADDON_HOSTS": "c.example.com", "ALLOWED_IMAGE_HOSTS": "a.example.com,b.example.com", "IMAGE_FACTORY": "https://factory.example.com", "TALOS_VERSION": "1.12.4"}},
-		"Function":  {"a variable of a function decides", []string{"functions.provision-network.env.SEPARATE_DATACENTERS=east", "functions.provision-network.env.NETWORK_POOLS=optional", "functions.create-vm.env.ALLOWED_IMAGE_HOSTS=c.example.com"}, map[string]string{"SEPARATE_DATACENTERS": "east", "NETWORK_POOLS": "optional", "ALLOWED_IMAGE_HOSTS": "c.example.com"}},
+		"Function":  {"a variable of a function decides", []string{"functions.provision-network.env.SEPARATE_DATACENTERS=east", "functions.create-vm.env.ALLOWED_IMAGE_HOSTS=c.example.com"}, map[string]string{"SEPARATE_DATACENTERS": "east", "ALLOWED_IMAGE_HOSTS": "c.example.com"}},
 		"Endpoints": {"the gateway connects to others than create-vm", []string{"functions.create-vm.env.ALLOWED_ENDPOINTS=10.0.0.0/8", "gateway.env.ALLOWED_ENDPOINTS=hooks.example.com"}, map[string]string{"PREVIEW_ALLOWEDENDPOINTS": "10.0.0.0/8"}},
 		"Common":    {"both have the list of the ConfigMap", []string{"config.env.ALLOWED_ENDPOINTS=10.0.0.0/8"}, map[string]string{}},
 		"Own":       {"a variable of the gateway decides", []string{"talos.version=1.12.4", "gateway.env.TALOS_VERSION=1.11.6"}, map[string]string{"TALOS_VERSION": "1.11.6"}},
@@ -320,7 +323,7 @@ func TestPreviewSettings(t *testing.T) {
 func TestGatewayEnvironment(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
-	out, err := h.run(t.Context(), "template", "vitistack", chart(), "--set-string", "gateway.env.SERVER_MAXHEADERBYTES=32768")
+	out, err := h.run(t.Context(), "template", "vitistack", chart(), "--set-json", `gateway.env={"SERVER_MAXHEADERBYTES": 1048576}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +340,7 @@ func TestGatewayEnvironment(t *testing.T) {
 				got = append(got, variable.Value)
 			}
 		}
-		if diff := cmp.Diff([]string{"32768"}, got); diff != "" {
+		if diff := cmp.Diff([]string{"1048576"}, got); diff != "" {
 			t.Errorf("SERVER_MAXHEADERBYTES (-want +got):\n%s", diff)
 		}
 	}
