@@ -99,6 +99,7 @@ var advices = map[string]Advice{
 	"TalosTooOld":                          on(Requester, "Upgrade Talos first: write a newer version into spec.talos.version."),
 	"MachineRefused":                       on(Requester, fixSpec),
 	"NetworkOverlap":                       on(Requester, "Write another prefix into the field of spec.networking that the message names."),
+	"FamilyMismatch":                       on(Requester, "Write a prefix of the family that the message names into the field of spec.networking."),
 	"NoNetworkNamespace":                   on(Requester, "Create a NetworkNamespace in the namespace of the object (apis/examples/lab-network.yaml has one), or ask the network team for one."),
 	"NetworkNamespaceNotFound":             on(Requester, createNetwork),
 	"NetworkNamespaceAmbiguous":            on(Requester, "The namespace has several NetworkNamespaces: name one in spec.networkNamespaceName."),

@@ -57,7 +57,7 @@ func (m clusterPreview) cluster(kc *v1alpha1.KubernetesCluster) {
 	if nn == nil || m.of.Before != nil {
 		return
 	}
-	if err := clusterplan.CheckClusterPrefixes(kc.Spec.Networking, nn); err != nil {
+	if err := clusterplan.CheckClusterPrefixes(kc.Spec.Networking, p.Endpoint, nn); err != nil {
 		reason, message := reasonOf(err)
 		m.refuse("/spec/networking", reason, message)
 	}

@@ -184,6 +184,7 @@ type ClusterNetworking struct {
 	// DNS domain of the Services. Default: cluster.local.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')",message="write a DNS name of lower case letters, digits, - and dots, for example cluster.local"
 	DNSDomain string `json:"dnsDomain,omitempty"`
 	// Network plugin that Talos installs: flannel, or none for one of spec.addons, such as
 	// Cilium. Nodes are not Ready before a plugin runs on them. It is chosen when the

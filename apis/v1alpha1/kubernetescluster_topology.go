@@ -259,7 +259,8 @@ type ControlPlaneEndpoint struct {
 	// +kubebuilder:validation:XValidation:rule="isIP(self) || self.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')",message="write an IP address or a DNS name, without scheme and port"
 	Host string `json:"host,omitempty"`
 	// Default: 6443. In the modes vip and node the API servers listen on it; in mode
-	// custom they listen on 6443, to which host has to lead.
+	// custom they listen on 6443, to which host has to lead. The chart's network policies let the
+	// stack connect to another port if networkPolicy.clusters.ports lists it.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535

@@ -135,7 +135,8 @@ type AllowedNamespaces struct {
 
 // ProviderEndpoint is the address of an API.
 type ProviderEndpoint struct {
-	// For example https://pve1.example.com:8006.
+	// For example https://pve1.example.com:8006. The chart's network policies let the stack connect
+	// to another port if networkPolicy.proxmox.ports or networkPolicy.kubevirt.ports lists it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https'",message="write an https URL, for example https://pve1.example.com:8006"

@@ -54,7 +54,7 @@ const (
 	AnnotationRemove = "vitistack.io/remove"
 	// AnnotationReplace is the ReplaceReason for which bootstrap-talos replaces a Machine.
 	AnnotationReplace = "vitistack.io/replace"
-	// AnnotationRemoving is the time at which the removal of a Machine from its cluster
+	// AnnotationRemoving is the time at which the removal, or then the drain, of a Machine from its cluster
 	// started. On a Node that is cordoned for a removal, it is the UID of the Machine.
 	AnnotationRemoving = "vitistack.io/removing"
 	// AnnotationResizing, on a Node that is cordoned while its Machine is resized in place, is

@@ -63,6 +63,32 @@ func TestDrainBlocked(t *testing.T) {
 	}
 }
 
+// TestDrainAfterPause pauses a cluster whose pods keep a machine from leaving, for longer than the drain timeout. The
+// drain then has its whole time.
+func TestDrainAfterPause(t *testing.T) {
+	t.Parallel()
+	var later atomic.Int64
+	s := newEnv(t, envOptions{now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+	s.create(s.cluster("shop", 1, 2))
+	s.awaitRunning("shop")
+	s.deploy("shop", "web", 4, 4)
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.Topology.Workers[0].Replicas = 1
+		kc.Spec.Topology.Workers[0].DrainTimeout = &metav1.Duration{Duration: 30 * time.Minute}
+	})
+	s.awaitReason("shop", "RemovingNodes", "The disruption budget web needs 4 healthy pods")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Paused = true })
+	s.awaitReason("shop", "Paused")
+	later.Store(int64(time.Hour))
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Paused = false })
+	s.awaitReason("shop", "RemovingNodes", "The disruption budget web needs 4 healthy pods")
+	if got := s.machines("shop"); len(got) != 3 {
+		t.Errorf("machines %v, want all three", got)
+	}
+	later.Store(int64(2 * time.Hour))
+	s.awaitRunning("shop")
+}
+
 // TestConfigChanges changes settings that Talos applies only with a reboot.
 func TestConfigChanges(t *testing.T) {
 	t.Parallel()

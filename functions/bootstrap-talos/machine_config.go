@@ -131,6 +131,9 @@ func (r *configRenderer) clusterConfig(c *cluster) talos.ClusterConfig {
 	if c.Spec.Networking != nil {
 		common.Networking = *c.Spec.Networking
 	}
+	if u, err := url.Parse(c.Status.Endpoint); err == nil {
+		common.Networking = plan.WithDefaultPrefixes(common.Networking, u.Hostname())
+	}
 	if c.Spec.Talos != nil && c.Spec.Talos.InstallDisk != "" {
 		common.Disk = c.Spec.Talos.InstallDisk
 	}
@@ -174,6 +177,9 @@ func (r *configRenderer) readPatches(ctx context.Context, namespace, name string
 	}
 	var all []talos.Patch
 	for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
+		if talos.IsEmptyPatch(cm.Data[key]) {
+			continue
+		}
 		p, err := talos.ReadPatch(fmt.Sprintf("%s of ConfigMap %s", key, name), []byte(cm.Data[key]))
 		if err != nil {
 			return nil, err

@@ -182,6 +182,46 @@ func TestPatchedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestCorrectedPatch corrects patches of a running cluster by which no worker is Ready any more, and then by which its only API
+// server does not start.
+func TestCorrectedPatch(t *testing.T) {
+	t.Parallel()
+	const missing = "1.33.99"
+	for name, patch := range map[string]string{
+		"Kubelet":   "machine:\n  kubelet:\n    image: ghcr.io/siderolabs/kubelet:v" + missing + "\n",
+		"APIServer": "cluster:\n  apiServer:\n    image: registry.k8s.io/kube-apiserver:v" + missing + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t, envOptions{})
+			patches := s.configMap("patches", map[string]string{"a.yaml": ""})
+			kc := s.cluster("shop", 1, 2)
+			kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"patches"}}}
+			s.create(kc)
+			s.awaitRunning("shop")
+			edit := func(text string) {
+				t.Helper()
+				if err := s.kube.Merge(t.Context(), patches, map[string]any{"data": map[string]any{"a.yaml": text}}); err != nil {
+					t.Fatal(err)
+				}
+				s.reconcile("shop")
+			}
+			edit(patch)
+			feed.Until(t, "the cluster is not Ready", func() (bool, string) {
+				s.reconcile("shop")
+				return !isTrue(s.get("shop"), v1alpha1.ConditionReady), ""
+			})
+			edit("# none any more\n")
+			s.awaitRunning("shop")
+			for _, node := range []string{"cp-0", "pool-0", "pool-1"} {
+				if strings.Contains(s.activeConfig("shop", node), missing) {
+					t.Errorf("%s runs the former patch", node)
+				}
+			}
+		})
+	}
+}
+
 // TestPatchesOfRolesAndPools checks that every node gets exactly the patches of its role and pool.
 func TestPatchesOfRolesAndPools(t *testing.T) {
 	t.Parallel()

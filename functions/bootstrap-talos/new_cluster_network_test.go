@@ -54,6 +54,11 @@ func TestRemediesOfNewClusters(t *testing.T) {
 			func(kc *v1alpha1.KubernetesCluster) {
 				kc.Spec.Networking = &v1alpha1.ClusterNetworking{ServiceCIDR: "172.20.0.0/16"}
 			}},
+		"Family": {"FamilyMismatch", []string{"podCIDR fd01::/56", "has only 10.50.0.0/24", "spec.networking.podCIDR"}, v1alpha2.AllocationStatic, "10.50.0.0/24", 1,
+			func(kc *v1alpha1.KubernetesCluster) {
+				kc.Spec.Networking = &v1alpha1.ClusterNetworking{PodCIDR: "fd01::/56"}
+			},
+			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Networking = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -3,7 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -49,7 +54,43 @@ func (r *removals) drainRemoved(ctx context.Context, c *cluster, m *v1alpha1.Mac
 	return false, message, nil
 }
 
-// removalStart returns when the removal of a machine began, and the zero time for one whose annotation is missing or wrong.
+// startClock lets the time of a removal begin now: a drain has its whole time, however long the removal waited for it.
+func (r *removals) startClock(ctx context.Context, m *v1alpha1.Machine) error {
+	before := m.DeepCopy()
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationRemoving, r.now().UTC().Format(time.RFC3339))
+	_, err := r.kube.Patch(ctx, before, m)
+	return err
+}
+
+// restartClocks lets the time of drains and upgrades begin again in the first delivery after a pause, because nothing was evicted or
+// requested meanwhile.
+func (r *removals) restartClocks(ctx context.Context, c *cluster) error {
+	ready := meta.FindStatusCondition(c.before.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Reason != reasonPaused {
+		return nil
+	}
+	now := metav1.NewTime(r.now())
+	if c.Status.Upgrade != nil {
+		for i := range c.Status.Upgrade.Nodes {
+			c.Status.Upgrade.Nodes[i].Since = now
+		}
+	}
+	for i := range c.Status.Resizes {
+		if c.Status.Resizes[i].Step == v1alpha1.ResizeDraining { // a restart is named by its time
+			c.Status.Resizes[i].Since = now
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.observed.machines)) {
+		if m := c.observed.machines[name]; m.Annotations[v1alpha1.AnnotationRemoving] != "" {
+			if err := r.startClock(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removalStart returns when the removal of a machine, or then its drain, began, and the zero time for one whose annotation is missing or wrong.
 func removalStart(m *v1alpha1.Machine) time.Time {
 	began, _ := time.Parse(time.RFC3339, m.Annotations[v1alpha1.AnnotationRemoving])
 	return began
@@ -107,6 +148,9 @@ func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, 
 	case plan.RemovalDrain:
 		return removing(why, true)
 	case plan.RemovalCordon:
+		if err = r.startClock(ctx, m); err != nil {
+			return err
+		}
 		if err = c.connections.workload.CordonForRemoval(ctx, m.Name, string(m.UID)); err == nil {
 			return removing("it is cordoned", true)
 		}

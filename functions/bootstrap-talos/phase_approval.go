@@ -40,7 +40,7 @@ func (ap *approvals) check(ctx context.Context, c *cluster) error {
 	case v1alpha1.ApprovalRequested:
 		return reconcile.WaitError{Reason: "PendingApproval", Message: fmt.Sprintf("waits for approval of %s, requested by an event of type %s for generation %d", plan.DescribePools(a), events.TypeWorkorderRequested, a.Generation)}
 	case v1alpha1.ApprovalRejected:
-		return reconcile.UserError{Reason: "ApprovalRejected", Message: fmt.Sprintf("%s has rejected %s: %s; change the topology to ask again", a.By, plan.DescribePools(a), a.Comment)}
+		return reconcile.UserError{Reason: "ApprovalRejected", Message: fmt.Sprintf("%s has rejected %s: %s; change the topology or data.workorder to ask again", a.By, plan.DescribePools(a), a.Comment)}
 	default:
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -141,16 +142,14 @@ func (c *cluster) patchesRead() string {
 	return "; the ConfigMaps with patches " + readAgain
 }
 
-// updateConfigsEarly gives the nodes of a cluster that has never been Running the changes that
-// need no reboot, such as the registry mirror that they may wait for, at each resync. Nodes that do
-// not answer in time are left to the next one. It returns only a UserError.
+// updateConfigsEarly gives the nodes of a cluster that is not Ready the changes that need no reboot, such as the registry mirror
+// that a new node may wait for, or the correction of a patch for which its kubelet or API server does not start. It does so at each
+// resync, and when a user asks for it. Nodes that do not answer in time are left to the next one. It returns only a UserError.
 func (u *configUpdater) updateConfigsEarly(ctx context.Context, c *cluster) error {
-	if !c.full || !c.hasPolled(ctx) || c.Status.Version != "" || c.connections.credentials == nil {
+	if !c.full && !kube.ReconcileRequested(c) || !c.hasPolled(ctx) || c.connections.credentials == nil {
 		return nil
 	}
-	members := slices.DeleteFunc(slices.Clone(c.plan.Members), func(m plan.Member) bool {
-		return !plan.IsRunning(c.observed.machines[m.Name]) || !plan.IsInstalled(c.observed.machines[m.Name])
-	})
+	members := slices.DeleteFunc(slices.Clone(c.plan.Members), func(m plan.Member) bool { return !isChangedEarly(ctx, c, m) })
 	configs, files, err := u.renderer.renderConfigs(ctx, c, members)
 	if err != nil {
 		return err
@@ -168,4 +167,25 @@ func (u *configUpdater) updateConfigsEarly(ctx context.Context, c *cluster) erro
 		}
 	}
 	return nil
+}
+
+// isChangedEarly reports whether updateConfigsEarly changes the node of a member: each node of a cluster that has never been
+// Running, and afterwards one that its configuration may keep from being Ready. A rotation, an upgrade and a
+// change of size give their nodes configurations themselves.
+func isChangedEarly(ctx context.Context, c *cluster, m plan.Member) bool {
+	machine := c.observed.machines[m.Name]
+	if !plan.IsRunning(machine) || !plan.IsInstalled(machine) {
+		return false
+	}
+	if c.Status.Version == "" {
+		return true
+	}
+	if c.observed.keys.Next != nil || c.Status.Upgrade != nil || plan.IsNodeResizing(c.KubernetesCluster, m.Name) {
+		return false
+	}
+	if !c.observed.apiAnswers {
+		return m.Role == v1alpha1.RoleControlPlane && c.connections.workload != nil && checkAPIServer(ctx, c, m.Name) != nil
+	}
+	node, _ := c.observed.node(m.Name)
+	return !node.Ready && strings.TrimPrefix(node.Version, "v") == m.Version // a change of the version is an upgrade
 }

@@ -179,7 +179,7 @@ func waitForMachines(c *cluster) error {
 		}
 		unready = append(unready, m.Name)
 		if detail == "" && machine != nil {
-			detail = plan.NotReadySuffix(machine)
+			detail = whyNotRunning(machine)
 		}
 	}
 	if len(unready) == 0 {
@@ -188,6 +188,14 @@ func waitForMachines(c *cluster) error {
 	slices.Sort(unready)
 	message := "waits for " + plan.Quantity(len(unready), "machine") + ", first of all " + unready[0]
 	return reconcile.WaitError{Reason: reasonWaitingForMachines, Message: message + detail}
+}
+
+// whyNotRunning returns after ": " why a Machine does not run.
+func whyNotRunning(m *v1alpha1.Machine) string {
+	if m.Spec.PowerState == v1alpha1.PowerStopped {
+		return ": it is switched off by spec.powerState: write Running there, or have the cluster remove it with the annotation " + v1alpha1.AnnotationRemove + "=true"
+	}
+	return plan.NotReadySuffix(m)
 }
 
 // waitForTalos returns a WaitError that names the node that has to answer, if all machines run.

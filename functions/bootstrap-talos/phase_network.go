@@ -73,7 +73,7 @@ func (e *endpoints) keptNetwork(ctx context.Context, c *cluster) (string, error)
 // checkPlacement returns a UserError if a new cluster does not fit into its network. Afterwards
 // that cannot be changed.
 func checkPlacement(c *cluster, nn *v1alpha2.NetworkNamespace) error {
-	if err := plan.CheckClusterPrefixes(c.Spec.Networking, nn); err != nil {
+	if err := plan.CheckClusterPrefixes(c.Spec.Networking, c.plan.Endpoint, nn); err != nil {
 		c.report.noteUserError(v1alpha1.ConditionTopologyValid, err)
 		return err
 	}

@@ -27,6 +27,14 @@ func (l *nodeLister) read(ctx context.Context, c *cluster) error {
 	return err
 }
 
+// otherPort names the value of the chart that has to list a port of the workload API other than the usual one.
+func otherPort(c *cluster) string {
+	if c.plan.Port == plan.DefaultPort {
+		return ""
+	}
+	return fmt.Sprintf(" (the value networkPolicy.clusters.ports of the chart has to list %d)", c.plan.Port)
+}
+
 // list connects to the workload API and lists its Nodes.
 func (l *nodeLister) list(ctx context.Context, c *cluster) error {
 	if c.observed.kubeconfig == nil {
@@ -48,7 +56,7 @@ func (l *nodeLister) list(ctx context.Context, c *cluster) error {
 		if errors.As(err, &denied) {
 			return reconcile.UserError{Reason: "EndpointNotAllowed", Message: denied.Error()}
 		}
-		return reconcile.WaitError{Reason: reasonWaitingForAPI, Message: "waits for the workload API at " + c.Status.Endpoint, Requeue: true}
+		return reconcile.WaitError{Reason: reasonWaitingForAPI, Message: "waits for the workload API at " + c.Status.Endpoint + otherPort(c), Requeue: true}
 	}
 	c.observed.apiAnswers = true
 	c.observed.recordNodes(nodes)

@@ -51,28 +51,36 @@ func (r *replacements) replaceUnhealthy(ctx context.Context, c *cluster) error {
 func (r *replacements) replaceUnhealthyOf(ctx context.Context, c *cluster, g plan.Group) (string, error) {
 	var unhealthy []plan.UnhealthyMachine
 	var replaced []string
-	inProgress := 0
+	gone, joining, inProgress := 0, 0, 0
 	for name, m := range c.observed.machines {
 		if plan.PoolOf(m) != g.Pool {
-			continue
-		}
-		if m.Annotations[v1alpha1.AnnotationReplace] == string(v1alpha1.ReplaceUnhealthy) {
-			replaced = append(replaced, name)
-		}
-		if plan.IsLeaving(m) || plan.IsMarked(m) {
-			inProgress++
 			continue
 		}
 		var node *plan.Node
 		if n, ok := c.observed.node(name); ok {
 			node = &n
 		}
-		if since := plan.UnhealthySince(m, node); !since.IsZero() {
+		isReady := node != nil && node.Ready
+		if m.Annotations[v1alpha1.AnnotationReplace] == string(v1alpha1.ReplaceUnhealthy) {
+			replaced = append(replaced, name)
+		}
+		since := plan.UnhealthySince(m, node)
+		switch {
+		case m.DeletionTimestamp != nil && !isReady:
+			gone++
+		case plan.IsLeaving(m) || plan.IsMarked(m):
+			inProgress++
+		case !since.IsZero():
 			unhealthy = append(unhealthy, plan.UnhealthyMachine{Name: name, Since: since, Created: m.CreationTimestamp.Time, Protected: m.Spec.Protected})
+		case !isReady && m.Spec.PowerState != v1alpha1.PowerStopped:
+			joining++
 		}
 	}
+	if gone > 0 {
+		inProgress += joining // the machine that takes its place
+	}
 	check := plan.HealthCheckOf(g)
-	name, why := plan.SelectUnhealthy(check, unhealthy, inProgress, r.now())
+	name, why := plan.SelectUnhealthy(check, unhealthy, gone, inProgress, r.now())
 	if name != "" {
 		message := fmt.Sprintf("replaces Machine %s of pool %s: its node has been unhealthy for longer than %s", name, g.Pool, check.Timeout)
 		if err := r.markReplaced(ctx, c, c.observed.machines[name], v1alpha1.ReplaceUnhealthy, message); err != nil {

@@ -261,6 +261,40 @@ func TestUnhealthyMachineIsReplaced(t *testing.T) {
 	s.awaitReplaced("shop", old)
 }
 
+// TestLostHost replaces two machines of a host that is away. Their Machines cannot be deleted before it is back, and
+// the first one does not keep the second one from being replaced.
+func TestLostHost(t *testing.T) {
+	t.Parallel()
+	var skew atomic.Int64
+	s := newEnv(t, envOptions{now: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }})
+	kc := s.cluster("shop", 1, 3)
+	kc.Spec.Topology.Workers[0].HealthCheck = &v1alpha1.HealthCheck{MaxUnhealthy: 2}
+	s.create(kc)
+	s.awaitRunning("shop")
+	lost := []string{"shop-pool-0", "shop-pool-1"}
+	for _, name := range lost {
+		m := s.machine(name)
+		if err := s.kube.Merge(t.Context(), m, map[string]any{"metadata": map[string]any{"finalizers": append(m.Finalizers, "example.com/host-is-away")}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.fleet.PowerOff(string(m.UID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	skew.Store(int64(time.Hour))
+	feed.Until(s, "both machines have replacements", func() (bool, string) {
+		s.reconcile("shop")
+		ready, _ := s.nodes("shop")
+		healthy := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionMachinesHealthy)
+		return len(ready) == 4, fmt.Sprintf("Ready are %v: %v", ready, healthy)
+	})
+	for _, name := range lost {
+		if s.machine(name).DeletionTimestamp == nil {
+			t.Errorf("Machine %s is not deleted", name)
+		}
+	}
+}
+
 // awaitReplaced waits until a Machine is gone, and the cluster has three Ready nodes. The new Machine has the name of the
 // old one if that was gone before.
 func (s *env) awaitReplaced(cluster string, old *v1alpha1.Machine) {

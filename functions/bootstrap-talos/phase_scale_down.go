@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
@@ -67,6 +65,9 @@ func (r *removals) chooseNodes(ctx context.Context, c *cluster) error {
 			}
 		}
 		leaving, protected := plan.SelectMachinesToRemove(g.Replicas, plan.RemovalLimit(g.Pool), working, g.Rollout.MaxUnavailable, present)
+		if chosen := c.observed.machines[c.Status.Removing]; g.Pool == v1alpha1.ControlPlanePool && len(leaving) == 0 && chosen != nil && !plan.IsLeaving(chosen) {
+			c.Status.Removing = "" // the scale-down was taken back before it began
+		}
 		for _, name := range protected {
 			c.report.noteUserError(v1alpha1.ConditionReady, protectedError(c.observed.machines[name]))
 		}
@@ -103,10 +104,7 @@ func (r *removals) beginRemoval(ctx context.Context, c *cluster, m *v1alpha1.Mac
 			return err
 		}
 	}
-	before := m.DeepCopy()
-	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationRemoving, r.now().UTC().Format(time.RFC3339))
-	_, err := r.kube.Patch(ctx, before, m)
-	return err
+	return r.startClock(ctx, m)
 }
 
 // cleanUpRemovedNodes deletes the Nodes and the saved manifests of Machines that do not exist,

@@ -2,9 +2,11 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 func replicas(controlPlanes int32, pools map[string]int32) func(*v1alpha1.KubernetesCluster) {
@@ -63,4 +65,43 @@ func TestControlPlaneGrowsAndShrinks(t *testing.T) {
 			t.Errorf("nodes: %v, want %v", all, step.want)
 		}
 	}
+}
+
+// TestScaleDownTakenBack takes a scale-down back after a delivery has recorded the control plane to remove, and has crashed
+// before it began the removal. A control plane can be replaced afterwards.
+func TestScaleDownTakenBack(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.create(s.cluster("shop", 3, 0))
+	kc := s.awaitRunning("shop")
+	before := kc.DeepCopy()
+	kc.Status.Removing = "shop-cp-2"
+	if _, err := s.kube.PatchStatus(t.Context(), before, kc); err != nil {
+		t.Fatal(err)
+	}
+	s.annotate("shop-cp-0", v1alpha1.AnnotationRemove, "true")
+	s.awaitRunning("shop", "cp-1", "cp-2", "cp-3")
+}
+
+// TestSwitchedOffNode switches off the machine of a node. The cluster says what it waits for, and what to write.
+func TestSwitchedOffNode(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.create(s.cluster("shop", 1, 1))
+	s.awaitRunning("shop")
+	power := func(state v1alpha1.PowerState) {
+		t.Helper()
+		m := s.machine("shop-pool-0")
+		if err := s.kube.Merge(t.Context(), m, map[string]any{"spec": map[string]any{"powerState": state}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	power(v1alpha1.PowerStopped)
+	feed.Until(t, "the cluster says which machine it waits for, and what to write", func() (bool, string) {
+		s.reconcile("shop") // the Node is not Ready a while later
+		message := s.get("shop").Status.Message
+		return strings.Contains(message, "shop-pool-0: it is switched off by spec.powerState: write Running there, or have the cluster remove it with the annotation vitistack.io/remove=true"), message
+	})
+	power(v1alpha1.PowerRunning)
+	s.awaitRunning("shop")
 }

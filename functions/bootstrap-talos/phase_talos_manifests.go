@@ -10,13 +10,14 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // applyTalosManifests applies what a changed configuration of the control planes puts into the workload cluster, as
 // talosctl upgrade-k8s does: cluster.inlineManifests, cluster.extraManifests, the settings of kube-proxy and flannel, and the
 // images of kube-proxy and CoreDNS. Talos itself only creates missing objects. Objects that the configuration no
-// longer has stay in the cluster. A manifest that the workload API refuses makes ConfigCurrent False, and stops no other.
+// longer has stay in the cluster. A requested reconcile applies those of users again. A manifest that the workload API refuses makes ConfigCurrent False, and stops no other.
 func applyTalosManifests(ctx context.Context, c *cluster) error {
 	if c.observed.controlPlaneChanged {
 		return reconcile.WaitError{Reason: reasonChangingNodes, Message: "waits for Talos to render the manifests of the new configuration", Requeue: true}
@@ -25,8 +26,8 @@ func applyTalosManifests(ctx context.Context, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	before, failed := c.Status.TalosManifests, map[string]bool{}
-	for _, m := range addons.ChangedTalosManifests(before, rendered.manifests) {
+	before, failed, again := c.Status.TalosManifests, map[string]bool{}, kube.ReconcileRequested(c.KubernetesCluster)
+	for _, m := range addons.ChangedTalosManifests(before, rendered.manifests, again) {
 		err := applyTalosManifest(ctx, c, m)
 		if err != nil && !c.report.noteUserError(v1alpha1.ConditionConfigCurrent, err) {
 			return err
@@ -35,7 +36,7 @@ func applyTalosManifests(ctx context.Context, c *cluster) error {
 	}
 	applied := map[string]string{}
 	for _, a := range rendered.addons {
-		if image, known := before[a.Name]; known && image != a.Image {
+		if image, known := before[a.Name]; known && (again || image != a.Image) {
 			if err := refreshAddon(ctx, c, a, reasonChangingNodes); err != nil {
 				return err
 			}

@@ -75,6 +75,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		f.machines.read,
 		forgetRemoved,
 		f.machines.releaseDeleted,
+		f.removals.restartClocks,
 		f.planner.makePlan,
 		f.resizes.readClasses,
 		f.renderer.readNodeConfigs,

@@ -30,6 +30,9 @@ const eventsPort = "30993"
 // clusterTimeout is the longest time until an emulated machine has booted Talos and Kubernetes.
 const clusterTimeout = 25 * time.Minute
 
+// statusPause is the pause between two looks at the status of the cluster.
+const statusPause = 5 * time.Second
+
 // talosFolder returns the folder of tests/talos/build.sh, or an empty string if the test was not requested.
 func talosFolder() string { return os.Getenv("VITI_TALOS") }
 
@@ -93,10 +96,14 @@ func (s *stack) awaitCluster() {
 			s.Step("%s: %s", cluster.Phase, ready)
 			last = ready
 		}
-		if cluster.Phase != "Running" {
-			return fmt.Errorf("it is %s: %s", cluster.Phase, ready)
+		if cluster.Phase == "Running" {
+			return nil
 		}
-		return nil
+		select { // each kubectl takes processor time from the guest
+		case <-ctx.Done():
+		case <-time.After(statusPause):
+		}
+		return fmt.Errorf("it is %s: %s", cluster.Phase, ready)
 	})
 	s.Step("the cluster is Running")
 }

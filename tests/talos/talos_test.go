@@ -122,6 +122,8 @@ func TestTalos(t *testing.T) {
 	e.scale("scale to one control plane and one worker", 1, 1)
 	e.checkNodes(t, 1, 1)
 	e.checkRemoved(t, "cp-1", "cp-2", "w-1")
+	e.measure("correct a patch by which no kubelet starts", func() { e.correctPatch("machine: {kubelet: {extraArgs: {no-such-flag: \"1\"}}}") })
+	e.measure("correct a patch by which the only API server does not start", func() { e.correctPatch("cluster: {apiServer: {extraArgs: {no-such-flag: \"1\"}}}") })
 	e.measure("delete the cluster", e.deleteCluster)
 	e.deleteNetwork()
 }
@@ -515,6 +517,27 @@ func (e *env) changeAPIServers(t *testing.T) {
 	if outage > 5*time.Second {
 		t.Errorf("fewer than 2 of 3 API servers answered for %.1f s", outage.Seconds())
 	}
+}
+
+// correctPatch writes a wrong patch of the nodes, waits until the cluster is not Ready, and corrects the patch.
+func (e *env) correctPatch(wrong string) {
+	e.t.Helper()
+	write := func(patch string) {
+		e.Apply(namespace, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: lab-wrong}\ndata: {wrong.yaml: '"+patch+"'}\n")
+		e.patchCluster(`{"metadata":{"annotations":{"vitistack.io/reconcile":"` + time.Now().Format(time.RFC3339Nano) + `"}},` +
+			`"spec":{"talos":{"patches":{"all":["lab-patches","lab-wrong"]}}}}`)
+	}
+	write(wrong)
+	e.await("the cluster is not Ready", 5*time.Minute, func(context.Context) error {
+		isReady, reason, message := condition(e.Get(engine.KubernetesClusters, namespace, clusterName), "Ready")
+		if isReady {
+			return errors.New("it is Ready")
+		}
+		e.step("%s: %s", reason, message)
+		return nil
+	})
+	write("machine: {}")
+	e.awaitRunning(2)
 }
 
 // watchAPIServers requests the version of each API server until the returned function is called, which returns the

@@ -106,13 +106,14 @@ func removeImages(object map[string]any) {
 //
 //	the same                          no
 //	another content                   yes
+//	of a user, to be applied again    yes
 //	not known, of a user              yes: its objects may be of an earlier content
 //	not known, rendered of settings   no: Talos has created them, and a user may have changed them since
-func ChangedTalosManifests(applied map[string]string, present []TalosManifest) []TalosManifest {
+func ChangedTalosManifests(applied map[string]string, present []TalosManifest, again bool) []TalosManifest {
 	var changed []TalosManifest
 	for _, m := range present {
 		digest, known := applied[m.Name]
-		if digest != m.Digest && (known || !m.isSettings) {
+		if again && !m.isSettings || digest != m.Digest && (known || !m.isSettings) {
 			changed = append(changed, m)
 		}
 	}

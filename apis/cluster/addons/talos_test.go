@@ -69,7 +69,7 @@ func TestChangedTalosManifests(t *testing.T) {
 	} {
 		applied := map[string]string{tc.before.Name: tc.before.Digest}
 		present := []addons.TalosManifest{tc.after}
-		changed := addons.ChangedTalosManifests(applied, present)
+		changed := addons.ChangedTalosManifests(applied, present, false)
 		if (len(changed) > 0) != tc.want {
 			t.Errorf("%s: %d are applied, although %s", name, len(changed), tc.reason)
 		}
@@ -77,10 +77,13 @@ func TestChangedTalosManifests(t *testing.T) {
 		if d := cmp.Diff(map[string]string{tc.after.Name: tc.after.Digest}, record); d != "" {
 			t.Errorf("%s: the record differs (-want +got):\n%s", name, d)
 		}
-		if again := addons.ChangedTalosManifests(record, present); len(again) > 0 {
+		if again := addons.ChangedTalosManifests(record, present, false); len(again) > 0 {
 			t.Errorf("%s: it is applied again", name)
 		}
-		if again := addons.RecordTalosManifests(applied, present, map[string]bool{tc.after.Name: true}, nil); tc.want && len(addons.ChangedTalosManifests(again, present)) == 0 {
+		if isOfUser := !strings.HasPrefix(tc.after.Name, "10-"); (len(addons.ChangedTalosManifests(record, present, true)) > 0) != isOfUser {
+			t.Errorf("%s: a requested reconcile applies manifests of users, and no others", name)
+		}
+		if again := addons.RecordTalosManifests(applied, present, map[string]bool{tc.after.Name: true}, nil); tc.want && len(addons.ChangedTalosManifests(again, present, false)) == 0 {
 			t.Errorf("%s: it is not applied again after it has failed", name)
 		}
 	}

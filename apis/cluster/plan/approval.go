@@ -50,6 +50,7 @@ func ApprovalOfPresent(s v1alpha1.KubernetesClusterStatus) *v1alpha1.ApprovalSta
 //	the spec fits into what was approved              approved
 //	only creation needs approval, and has it          approved, as the spec is now
 //	it has grown beyond what was approved, requested  request again
+//	its work order is another one, and not approved   request again
 //	it is what was requested                          unchanged
 func NextApproval(a *v1alpha1.ApprovalStatus, policy v1alpha1.ApprovalPolicy, generation int64, workorder string, wanted []v1alpha1.ApprovedPool) *v1alpha1.ApprovalStatus {
 	ask := &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalRequested, Generation: generation, Workorder: workorder, Requested: wanted}
@@ -69,7 +70,7 @@ func NextApproval(a *v1alpha1.ApprovalStatus, policy v1alpha1.ApprovalPolicy, ge
 			a.Approved = wanted
 		}
 		return a
-	case a.State == v1alpha1.ApprovalApproved, !slices.Equal(a.Requested, wanted):
+	case a.State == v1alpha1.ApprovalApproved, a.Workorder != workorder, !slices.Equal(a.Requested, wanted):
 		return ask
 	default:
 		return a

@@ -21,10 +21,13 @@ func pools(cp, workers int32) []v1alpha1.ApprovedPool {
 func TestNextApproval(t *testing.T) {
 	t.Parallel()
 	requested := func(approved []v1alpha1.ApprovedPool) *v1alpha1.ApprovalStatus {
-		return &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalRequested, Generation: 2, Requested: pools(1, 4), Approved: approved}
+		return &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalRequested, Generation: 2, Workorder: "WO-1", Requested: pools(1, 4), Approved: approved}
 	}
 	approved := &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalApproved, Generation: 1, Requested: pools(1, 2), Approved: pools(1, 2), By: "kari"}
-	rejected := &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalRejected, Generation: 2, Requested: pools(1, 4), By: "kari"}
+	rejectedOf := func(workorder string) *v1alpha1.ApprovalStatus {
+		return &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalRejected, Generation: 2, Workorder: workorder, Requested: pools(1, 4), By: "kari"}
+	}
+	rejected := rejectedOf("WO-1")
 	cases := map[string]struct {
 		reason     string
 		now        *v1alpha1.ApprovalStatus
@@ -46,6 +49,7 @@ func TestNextApproval(t *testing.T) {
 		"OnlyCreation":  {"only the creation needs approval", approved, v1alpha1.ApprovalCreation, pools(3, 9), v1alpha1.ApprovalApproved, 1},
 		"Withdrawn":     {"the requested topology is no longer in the spec", requested(pools(1, 2)), v1alpha1.ApprovalGrowth, pools(1, 2), v1alpha1.ApprovalApproved, 9},
 		"Rejected":      {"the same topology is still rejected", rejected, v1alpha1.ApprovalCreation, pools(1, 4), v1alpha1.ApprovalRejected, 2},
+		"Corrected":     {"the work order of a rejected request was corrected", rejectedOf("WO-0"), v1alpha1.ApprovalCreation, pools(1, 4), v1alpha1.ApprovalRequested, 9},
 		"AfterRejected": {"another topology may be requested", rejected, v1alpha1.ApprovalCreation, pools(1, 3), v1alpha1.ApprovalRequested, 9},
 	}
 	for name, tc := range cases {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -11,23 +12,49 @@ import (
 
 // Prefixes of clusters that name none. They are the defaults of Talos.
 const (
-	defaultPodCIDR     = "10.244.0.0/16"
-	defaultServiceCIDR = "10.96.0.0/12"
+	defaultPodCIDR         = "10.244.0.0/16"
+	defaultServiceCIDR     = "10.96.0.0/12"
+	defaultIPv6PodCIDR     = "fc00:db8:10::/56"
+	defaultIPv6ServiceCIDR = "fc00:db8:20::/112"
 )
 
+// WithDefaultPrefixes returns the networking of a cluster with the prefixes of pods and Services that it does not name: those of IPv6
+// if the host of its endpoint is an IPv6 address. Talos selects the addresses of nodes by the families of these prefixes.
+func WithDefaultPrefixes(n v1alpha1.ClusterNetworking, host string) v1alpha1.ClusterNetworking {
+	address, err := netip.ParseAddr(host)
+	isIPv6 := err == nil && address.Is6()
+	n.PodCIDR = cmp.Or(n.PodCIDR, Pick(isIPv6, defaultIPv6PodCIDR, defaultPodCIDR))
+	n.ServiceCIDR = cmp.Or(n.ServiceCIDR, Pick(isIPv6, defaultIPv6ServiceCIDR, defaultServiceCIDR))
+	return n
+}
+
+// hostIn returns a host of the endpoint that a new cluster in a network will have: what its spec names, or any address of the network.
+func hostIn(e v1alpha1.ControlPlaneEndpoint, nn *v1alpha2.NetworkNamespace) string {
+	prefix, err := netip.ParsePrefix(cmp.Or(nn.Status.IPv4Prefix, nn.Status.IPv6Prefix))
+	if e.Host != "" || err != nil {
+		return e.Host
+	}
+	return prefix.Addr().String()
+}
+
 // CheckClusterPrefixes returns a UserError if the prefixes of pods or Services overlap the machines'
-// network: the nodes could not reach each other.
-func CheckClusterPrefixes(n *v1alpha1.ClusterNetworking, nn *v1alpha2.NetworkNamespace) error {
-	inside := map[string]string{"podCIDR": defaultPodCIDR, "serviceCIDR": defaultServiceCIDR}
-	if n != nil && n.PodCIDR != "" {
-		inside["podCIDR"] = n.PodCIDR
+// network, so that the nodes could not reach each other, or are of a family that the network has not, so that no node has an address.
+func CheckClusterPrefixes(n *v1alpha1.ClusterNetworking, e v1alpha1.ControlPlaneEndpoint, nn *v1alpha2.NetworkNamespace) error {
+	var wanted v1alpha1.ClusterNetworking
+	if n != nil {
+		wanted = *n
 	}
-	if n != nil && n.ServiceCIDR != "" {
-		inside["serviceCIDR"] = n.ServiceCIDR
-	}
+	wanted = WithDefaultPrefixes(wanted, hostIn(e, nn))
+	inside := map[string]string{"podCIDR": wanted.PodCIDR, "serviceCIDR": wanted.ServiceCIDR}
 	for _, field := range []string{"podCIDR", "serviceCIDR"} {
+		own, ownErr := netip.ParsePrefix(inside[field])
+		families := map[bool]string{true: nn.Status.IPv4Prefix, false: nn.Status.IPv6Prefix}
+		if isIPv4 := own.Addr().Is4(); ownErr == nil && families[isIPv4] == "" && families[!isIPv4] != "" {
+			family := map[bool]string{true: "IPv4", false: "IPv6"}
+			return usererror.Error{Reason: "FamilyMismatch", Message: fmt.Sprintf(
+				"%s %s is of %s, and NetworkNamespace %q has only %s: write a prefix of %s into spec.networking.%s", field, own, family[isIPv4], nn.Name, families[!isIPv4], family[!isIPv4], field)}
+		}
 		for _, text := range []string{nn.Status.IPv4Prefix, nn.Status.IPv6Prefix} {
-			own, ownErr := netip.ParsePrefix(inside[field])
 			machines, err := netip.ParsePrefix(text)
 			if ownErr == nil && err == nil && own.Overlaps(machines) {
 				return usererror.Error{Reason: "NetworkOverlap", Message: fmt.Sprintf(

@@ -43,7 +43,7 @@ const (
 //	member of etcd that cannot leave             blocked
 //	workload API does not answer                 wait for it
 //	Node is Ready and not cordoned               cordon
-//	Node is Ready and has pods to evict          drain
+//	Node is Ready and has pods to evict          drain, until the drainTimeout is over
 //	member of etcd that answers                  leave etcd
 //	member of etcd that does not                 another member removes it
 //	no member, and still in a member list        wait until all members agree
@@ -79,11 +79,11 @@ func (d NodeRemoval) nextForPods() RemovalStep {
 		return ""
 	case !d.APIAnswers:
 		return RemovalWaitsForAPI
-	case !d.HasNode || !d.Ready || d.DrainExpired:
+	case !d.HasNode || !d.Ready:
 		return ""
 	case !d.Cordoned:
 		return RemovalCordon
-	case !d.Drained:
+	case !d.Drained && !d.DrainExpired:
 		return RemovalDrain
 	default:
 		return ""

@@ -32,6 +32,7 @@ func TestNodeRemoval(t *testing.T) {
 		"UnknownPods":       {"unknown pods may exist", with(worker, func(d *NodeRemoval) { d.APIAnswers, d.HasNode = false, false }), RemovalWaitsForAPI},
 		"UnknownPodsForced": {"a forced removal ignores unknown pods", with(worker, func(d *NodeRemoval) { d.APIAnswers, d.Forced = false, true }), RemovalDeleteMachine},
 		"Expired":           {"the drain timeout has passed", with(worker, func(d *NodeRemoval) { d.Cordoned, d.DrainExpired = true, true }), RemovalDeleteMachine},
+		"ExpiredBefore":     {"the drain has not begun", with(worker, func(d *NodeRemoval) { d.Cordoned, d.DrainExpired = false, true }), RemovalCordon},
 		"Forced":            {"a forced removal waits for no pod", with(worker, func(d *NodeRemoval) { d.Forced = true }), RemovalDeleteMachine},
 		"Deleted":           {"a Machine that a user deleted is not drained", with(worker, func(d *NodeRemoval) { d.Deleted = true }), RemovalReleaseMachine},
 		"Etcd":              {"a control plane leaves etcd before its deletion", plane, RemovalLeaveEtcd},

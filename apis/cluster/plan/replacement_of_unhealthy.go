@@ -73,7 +73,8 @@ type UnhealthyMachine struct {
 }
 
 // SelectUnhealthy decides which machine of a group the health check replaces now, and else returns
-// why it replaces none of the unhealthy:
+// why it replaces none of the unhealthy. gone counts the replaced ones whose Machines are still being deleted, which takes as long as
+// their host is away. They count as unhealthy:
 //
 //	the health check is off                     none
 //	a replacement or removal is in progress     none, because one follows the other
@@ -81,7 +82,7 @@ type UnhealthyMachine struct {
 //	unhealthy for less than the timeout         none yet
 //	younger than the minimum age, or protected  not this machine
 //	otherwise                                   the one that has been unhealthy longest
-func SelectUnhealthy(h HealthCheck, unhealthy []UnhealthyMachine, inProgress int, now time.Time) (name, why string) {
+func SelectUnhealthy(h HealthCheck, unhealthy []UnhealthyMachine, gone, inProgress int, now time.Time) (name, why string) {
 	switch {
 	case len(unhealthy) == 0:
 		return "", ""
@@ -89,8 +90,8 @@ func SelectUnhealthy(h HealthCheck, unhealthy []UnhealthyMachine, inProgress int
 		return "", "their health check is off (healthCheck.enabled)"
 	case inProgress > 0:
 		return "", "another machine is being replaced or removed"
-	case len(unhealthy) > h.MaxUnhealthy:
-		return "", fmt.Sprintf("%d are unhealthy, which is more than %d (healthCheck.maxUnhealthy): check the network and the hypervisor", len(unhealthy), h.MaxUnhealthy)
+	case len(unhealthy)+gone > h.MaxUnhealthy:
+		return "", fmt.Sprintf("%d are unhealthy, which is more than %d (healthCheck.maxUnhealthy): check the network and the hypervisor", len(unhealthy)+gone, h.MaxUnhealthy)
 	}
 	candidates := slices.DeleteFunc(slices.Clone(unhealthy), func(u UnhealthyMachine) bool {
 		return u.Protected || now.Sub(u.Since) < h.Timeout || now.Sub(u.Created) < h.MinimumAge
@@ -110,7 +111,11 @@ func SelectUnhealthy(h HealthCheck, unhealthy []UnhealthyMachine, inProgress int
 func DescribeUnhealthy(pool string, replaced []string, unhealthy int, why string) string {
 	switch {
 	case len(replaced) > 0:
-		return fmt.Sprintf("pool %s: replaces Machine %s, whose node is unhealthy", pool, strings.Join(slices.Sorted(slices.Values(replaced)), ", "))
+		message := fmt.Sprintf("pool %s: replaces Machine %s, whose node is unhealthy", pool, strings.Join(slices.Sorted(slices.Values(replaced)), ", "))
+		if why != "" {
+			message += fmt.Sprintf("; %s unhealthy beside it: %s", Quantity(unhealthy, "machine"), why)
+		}
+		return message
 	case why != "":
 		return fmt.Sprintf("pool %s: %s unhealthy, and none is replaced: %s", pool, Quantity(unhealthy, "machine"), why)
 	default:

@@ -23,24 +23,27 @@ func TestSelectUnhealthy(t *testing.T) {
 		reason     string
 		check      HealthCheck
 		unhealthy  []UnhealthyMachine
+		gone       int
 		inProgress int
 		want       string
 		explained  bool
 	}{
-		"Healthy":    {"nothing to replace", on, nil, 0, "", false},
-		"Longest":    {"the longest unhealthy first", on, []UnhealthyMachine{sick("a", 11*time.Minute), sick("b", 12*time.Minute)}, 0, "b", false},
-		"NotYet":     {"a restart takes a moment", on, []UnhealthyMachine{sick("a", 9*time.Minute)}, 0, "", true},
-		"Off":        {"the health check is off", HealthCheck{}, []UnhealthyMachine{sick("a", time.Hour)}, 0, "", true},
-		"InProgress": {"one follows the other", on, []UnhealthyMachine{sick("a", time.Hour)}, 1, "", true},
-		"TooMany":    {"a broken network must not empty the cluster", on, []UnhealthyMachine{sick("a", time.Hour), sick("b", time.Hour), sick("c", time.Minute)}, 0, "", true},
-		"Young":      {"replacements that never become healthy follow each other slowly", on, []UnhealthyMachine{young}, 0, "", true},
-		"Protected":  {"a protected machine cannot be deleted", on, []UnhealthyMachine{kept}, 0, "", true},
-		"OtherOne":   {"another one than the protected", on, []UnhealthyMachine{kept, sick("a", 11*time.Minute)}, 0, "a", false},
+		"Healthy":    {"nothing to replace", on, nil, 0, 0, "", false},
+		"Longest":    {"the longest unhealthy first", on, []UnhealthyMachine{sick("a", 11*time.Minute), sick("b", 12*time.Minute)}, 0, 0, "b", false},
+		"NotYet":     {"a restart takes a moment", on, []UnhealthyMachine{sick("a", 9*time.Minute)}, 0, 0, "", true},
+		"Off":        {"the health check is off", HealthCheck{}, []UnhealthyMachine{sick("a", time.Hour)}, 0, 0, "", true},
+		"InProgress": {"one follows the other", on, []UnhealthyMachine{sick("a", time.Hour)}, 0, 1, "", true},
+		"TooMany":    {"a broken network must not empty the cluster", on, []UnhealthyMachine{sick("a", time.Hour), sick("b", time.Hour), sick("c", time.Minute)}, 0, 0, "", true},
+		"Lost host":  {"a Machine on it cannot be deleted", on, []UnhealthyMachine{sick("a", time.Hour)}, 1, 0, "a", false},
+		"Lost hosts": {"deleted Machines count until they are gone", on, []UnhealthyMachine{sick("a", time.Hour)}, 2, 0, "", true},
+		"Young":      {"replacements that never become healthy follow each other slowly", on, []UnhealthyMachine{young}, 0, 0, "", true},
+		"Protected":  {"a protected machine cannot be deleted", on, []UnhealthyMachine{kept}, 0, 0, "", true},
+		"OtherOne":   {"another one than the protected", on, []UnhealthyMachine{kept, sick("a", 11*time.Minute)}, 0, 0, "a", false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, why := SelectUnhealthy(tc.check, tc.unhealthy, tc.inProgress, now)
+			got, why := SelectUnhealthy(tc.check, tc.unhealthy, tc.gone, tc.inProgress, now)
 			if got != tc.want || (why != "") != tc.explained {
 				t.Errorf("%s: got %q and explanation %q", tc.reason, got, why)
 			}
@@ -88,7 +91,7 @@ func TestDescribeUnhealthy(t *testing.T) {
 		"Healthy":     {"nothing to say", nil, 0, "", ""},
 		"Waiting":     {"why none is replaced", nil, 1, "its time has not come", "pool p: 1 machine unhealthy, and none is replaced: its time has not come"},
 		"Replaced":    {"the machine that is replaced counts as unhealthy until it is gone", []string{"a"}, 0, "", "pool p: replaces Machine a, whose node is unhealthy"},
-		"AnotherToo":  {"a second unhealthy machine waits for the first", []string{"a"}, 1, "another machine is being replaced", "pool p: replaces Machine a, whose node is unhealthy"},
+		"AnotherToo":  {"a second unhealthy machine waits for the first", []string{"a"}, 1, "another machine is being replaced", "pool p: replaces Machine a, whose node is unhealthy; 1 machine unhealthy beside it: another machine is being replaced"},
 		"InNameOrder": {"the message does not change between deliveries", []string{"b", "a"}, 0, "", "pool p: replaces Machine a, b, whose node is unhealthy"},
 	}
 	for name, tc := range cases {

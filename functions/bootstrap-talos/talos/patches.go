@@ -3,6 +3,7 @@ package talos
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
@@ -17,6 +18,16 @@ type Patch struct {
 	// from names the key and the ConfigMap of the patch.
 	from string
 	configpatcher.Patch
+}
+
+// IsEmptyPatch reports whether a patch has comments and separators of documents at most.
+func IsEmptyPatch(text string) bool {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && line != "---" && !strings.HasPrefix(line, "#") {
+			return false
+		}
+	}
+	return true
 }
 
 // ReadPatch parses a patch. from names its place, for messages. JSON patches and invalid YAML

@@ -59,6 +59,7 @@ export const reasons = {
   "EtcdHealthy": ["no action","No action: this is as it should be."],
   "EtcdLost": ["platform team","Restore a snapshot of etcd (functions/etcd-backup/README.md#restoring), or delete the cluster and create it again."],
   "EtcdUnavailable": ["platform team","Bring a member of etcd back, restore a snapshot, or force the removal."],
+  "FamilyMismatch": ["requester","Write a prefix of the family that the message names into the field of spec.networking."],
   "Finishing": ["no action","No action: this continues without you."],
   "FirewallDisabled": ["platform team","Enable the firewall of the datacenter as the message says, so that machines send from their own MAC addresses only."],
   "FirewallUnknown": ["platform team","Grant the privilege in the message, so that the firewall can be checked."],
