@@ -165,6 +165,9 @@ func (s *Server) takePrefix(r *http.Request) answer {
 	if !ok {
 		return detail(http.StatusConflict, "Insufficient space is available to accommodate the requested prefix size(s)")
 	}
+	if _, bad := s.checkPrefix(prefix.String(), 0); bad != nil {
+		return *bad
+	}
 	custom, bad := s.custom(o)
 	if bad == nil {
 		bad = common(o)
@@ -193,7 +196,8 @@ func (s *Server) takePrefix(r *http.Request) answer {
 	return answer{http.StatusCreated, made}
 }
 
-// free returns the first prefix of a length in a parent that no other prefix covers.
+// free returns the first prefix of a length in a parent that no other prefix covers. Of a parent without prefixes that is the parent
+// itself (get_available_prefixes in netbox/ipam/models/ip.py), which NetBox then refuses as a duplicate.
 func (s *Server) free(within netip.Prefix, length int) (netip.Prefix, bool) {
 	var b netipx.IPSetBuilder
 	b.AddPrefix(within)

@@ -65,7 +65,8 @@ func (p Provider) ownPrefixes(ctx context.Context, nn *v1alpha2.NetworkNamespace
 	return uniqueByID(own, func(p prefix) int { return p.ID }), nil
 }
 
-// createPrefix creates a prefix in the first parent that has room.
+// createPrefix creates a prefix in the first parent that is larger and has room. NetBox offers a parent without
+// prefixes as its own free prefix, and then refuses that as a duplicate, or creates it a second time.
 func (p Provider) createPrefix(ctx context.Context, nn *v1alpha2.NetworkNamespace, want v1alpha2.NetBoxRequest, family v1alpha2.IPFamily) error {
 	parents, err := p.parentPrefixes(ctx, want, family)
 	if err != nil {
@@ -79,6 +80,9 @@ func (p Provider) createPrefix(ctx context.Context, nn *v1alpha2.NetworkNamespac
 		length = int(cmp.Or(want.IPv6PrefixLength, defaultIPv6Length))
 	}
 	for _, parent := range parents {
+		if parent.prefix.Bits() >= length {
+			continue
+		}
 		body := newObject(nn, describe(nn))
 		body["prefix_length"] = length
 		parent.copyScope(body)
