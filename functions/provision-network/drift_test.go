@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/stack/apis/segment/plan"
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -248,6 +250,45 @@ func TestRequestChanged(t *testing.T) {
 			}
 			w.change("net", func(got *v1alpha2.NetworkNamespace) { got.Spec = nn.Spec })
 			w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
+		})
+	}
+}
+
+// TestNetBoxRequestChanges has a network whose segment no NetworkPool allows, or no machine could use. The remedies in
+// the message lead to another segment.
+func TestNetBoxRequestChanges(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason  string
+		pool    *v1alpha1.NetworkPoolSpec
+		exclude []string
+		change  func(*v1alpha2.NetBoxRequest)
+		want    string
+	}{
+		plan.ReasonNotInPool: {"another site is in the pool", &v1alpha1.NetworkPoolSpec{Prefixes: []string{"10.53.0.0/16"}}, nil, func(r *v1alpha2.NetBoxRequest) { r.Site = "az2" }, "10.53.0.0/26"},
+		plan.ReasonNoAddress: {"a larger prefix has addresses that are not excluded", nil, []string{"10.51.0.0/26"}, func(r *v1alpha2.NetBoxRequest) { r.IPv4PrefixLength = 25 }, "10.52.0.0/25"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			library := newLibrary(t)
+			w := newEnv(t, map[string]provider.Interface{"netbox": library.netbox})
+			if tc.pool != nil {
+				w.pool("netbox", *tc.pool)
+			}
+			spec := netboxSpec(v1alpha2.NetBoxRequest{Role: "tenants", Site: "az1", VLANGroup: "leafs", SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 26}})
+			spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
+			spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationStatic, Static: &v1alpha2.StaticPool{ExcludedAddresses: tc.exclude}}
+			w.network("net", spec)
+			w.expect(w.reconcile("net"), "Error", name)
+			w.change("net", func(nn *v1alpha2.NetworkNamespace) { tc.change(nn.Spec.NetworkProvisioning.NetBox) })
+			w.expect(w.reconcile("net"), "Pending", provider.ReasonWorking)
+			w.clock.Pass(provider.MaxWorkDelay)
+			nn := w.reconcile("net")
+			w.expect(nn, "Ready", reasonProvisioned)
+			prefixes, addresses, vlans := library.Taken()
+			if nn.Status.IPv4Prefix != tc.want || !slices.Equal(prefixes, []string{tc.want}) || len(addresses) != 1 || len(vlans) != 1 {
+				t.Errorf("%s: status %s, and NetBox has %v, %v, %v, want %s", tc.reason, nn.Status.IPv4Prefix, prefixes, addresses, vlans, tc.want)
+			}
 		})
 	}
 }

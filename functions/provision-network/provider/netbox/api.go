@@ -81,7 +81,8 @@ type (
 	}
 	vlan struct {
 		object
-		VID int32 `json:"vid"`
+		VID   int32      `json:"vid"`
+		Group *reference `json:"group"`
 	}
 	vlanGroup struct {
 		object
@@ -98,6 +99,20 @@ const (
 // gateway returns the first address of a prefix, with its length.
 func (p prefix) gateway() netip.Prefix {
 	return netip.PrefixFrom(p.prefix.Addr().Next(), p.prefix.Bits())
+}
+
+// contains reports whether a prefix lies in p, in the same VRF.
+func (p prefix) contains(o prefix) bool {
+	sameVRF := p.VRF == nil && o.VRF == nil || p.VRF != nil && o.VRF != nil && p.VRF.ID == o.VRF.ID
+	return sameVRF && p.prefix.Bits() < o.prefix.Bits() && p.prefix.Contains(o.prefix.Addr())
+}
+
+// groupSlug returns the slug of the group of a VLAN, or an empty string.
+func (v vlan) groupSlug() string {
+	if v.Group == nil {
+		return ""
+	}
+	return v.Group.Slug
 }
 
 // isAt reports whether a prefix that NetBox found by a site is at that site. Of a prefix in

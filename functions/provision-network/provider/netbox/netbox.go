@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -44,7 +45,8 @@ func TokenScheme(token string) string {
 	return "Token"
 }
 
-// Provide looks up each part of the segment and creates missing ones.
+// Provide looks up each part of the segment and creates missing ones. It deletes the segment of an earlier
+// request, because only a network that has allocated no addresses asks for its segment again.
 func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
 	if err := p.adopt(ctx, nn); err != nil {
 		return segment.Segment{}, err
@@ -53,6 +55,13 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (s
 	want.Site = cmp.Or(want.Site, string(nn.Spec.DatacenterIdentifier))
 	if len(want.IPFamilies) == 0 {
 		want.IPFamilies = families[:1]
+	}
+	outdated, err := p.isOutdated(ctx, nn, want)
+	if err == nil && outdated {
+		err = p.replace(ctx, nn)
+	}
+	if err != nil {
+		return segment.Segment{}, err
 	}
 	v, err := p.ensureVLAN(ctx, nn, want.VLANGroup)
 	if err != nil {
@@ -76,6 +85,14 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (s
 		return segment.Segment{}, Backend.InvalidResponse(err.Error())
 	}
 	return s, nil
+}
+
+// replace deletes the segment, and returns an Error with ReasonWorking, so that the next call creates another segment.
+func (p Provider) replace(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	if err := p.Release(ctx, nn); err != nil {
+		return err
+	}
+	return provider.Working("the segment of the earlier spec is removed from NetBox; requesting another", time.Second)
 }
 
 // addPrefix adds a prefix to a segment, with its gateway. The segment has the ID of its

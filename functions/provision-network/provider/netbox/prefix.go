@@ -75,10 +75,7 @@ func (p Provider) createPrefix(ctx context.Context, nn *v1alpha2.NetworkNamespac
 	if len(parents) == 0 {
 		return provider.PermanentError("NoParentPrefix", "NetBox has no %s prefix of status container %s: create one, or change spec.networkProvisioning.netbox", family, describeFilter(want))
 	}
-	length := int(cmp.Or(want.IPv4PrefixLength, defaultIPv4Length))
-	if family == v1alpha2.IPv6 {
-		length = int(cmp.Or(want.IPv6PrefixLength, defaultIPv6Length))
-	}
+	length := prefixLength(want, family)
 	for _, parent := range parents {
 		if parent.prefix.Bits() >= length {
 			continue
@@ -92,6 +89,14 @@ func (p Provider) createPrefix(ctx context.Context, nn *v1alpha2.NetworkNamespac
 		}
 	}
 	return provider.PermanentError("ParentPrefixesFull", "none of the %d %s prefixes %s has room for a /%d: add one, or request a smaller segment", len(parents), family, describeFilter(want), length)
+}
+
+// prefixLength returns the length of the prefix of a family that a request is for.
+func prefixLength(want v1alpha2.NetBoxRequest, family v1alpha2.IPFamily) int {
+	if family == v1alpha2.IPv6 {
+		return int(cmp.Or(want.IPv6PrefixLength, defaultIPv6Length))
+	}
+	return int(cmp.Or(want.IPv4PrefixLength, defaultIPv4Length))
 }
 
 // parentPrefixes returns the prefixes that a segment may be created in, by their addresses.
