@@ -25,18 +25,31 @@ func (f *function) compareWithProvider(ctx context.Context, nn *v1alpha2.Network
 	if err == nil {
 		err = checkUnchanged(nn, seg)
 	}
+	before := nn.DeepCopy()
 	var problem provider.Error
 	switch {
 	case err == nil:
-		return nil
+		setSettings(nn, seg)
+		_, err = f.kube.PatchStatus(ctx, before, nn)
+		return err
 	case !errors.As(err, &problem):
 		return fmt.Errorf("compare network %s/%s with its provider: %w", nn.Namespace, nn.Name, err)
 	case !problem.Permanent:
 		events.Report(ctx, nn.Status.Phase, problem.Message)
 		return nil
 	}
-	before := nn.DeepCopy()
 	outcome := setSegmentResult(nn, segment.Segment{}, problem, f.now())
 	_, err = reconcile.PatchStatus(ctx, f.kube, before, nn, nn.Status.Phase, outcome)
 	return err
+}
+
+// setSettings copies the ID, the DNS servers and the egress addresses of a segment into the status of a network that has the
+// segment. Machines keep their addresses and their VLAN whatever these are, so a provider may change them.
+func setSettings(nn *v1alpha2.NetworkNamespace, seg segment.Segment) {
+	has, err := segment.FromStatus(nn)
+	if err != nil {
+		return
+	}
+	has.ID, has.DNS, has.IPv4Egress, has.IPv6Egress = seg.ID, seg.DNS, seg.IPv4Egress, seg.IPv6Egress
+	segment.SetStatus(nn, has)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 	"github.com/vitistack/stack/tests/sim/faults"
+	namsim "github.com/vitistack/stack/tests/sim/nam"
 )
 
 // TestRecheck checks networks that are Ready against their source: unchanged, down, without the
@@ -92,6 +93,32 @@ func TestRecheck(t *testing.T) {
 				t.Errorf("the message names the earlier segment, which is kept: %s %+v", message, got.Status)
 			}
 		})
+	}
+}
+
+// TestNewSettings has an administrator of the manager change the DNS servers and the egress address of a Ready network. The
+// status has them after one write, and the network keeps its segment.
+func TestNewSettings(t *testing.T) {
+	t.Parallel()
+	m := newManager(t, 0)
+	w := newEnv(t, map[string]provider.Interface{"nam": m.nam})
+	spec := namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 26})
+	spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
+	w.network("net", spec)
+	nn := w.reconcile("net")
+	w.expect(nn, "Ready", reasonProvisioned)
+	for _, dns := range [][]string{{"192.0.2.53", "192.0.2.54"}, nil} {
+		m.Edit(string(nn.UID), func(s *namsim.Segment) { s.DNS, s.IPv4EgressIP = dns, "192.0.2.1" })
+		w.must(w.deliver(kindNetwork, "net", events.TypeResync))
+		got := w.get("net")
+		w.expect(got, "Ready", reasonProvisioned)
+		if s := got.Status; !slices.Equal(s.DNS, dns) || s.IPv4EgressIP != "192.0.2.1" || s.IPv4Prefix != nn.Status.IPv4Prefix || s.NamespaceID != nn.Status.NamespaceID {
+			t.Errorf("the manager has DNS servers %v and egress address 192.0.2.1, and the status %+v", dns, s)
+		}
+		w.must(w.deliver(kindNetwork, "net", events.TypeResync))
+		if again := w.get("net"); again.ResourceVersion != got.ResourceVersion {
+			t.Errorf("an unchanged status was written: %+v", again.Status)
+		}
 	}
 }
 

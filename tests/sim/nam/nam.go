@@ -162,6 +162,15 @@ func (s *Server) Segments() []Segment {
 	return all
 }
 
+// Edit changes a segment as an administrator of the manager does.
+func (s *Server) Edit(uid string, change func(*Segment)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.find(uid); r != nil {
+		change(&r.Segment)
+	}
+}
+
 // Lying reports whether the last answer was planned to be wrong.
 func (s *Server) Lying() bool { return s.lied.Load() }
 
