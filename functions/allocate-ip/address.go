@@ -14,13 +14,14 @@ import (
 // allocateAddress allocates or renews the address of an IPAllocation, and writes the result
 // into its status. It reports whether the status has changed. An IPAllocation that has waited
 // for an address requeues the next. nc is its NetworkConfiguration, and empty if it does not
-// exist. mac is the MAC address that no other IPAllocation of the network may have, or empty.
-func (r allocationReconciler) allocateAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, mac string) (bool, error) {
+// exist. mac is the MAC address that no other IPAllocation of the network may have, or empty. If it
+// is full, it reads the Lease of an address that stays, and creates a missing one.
+func (r allocationReconciler) allocateAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, mac string, full bool) (bool, error) {
 	if err := r.addFinalizer(ctx, a); err != nil {
 		return false, err
 	}
 	before, waited := a.DeepCopy(), isPoolExhausted(a)
-	plan, result := planAddress(nn, nc, a, r.now())
+	plan, result := planAddress(nn, nc, a, r.now(), full)
 	h := holderOf(a, ttlOf(nn))
 	taken, refused := r.leases.claimMAC(ctx, nn.Name, mac, h)
 	if twin := (errDuplicateMAC{}); a.Status.Address != "" && errors.As(refused, &twin) {

@@ -18,7 +18,7 @@ type addressAction string
 const (
 	// actionKeep sends no request: the address is valid, and not due for renewal.
 	actionKeep addressAction = "Keep"
-	// actionAdopt keeps the address, whose Lease may have a former UID of the IPAllocation.
+	// actionAdopt keeps the address, whose Lease may have a former UID of the IPAllocation, another holder, or be lost.
 	actionAdopt addressAction = "Adopt"
 	// actionRenew restarts the validity of the address.
 	actionRenew addressAction = "Renew"
@@ -40,16 +40,20 @@ type addressPlan struct {
 
 // planAddress decides what to do for the address of an IPAllocation whose NetworkConfiguration
 // is nc, or does not exist if nc is empty. An IPAllocation that has an address keeps it,
-// whatever its pool has become, until it expires. The error is a result by isResult: there is
-// nothing to claim.
-func planAddress(nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, now time.Time) (addressPlan, error) {
+// whatever its pool has become, until it expires. If the delivery is full, the Lease of a kept address is read. The error
+// is a result by isResult: there is nothing to claim.
+func planAddress(nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, now time.Time, full bool) (addressPlan, error) {
 	p, invalid := ipam.New(nn, ipam.FamilyOf(a, nn))
 	whole := validityFrom(now, ttlOf(nn))
 	if a.Status.Phase == v1alpha2.IPAllocationReleased {
 		return addressPlan{}, errExpired
 	}
 	if have, err := netip.ParseAddr(a.Status.Address); err == nil {
-		return planRenewal(addressPlan{actionRenew, have, whole, p}, nc, a, now)
+		keep := actionKeep
+		if full || len(v1alpha1.FormerUIDs(a)) > 0 || a.Status.Phase == v1alpha2.IPAllocationError {
+			keep = actionAdopt
+		}
+		return planRenewal(keep, addressPlan{actionRenew, have, whole, p}, nc, a, now)
 	}
 	if closed := networkplan.CheckOpen(nn); closed != "" {
 		return addressPlan{}, errNetworkClosed{closed}
@@ -67,15 +71,12 @@ func planAddress(nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguratio
 	return addressPlan{actionClaim, requested, whole, p}, nil
 }
 
-// planRenewal keeps an address that is not due for renewal, and renews one that is, while its
+// planRenewal keeps an address that is not due for renewal, by an action, and renews one that is, while its
 // NetworkConfiguration exists. Without the NetworkConfiguration the address is valid for the
 // rest of its time, and errExpired after that.
-func planRenewal(renewal addressPlan, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, now time.Time) (addressPlan, error) {
+func planRenewal(by addressAction, renewal addressPlan, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, now time.Time) (addressPlan, error) {
 	expires, temporary := a.Status.ExpiresAt, renewal.validity.expires != nil
-	keep := addressPlan{action: actionKeep, address: renewal.address, pool: renewal.pool}
-	if len(v1alpha1.FormerUIDs(a)) > 0 {
-		keep.action = actionAdopt
-	}
+	keep := addressPlan{action: by, address: renewal.address, pool: renewal.pool}
 	switch {
 	case expires == nil && !temporary:
 		return keep, nil

@@ -28,6 +28,7 @@ func TestPlanAddress(t *testing.T) {
 		requested string
 		status    v1alpha2.IPAllocationStatus
 		orphaned  bool // the NetworkConfiguration does not exist
+		full      bool
 		action    addressAction
 		address   string
 		expires   *metav1.Time
@@ -41,6 +42,10 @@ func TestPlanAddress(t *testing.T) {
 		"InvalidPool":      {reason: "the network team has to correct the pool", pool: "10.0.0.0/33", err: errInvalidPool{}},
 		"Released":         {reason: "an IPAllocation that lost its address gets no other", status: v1alpha2.IPAllocationStatus{Phase: v1alpha2.IPAllocationReleased}, err: errExpired},
 		"Permanent":        {reason: "an address without an end needs no renewal", status: kept(nil, nil), action: actionKeep, address: "10.0.0.5"},
+		"Full":             {reason: "a full delivery creates a lost Lease", status: kept(nil, nil), full: true, action: actionAdopt, address: "10.0.0.5"},
+		"FullNotDue":       {reason: "a full delivery creates a lost Lease", network: temporary, status: kept(at(1060), at(1010)), full: true, action: actionAdopt, address: "10.0.0.5", expires: at(1060)},
+		"FullAny":          {reason: "an IPAllocation without an address has no Lease", full: true, action: actionSelect},
+		"Refused":          {reason: "the Lease had another holder, and may have none now", status: v1alpha2.IPAllocationStatus{Phase: v1alpha2.IPAllocationError, Address: "10.0.0.5"}, action: actionAdopt, address: "10.0.0.5"},
 		"KeptByOldNetwork": {reason: "a machine uses the address, whatever the network is now", status: kept(nil, nil), deleted: true, pool: "10.0.0.0/33", action: actionKeep, address: "10.0.0.5"},
 		"NotDue":           {reason: "half of its time is not over", network: temporary, status: kept(at(1060), at(1010)), action: actionKeep, address: "10.0.0.5", expires: at(1060)},
 		"Due":              {reason: "half of its time is over", network: temporary, status: kept(at(1050), at(1000)), action: actionRenew, address: "10.0.0.5", expires: at(1100)},
@@ -66,7 +71,7 @@ func TestPlanAddress(t *testing.T) {
 			if !tc.orphaned {
 				nc.Name = "web"
 			}
-			plan, err := planAddress(nn, nc, a, now)
+			plan, err := planAddress(nn, nc, a, now, tc.full)
 			if reflect.TypeOf(err) != reflect.TypeOf(tc.err) {
 				t.Fatalf("%s: got error %v, want a %T", tc.reason, err, tc.err)
 			}

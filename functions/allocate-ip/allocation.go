@@ -30,7 +30,7 @@ func (r allocationReconciler) reconcileAllocation(ctx context.Context, namespace
 	case a.DeletionTimestamp != nil:
 		return r.deleteAllocation(ctx, a)
 	default:
-		return r.reconcileActive(ctx, a)
+		return r.reconcileActive(ctx, a, why == events.TypeResync)
 	}
 }
 
@@ -49,8 +49,8 @@ func (r allocationReconciler) isIdle(a *v1alpha2.IPAllocation, why string) bool 
 }
 
 // reconcileActive allocates the address of an IPAllocation, and requeues the
-// NetworkConfiguration that waits for it.
-func (r allocationReconciler) reconcileActive(ctx context.Context, a *v1alpha2.IPAllocation) error {
+// NetworkConfiguration that waits for it. If it is full, it also creates a missing Lease of the address.
+func (r allocationReconciler) reconcileActive(ctx context.Context, a *v1alpha2.IPAllocation, full bool) error {
 	nn, err := network.Find(ctx, r.kube, a.Namespace, a.Spec.NetworkNamespaceName)
 	var unresolved network.Unresolved
 	if err != nil && !errors.As(err, &unresolved) {
@@ -69,7 +69,7 @@ func (r allocationReconciler) reconcileActive(ctx context.Context, a *v1alpha2.I
 	if a.Status.Address == "" {
 		mac = macToClaim(nc, nn, a)
 	}
-	changed, err := r.allocateAddress(ctx, nn, nc, a, mac)
+	changed, err := r.allocateAddress(ctx, nn, nc, a, mac, full)
 	if err != nil || !changed {
 		return err
 	}
@@ -169,6 +169,6 @@ func (r allocationReconciler) withdrawAddress(ctx context.Context, nn *v1alpha2.
 	case waitsForNetwork(nn) != "":
 		return true, nil
 	}
-	_, err = r.allocateAddress(ctx, nn, nc, a, "")
+	_, err = r.allocateAddress(ctx, nn, nc, a, "", true)
 	return true, err
 }

@@ -125,7 +125,7 @@ func (r configurationReconciler) ensureAllocation(ctx context.Context, nc *v1alp
 	if err != nil {
 		return nil, err
 	}
-	if _, err := r.allocations().allocateAddress(ctx, nn, nc, a, macToClaim(nc, nn, a)); err != nil {
+	if _, err := r.allocations().allocateAddress(ctx, nn, nc, a, macToClaim(nc, nn, a), false); err != nil {
 		return a, err
 	}
 	return a, r.releaseFormerMAC(ctx, nc, nn, a)

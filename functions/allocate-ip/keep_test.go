@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -137,6 +139,71 @@ func TestClosedNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitAllocation("own", "NetworkDeleting")
+}
+
+// TestLostLeases deletes the Leases of a namespace, as a restore without Leases does. After a full round no other object gets the address of
+// an IPAllocation. An IPAllocation whose address another one got in the meantime says so.
+func TestLostLeases(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/29", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	f := s.replica(s.config)
+	for _, name := range []string{"web", "stolen"} {
+		s.configuration(name, "net", eth0())
+		s.reconcile(f, name)
+		s.awaitReason(name, "NetworkConfigured")
+	}
+	web, stolen := s.awaitAllocation("web-eth0", "Allocated"), s.awaitAllocation("stolen-eth0", "Allocated")
+	leases := &coordinationv1.LeaseList{}
+	if err := s.kube.List(t.Context(), s.namespace, "", leases); err != nil {
+		t.Fatal(err)
+	}
+	for i := range leases.Items {
+		if err := s.kube.Delete(t.Context(), &leases.Items[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.configuration("thief", "net", asking(stolen.Status.Address))
+	s.reconcile(f, "thief")
+	s.awaitReason("thief", "NetworkConfigured")
+
+	for range 2 {
+		for _, name := range []string{"web-eth0", "stolen-eth0"} {
+			if err := f.allocations().reconcileAllocation(t.Context(), s.namespace, name, events.TypeResync); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.reconcile(f, "stolen")
+		a := s.awaitAllocation("stolen-eth0", "AddressTaken")
+		if a.Status.Phase != v1alpha2.IPAllocationError || !strings.Contains(a.Status.Message, "IPAllocation thief-eth0") {
+			t.Errorf("status %+v, want the name of the other holder", a.Status)
+		}
+	}
+	if now := s.awaitAllocation("web-eth0", "Allocated"); now.Status.Address != web.Status.Address {
+		t.Errorf("status %+v, want address %s", now.Status, web.Status.Address)
+	}
+	if err := s.kube.Delete(t.Context(), s.awaitReason("stolen", "AddressTaken")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.kube.Delete(t.Context(), stolen); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.allocations().reconcileAllocation(t.Context(), s.namespace, "stolen-eth0", events.TypeResync); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 { // of the five addresses two are held
+		name := fmt.Sprintf("n%d", i)
+		s.configuration(name, "net", eth0())
+		s.reconcile(f, name)
+		reason := "NetworkConfigured"
+		if i == 3 {
+			reason = "PoolExhausted"
+		}
+		s.awaitReason(name, reason)
+	}
+	if n := s.requireConsistentLeases(); n != 5 {
+		t.Errorf("%d addresses are allocated, want 5", n)
+	}
 }
 
 // TestOtherVLAN names a VLAN that differs from the network's. Another network may use the same

@@ -273,7 +273,7 @@ func TestLateDelivery(t *testing.T) {
 	if err := f.allocations().deleteAllocation(t.Context(), deleted); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.allocations().allocateAddress(t.Context(), nn, &v1alpha1.NetworkConfiguration{}, late, string(macFor("a", "eth0"))); err != nil && !kube.NotFound(err) {
+	if _, err := f.allocations().allocateAddress(t.Context(), nn, &v1alpha1.NetworkConfiguration{}, late, string(macFor("a", "eth0")), false); err != nil && !kube.NotFound(err) {
 		t.Fatal(err)
 	}
 	left := &coordinationv1.LeaseList{}

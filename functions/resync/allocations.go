@@ -3,18 +3,15 @@ package main
 import (
 	"context"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
 // allocations is what the IPAllocations of a namespace say together.
 type allocations struct {
 	namespace string
-	// exists has the UIDs of all, and held the address of each that is not released.
-	exists map[string]bool
-	held   map[string]string
+	// exists has the UIDs of all, held the address of each that is not released, and allocated those of isAllocated.
+	exists          map[string]bool
+	held, allocated map[string]string
 	// longestWaiting has, for each pool, the IPAllocation that has waited longest for an
 	// address. queued are the names of the NetworkConfigurations that wait for one.
 	longestWaiting map[string]object
@@ -31,7 +28,7 @@ func (o object) isQueued() bool {
 func (o object) pool() string { return o.Spec.NetworkNamespaceName + "/" + o.Spec.IPFamily }
 
 func newAllocations(namespace string) *allocations {
-	return &allocations{namespace: namespace, exists: map[string]bool{}, held: map[string]string{}, longestWaiting: map[string]object{}, queued: map[string]bool{}}
+	return &allocations{namespace: namespace, exists: map[string]bool{}, held: map[string]string{}, allocated: map[string]string{}, longestWaiting: map[string]object{}, queued: map[string]bool{}}
 }
 
 // readAllocations inspects the IPAllocations, and keeps what they say together if the slice
@@ -42,6 +39,9 @@ func (p *round) readAllocations(ctx context.Context, k kind) (complete bool, err
 		namespace := o.Metadata.Namespace
 		if all[namespace] == nil {
 			all[namespace] = newAllocations(namespace)
+		}
+		if o.isAllocated() {
+			p.progress.Allocated++
 		}
 		all[namespace].add(o, !needsReconcile(k, o, p.now(), p.window()))
 		return p.sendIfNeeded(ctx, k, o)
@@ -82,9 +82,11 @@ func (p *round) allocationsOf(ctx context.Context, namespace string) (*allocatio
 
 // add adds an IPAllocation. upToDate is whether it needs no reconcile.
 func (a *allocations) add(o object, upToDate bool) {
-	former := v1alpha1.FormerUIDs(&metav1.ObjectMeta{Annotations: o.Metadata.Annotations})
-	for _, uid := range append(former, o.Metadata.UID) {
+	for _, uid := range o.uids() {
 		a.exists[uid] = true
+		if o.isAllocated() {
+			a.allocated[uid] = o.Status.Address
+		}
 		if o.Status.Phase != phaseReleased {
 			a.held[uid] = o.Status.Address
 		}

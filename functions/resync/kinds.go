@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/due"
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -112,6 +113,16 @@ type object struct {
 		Phase   string `json:"phase"`
 		Address string `json:"address"`
 	} `json:"status"`
+}
+
+// isAllocated reports whether an IPAllocation has an address.
+func (o object) isAllocated() bool {
+	return o.Status.Phase == string(v1alpha2.IPAllocationAllocated) && o.Status.Address != ""
+}
+
+// uids returns the UIDs that an object had before it was created again, and the one that it has.
+func (o object) uids() []string {
+	return v1alpha1.UIDs(&metav1.ObjectMeta{UID: types.UID(o.Metadata.UID), Annotations: o.Metadata.Annotations})
 }
 
 func (o object) key() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }

@@ -37,6 +37,7 @@ var leaseSteps = []step{
 		}
 		return forEach(ctx, p, leases.resource, addressLeases, func(l lease) error { return p.inspectAddress(ctx, l) })
 	}},
+	{"IPAllocations without a Lease", func(ctx context.Context, p *round) (bool, error) { return p.readUnleased(ctx) }},
 	{"Leases of delays", func(ctx context.Context, p *round) (bool, error) {
 		return forEach(ctx, p, leases.resource, delayLeases, func(l lease) error { return p.sendIfUnused(ctx, l, nil) })
 	}},
@@ -51,6 +52,7 @@ var leaseSteps = []step{
 const (
 	managedByAllocateIP = "vitistack.io/managed-by=allocate-ip"
 	labelHolder         = v1alpha1.LabelHolder
+	annotationAddress   = "vitistack.io/address"
 	phaseReleased       = string(v1alpha2.IPAllocationReleased)
 )
 
@@ -92,18 +94,21 @@ func isUnused(l lease, held map[string]string, now time.Time) bool {
 	if _, isMAC := l.Metadata.Annotations["vitistack.io/mac-address"]; isMAC {
 		return !exists
 	}
-	return !exists || (address != "" && address != l.Metadata.Annotations["vitistack.io/address"])
+	return !exists || (address != "" && address != l.Metadata.Annotations[annotationAddress])
 }
 
 // inspectAddress compares the Lease of an address with the IPAllocations of its namespace. Its
 // holder is older than the Lease, and so is among them if it exists.
 func (p *round) inspectAddress(ctx context.Context, l lease) error {
-	if p.isYoung(l) {
-		return nil
-	}
 	a, err := p.allocationsOf(ctx, l.Metadata.Namespace)
 	if err != nil {
 		return err
+	}
+	if address := l.Metadata.Annotations[annotationAddress]; address != "" && a.allocated[l.Metadata.Labels[labelHolder]] == address {
+		p.progress.Leased++
+	}
+	if p.isYoung(l) {
+		return nil
 	}
 	if !a.exists[l.Metadata.Labels[labelHolder]] {
 		p.addOrphan(l)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -51,6 +53,19 @@ type rounds struct {
 	namespace string
 	sent      sent
 	ahead     time.Duration
+	// lists counts the pages that were read.
+	lists int
+}
+
+// counting counts the pages that are read.
+type counting struct {
+	api
+	lists *int
+}
+
+func (c counting) ListInto(ctx context.Context, resource schema.GroupVersionResource, page kube.Page, list any) error {
+	*c.lists++
+	return c.api.ListInto(ctx, resource, page, list)
 }
 
 func newRounds(t *testing.T) *rounds {
@@ -69,7 +84,7 @@ func (r *rounds) round(kind string) error {
 	ping := event.New()
 	ping.SetID(fmt.Sprint("p", r.ahead))
 	ping.SetType(kind)
-	f := &function{api: r.client, sender: &r.sent, now: func() time.Time { return time.Now().Add(r.ahead) }, namespace: r.namespace}
+	f := &function{api: counting{r.client, &r.lists}, sender: &r.sent, now: func() time.Time { return time.Now().Add(r.ahead) }, namespace: r.namespace}
 	_, err := f.handle(r.Context(), ping)
 	return err
 }

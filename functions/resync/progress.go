@@ -97,8 +97,11 @@ type progress struct {
 	Machines map[string]int `json:"machines,omitempty"`
 	// Orphans are Leases whose holder does not exist, at most orphans.Most.
 	Orphans []v1alpha1.Orphan `json:"orphans,omitempty"`
-	Pages   int               `json:"pages"`
-	Objects int               `json:"objects"`
+	// Allocated counts the IPAllocations that have an address, and Leased those whose Lease of that address the round has read.
+	Allocated int `json:"allocated,omitempty"`
+	Leased    int `json:"leased,omitempty"`
+	Pages     int `json:"pages"`
+	Objects   int `json:"objects"`
 	// Sent and Leases count the events that were sent for objects and for unused Leases.
 	Sent   int `json:"sent"`
 	Leases int `json:"leases"`

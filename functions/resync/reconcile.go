@@ -90,6 +90,8 @@ type round struct {
 	// of the namespace that was listed last.
 	all           map[string]*allocations
 	namespaceRead *allocations
+	// leasedRead are the addresses with a Lease of the namespace that was listed last.
+	leasedRead *leasedAddresses
 }
 
 // run runs a slice. isClaimed is whether the Lease names the round already.

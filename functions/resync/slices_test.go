@@ -50,6 +50,8 @@ type largeServer struct {
 	// expired token contains another one.
 	compactions int
 	hints       bool
+	// withAddresses makes the IPAllocations Ready with an address. Those whose Lease has another holder have lost theirs.
+	withAddresses bool
 }
 
 func startLargeServer(t *testing.T, objects int, pageTime time.Duration) *largeServer {
@@ -168,7 +170,7 @@ func (s *largeServer) serveList(w http.ResponseWriter, r *http.Request, resource
 		if i > first {
 			b.WriteByte(',')
 		}
-		b.WriteString(document(resource, i))
+		b.WriteString(s.document(resource, i))
 	}
 	b.WriteString(`]}`)
 	_, _ = fmt.Fprint(w, b.String())
@@ -176,8 +178,12 @@ func (s *largeServer) serveList(w http.ResponseWriter, r *http.Request, resource
 
 // document returns an object that needs a reconcile, or a Lease. The holder of one Lease in each
 // namespace does not exist.
-func document(resource string, i int) string {
+func (s *largeServer) document(resource string, i int) string {
 	uid := fmt.Sprintf("%s-%d", resource, i)
+	if resource == "ipallocations" && s.withAddresses {
+		return fmt.Sprintf(`{"metadata":{"namespace":"t%04d","name":"o%07d","uid":%q,"resourceVersion":"1","generation":1},"status":{"phase":"Allocated","address":"10.0.0.%d","observedGeneration":1,`+
+			`"conditions":[{"type":"Ready","status":"True"}]}}`, i/perNamespace, i, uid, i)
+	}
 	if resource != "leases" {
 		return fmt.Sprintf(`{"metadata":{"namespace":"t%04d","name":"o%07d","uid":%q,"resourceVersion":"1","generation":1}}`, i/perNamespace, i, uid)
 	}
@@ -185,7 +191,7 @@ func document(resource string, i int) string {
 	if i%perNamespace == 7 {
 		holder = "gone"
 	}
-	return fmt.Sprintf(`{"metadata":{"namespace":"t%04d","name":"o%07d","uid":%q,"resourceVersion":"1","creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":%q}}}`, i/perNamespace, i, uid, holder)
+	return fmt.Sprintf(`{"metadata":{"namespace":"t%04d","name":"o%07d","uid":%q,"resourceVersion":"1","creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":%q},"annotations":{"vitistack.io/address":"10.0.0.%d"}}}`, i/perNamespace, i, uid, holder, i)
 }
 
 var errKilled = errors.New("killed")
@@ -350,6 +356,29 @@ func TestLargeRound(t *testing.T) {
 		t.Errorf("the round took %s, %d pages and %d deliveries: it is not the large one", took, s.lists.Load(), d.count)
 	}
 	t.Logf("%s, %d pages, %d deliveries, the longest %s", s.now().Sub(now), s.lists.Load(), d.count, d.longest)
+}
+
+// TestLargeRoundWithLostLeases reads 100,000 IPAllocations, some of which have lost the Lease of their address. Only these get an event, and
+// no delivery is longer than a slice.
+func TestLargeRoundWithLostLeases(t *testing.T) {
+	t.Parallel()
+	s := startLargeServer(t, 100_000, 40*time.Millisecond)
+	s.withAddresses = true
+	d := newDeliveries(t, s, pageSize)
+	d.ping("one")
+	d.deliver()
+	for i := range s.objects {
+		want := 0
+		if i%perNamespace == 7 {
+			want = 1
+		}
+		if object := fmt.Sprintf("IPAllocation t%04d/o%07d", i/perNamespace, i); len(d.ids[object]) != want {
+			t.Fatalf("%s got events %v, want %d", object, d.ids[object], want)
+		}
+	}
+	if d.longest > sliceDuration+time.Second {
+		t.Errorf("a delivery took %s, want about %s", d.longest, sliceDuration)
+	}
 }
 
 // TestKilled kills the function at each of its calls, before and after the effect of the call. The
