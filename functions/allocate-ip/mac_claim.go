@@ -31,29 +31,30 @@ func macToClaim(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace
 	if served := families(nn); len(served) == 0 || ipam.FamilyOf(a, nn) != served[0] {
 		return ""
 	}
+	known, allocated := knownMAC(nc, a.Spec.InterfaceName)
 	for _, i := range nc.Spec.NetworkInterfaces {
-		if mac := i.MACAddress.Normalized(); i.Name == a.Spec.InterfaceName && mac != allocatedMAC(nc, i.Name) {
+		if mac := i.MACAddress.Normalized(); i.Name == a.Spec.InterfaceName && (mac != known || !allocated) {
 			return mac
 		}
 	}
 	return ""
 }
 
-// allocatedMAC returns the MAC address of an interface that has its addresses in the status of
-// a NetworkConfiguration, or nothing.
-func allocatedMAC(nc *v1alpha1.NetworkConfiguration, name string) string {
+// knownMAC returns the MAC address of an interface in the status of a NetworkConfiguration, or nothing, and whether the
+// interface has its addresses. An interface that waits for an address has claimed its MAC address before.
+func knownMAC(nc *v1alpha1.NetworkConfiguration, name string) (mac string, allocated bool) {
 	for _, s := range nc.Status.NetworkInterfaces {
-		if s.Name == name && s.IPAllocated {
-			return s.MACAddress.Normalized()
+		if s.Name == name {
+			return s.MACAddress.Normalized(), s.IPAllocated
 		}
 	}
-	return ""
+	return "", false
 }
 
 // releaseFormerMAC releases the MAC address that an interface had before its present one.
 func (r configurationReconciler) releaseFormerMAC(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) error {
-	had := allocatedMAC(nc, a.Spec.InterfaceName)
-	if had == "" || macToClaim(nc, nn, a) == "" || a.Status.Phase != v1alpha2.IPAllocationAllocated {
+	had, _ := knownMAC(nc, a.Spec.InterfaceName)
+	if mac := macToClaim(nc, nn, a); had == "" || mac == "" || mac == had {
 		return nil
 	}
 	return r.leases.releaseMAC(ctx, nn.Name, had, holderOf(a, 0))

@@ -112,6 +112,32 @@ func TestMACChanges(t *testing.T) {
 	s.requireConsistentLeases()
 }
 
+// TestCorrectedMAC corrects the MAC address of an interface that waits for an address of an exhausted pool. The wrong MAC address
+// is free for other interfaces.
+func TestCorrectedMAC(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/30", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	f := s.replica(s.config)
+	s.configuration("first", "net", eth0())
+	s.reconcile(f, "first")
+	s.awaitReason("first", "NetworkConfigured")
+	s.configuration("late", "net", v1alpha1.InterfaceSpec{Name: "eth0", MACAddress: "52:54:00:00:00:0a"})
+	s.reconcile(f, "late")
+	s.awaitReason("late", "PoolExhausted")
+	if err := s.edit("late", func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces[0].MACAddress = "52:54:00:00:00:0b" }); err != nil {
+		t.Fatal(err)
+	}
+	s.reconcile(f, "late")
+	s.awaitReason("late", "PoolExhausted")
+	s.configuration("owner", "net", v1alpha1.InterfaceSpec{Name: "eth0", MACAddress: "52:54:00:00:00:0a"})
+	s.reconcile(f, "owner")
+	s.awaitReason("owner", "PoolExhausted")
+	s.configuration("twin", "net", v1alpha1.InterfaceSpec{Name: "eth0", MACAddress: "52:54:00:00:00:0b"})
+	s.reconcile(f, "twin")
+	s.awaitReason("twin", reasonDuplicateMAC)
+}
+
 // TestOneOfManyHasTheMAC has replicas reconcile interfaces with the same MAC address concurrently.
 func TestOneOfManyHasTheMAC(t *testing.T) {
 	t.Parallel()
