@@ -20,6 +20,7 @@ var networkNamespaceEffects = []Effect{
 	{"ipAllocation.static.reuseDelaySeconds", "manual", Applied, "addresses that are released afterwards are not allocated again for that time"},
 	{"ipAllocation.static.ttlSeconds", "manual", Applied, "addresses expire after the time, counted from their next renewal"},
 	{"ipAllocation.static.vlanId", "manual", Refused, "a segment has one VLAN"},
+	{"ipAllocation.static.vlanId", "nam", Applied, "compared with the VLAN of the segment: the condition Ready reports another one as InvalidSpec, and the network keeps its VLAN"},
 	{"ipAllocation.type", "manual", Refused, "ipAllocation.type of a network that is Ready cannot be changed"},
 	{"networkProvisioning.manual.ipv4CIDR", "manual", Refused, "the prefixes of a network that is Ready cannot be changed"},
 	{"networkProvisioning.manual.ipv4Gateway", "manual", Refused, "the gateway of a network that is Ready cannot be changed"},

@@ -134,6 +134,10 @@ type NetworkNamespaceSpec struct {
 type Identifier string
 
 // NetworkProvisioning selects the provider of the segment.
+//
+// +kubebuilder:validation:XValidation:rule="self.provider == 'nam' || !has(self.nam)",message="networkProvisioning.nam is only read by provider nam: set provider to nam, or remove the block"
+// +kubebuilder:validation:XValidation:rule="self.provider == 'netbox' || !has(self.netbox)",message="networkProvisioning.netbox is only read by provider netbox: set provider to netbox, or remove the block"
+// +kubebuilder:validation:XValidation:rule="!(self.provider in ['manual', 'nam', 'netbox']) || !has(self.parameters)",message="networkProvisioning.parameters is only read by an external IPAM: set provider to the name of the IPAM, or remove the block"
 type NetworkProvisioning struct {
 	// Provider: manual, nam, netbox, or the name of an external IPAM that answers
 	// io.vitistack.network.requested events. Default: nam.
@@ -183,6 +187,9 @@ type ManualSegment struct {
 }
 
 // SegmentRequest is the requested size of a segment.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.ipv4PrefixLength) || !has(self.ipFamilies) || self.ipFamilies.size() == 0 || 'IPv4' in self.ipFamilies",message="ipv4PrefixLength is only read for a segment with IPv4: add IPv4 to ipFamilies, or remove ipv4PrefixLength"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipv6PrefixLength) || has(self.ipFamilies) && 'IPv6' in self.ipFamilies",message="ipv6PrefixLength is only read for a segment with IPv6: write ipFamilies [IPv6] or [IPv4, IPv6], or remove ipv6PrefixLength"
 type SegmentRequest struct {
 	// IP families of the segment. Default: [IPv4].
 	// +optional
@@ -290,7 +297,8 @@ type StaticPool struct {
 	// +kubebuilder:validation:items:MaxLength=90
 	// +kubebuilder:validation:XValidation:rule="self.all(e, isIP(e) || isCIDR(e) || (e.split('-').size() == 2 && e.split('-').all(a, isIP(a))))",message="each entry is an address, a prefix or a range, for example 10.0.0.5, 10.0.0.16/28 or 10.0.0.40-10.0.0.50"
 	ExcludedAddresses []string `json:"excludedAddresses,omitempty"`
-	// VLAN of the segment, 0 meaning untagged.
+	// VLAN of the segment, 0 meaning untagged. With a provider that chooses the VLAN, leave it out or write the VLAN that the
+	// segment has.
 	// +optional
 	VLANID VLANID `json:"vlanId,omitempty"`
 	// DNS servers for machines of this pool.
@@ -323,11 +331,12 @@ type DHCPOptions struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=128
 	RequireClientClasses []string `json:"requireClientClasses,omitempty"`
-	// DNS servers that the subnet announces.
+	// DNS servers that the subnet announces, which have IPv4 addresses.
 	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="self.all(a, isIP(a))",message="each DNS server is an IP address, for example 192.168.10.1"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !isIP(a) || ip(a).family() == 4)",message="Kea gives its clients DNS servers with IPv4 addresses only: write these, for example 192.168.10.1, and leave IPv6 addresses out"
 	DNS []string `json:"dns,omitempty"`
 }
 

@@ -219,10 +219,6 @@ func TestRequestChanged(t *testing.T) {
 		return func(nn *v1alpha2.NetworkNamespace) { change(nn.Spec.NetworkProvisioning.NetBox) }
 	}
 	small := v1alpha2.SegmentRequest{IPv4PrefixLength: 26}
-	static := func(spec v1alpha2.NetworkNamespaceSpec) v1alpha2.NetworkNamespaceSpec {
-		spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"}
-		return spec
-	}
 	for name, tc := range map[string]struct {
 		reason string
 		spec   v1alpha2.NetworkNamespaceSpec
@@ -231,7 +227,6 @@ func TestRequestChanged(t *testing.T) {
 	}{
 		"NAMLength":     {"the size of a segment is immutable", namSpec(small), nam(func(r *v1alpha2.SegmentRequest) { r.IPv4PrefixLength = 25 }), "is not a /25"},
 		"NAMFamily":     {"no family is added", namSpec(small), nam(func(r *v1alpha2.SegmentRequest) { r.IPFamilies = both }), "IPv6 prefix that was requested is missing"},
-		"NAMIPv6":       {"the request has not changed", static(namSpec(v1alpha2.SegmentRequest{IPFamilies: both[1:]})), nam(func(r *v1alpha2.SegmentRequest) { r.IPv4PrefixLength = 28 }), ""},
 		"NAMOther":      {"the segment is the same", namSpec(small), func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-b" }, ""},
 		"NetBoxLength":  {"the size of a segment is immutable", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPv4PrefixLength = 25 }), "is not a /25"},
 		"NetBoxFamily":  {"no family is added", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both }), "IPv6 prefix that was requested is missing"},

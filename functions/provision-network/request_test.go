@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,4 +89,34 @@ func TestDecideProvider(t *testing.T) {
 			t.Errorf("%s: %s: got release %q, refusal %v", name, tc.reason, release, refusal)
 		}
 	}
+}
+
+// TestVLANOfPool writes a VLAN into the pool of a network whose provider chooses the VLAN. The condition says what to write, also
+// once the network is Ready and keeps its segment.
+func TestVLANOfPool(t *testing.T) {
+	t.Parallel()
+	manager := newManager(t, 0)
+	w := newEnv(t, map[string]provider.Interface{"nam": manager.nam})
+	spec := namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 26})
+	spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
+	spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationStatic, Static: &v1alpha2.StaticPool{VLANID: 7}}
+	w.network("net", spec)
+	write := func(vlan v1alpha2.VLANID) *v1alpha2.NetworkNamespace {
+		t.Helper()
+		w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.VLANID = vlan })
+		return w.reconcile("net")
+	}
+	refused := func(nn *v1alpha2.NetworkNamespace, phase v1alpha2.ProvisioningPhase) {
+		t.Helper()
+		if message := w.expect(nn, phase, "InvalidSpec"); !strings.Contains(message, "leave vlanId out, or write 1000") {
+			t.Errorf("the message is %s", message)
+		}
+	}
+	refused(w.reconcile("net"), "Error")
+	w.expect(write(1000), "Ready", reasonProvisioned)
+	refused(write(8), "Ready")
+	if nn := w.get("net"); nn.Status.VLANID != 1000 {
+		t.Errorf("status %+v, want VLAN 1000", nn.Status)
+	}
+	w.expect(write(0), "Ready", reasonProvisioned)
 }

@@ -15,8 +15,11 @@ const (
 )
 
 // CheckUsable returns a usererror.Error if a network could never give a machine an address of a segment, because
-// its pool is invalid or empty.
+// its pool is invalid or empty, or if the pool is for another VLAN.
 func CheckUsable(nn *v1alpha2.NetworkNamespace, seg segment.Segment) error {
+	if err := checkVLAN(nn, seg); err != nil {
+		return err
+	}
 	with := nn.DeepCopy()
 	segment.SetStatus(with, seg)
 	if !IsStatic(nn) {
@@ -40,6 +43,17 @@ func CheckUsable(nn *v1alpha2.NetworkNamespace, seg segment.Segment) error {
 		}
 	}
 	return nil
+}
+
+// checkVLAN returns a usererror.Error if the pool of a network names another VLAN than the provider has given to the segment.
+func checkVLAN(nn *v1alpha2.NetworkNamespace, seg segment.Segment) error {
+	a := nn.Spec.IPAllocation
+	if a == nil || a.Static == nil || a.Static.VLANID == 0 || int32(a.Static.VLANID) == seg.VLAN {
+		return nil
+	}
+	name, _ := ProviderOf(nn.Spec)
+	return usererror.Error{Reason: "InvalidSpec", Message: fmt.Sprintf(
+		"spec.ipAllocation.static.vlanId is %d, but the segment of provider %s has VLAN %d, and the provider chooses the VLAN: leave vlanId out, or write %d", a.Static.VLANID, name, seg.VLAN, seg.VLAN)}
 }
 
 func checkUsableByKea(nn *v1alpha2.NetworkNamespace, seg segment.Segment) error {

@@ -67,6 +67,7 @@ func networkRows() []row {
 		{field: "ipAllocation.static.reuseDelaySeconds", on: "manual", to: "600", proof: "functions/allocate-ip TestReleaseDelaysReuse"},
 		{field: "ipAllocation.static.ttlSeconds", on: "manual", to: "600", proof: "functions/allocate-ip TestTTL"},
 		{field: "ipAllocation.static.vlanId", on: "manual", to: "77"},
+		{field: "ipAllocation.static.vlanId", on: "nam", to: "77", proof: "functions/provision-network TestVLANOfPool"},
 		{field: "networkProvisioning.provider", on: "nam", to: "netbox", with: map[string]string{"networkProvisioning.nam": "null"}},
 		{field: "networkProvisioning.manual.ipv4CIDR", on: "manual", to: "10.99.0.0/24", with: map[string]string{"networkProvisioning.manual.ipv4Gateway": "null", "ipAllocation.static": "{}"}},
 		{field: "networkProvisioning.manual.ipv4Gateway", on: "manual", to: "__BASE__.2"},
