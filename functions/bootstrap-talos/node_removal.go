@@ -62,6 +62,14 @@ func (r *removals) startClock(ctx context.Context, m *v1alpha1.Machine) error {
 	return err
 }
 
+// cordon cordons the node of a machine that is being removed. Its drain begins with that.
+func (r *removals) cordon(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
+	if err := r.startClock(ctx, m); err != nil {
+		return err
+	}
+	return c.connections.workload.CordonForRemoval(ctx, m.Name, string(m.UID))
+}
+
 // restartClocks lets the time of drains and upgrades begin again in the first delivery after a pause, because nothing was evicted or
 // requested meanwhile.
 func (r *removals) restartClocks(ctx context.Context, c *cluster) error {
@@ -148,10 +156,7 @@ func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, 
 	case plan.RemovalDrain:
 		return removing(why, true)
 	case plan.RemovalCordon:
-		if err = r.startClock(ctx, m); err != nil {
-			return err
-		}
-		if err = c.connections.workload.CordonForRemoval(ctx, m.Name, string(m.UID)); err == nil {
+		if err = r.cordon(ctx, c, m); err == nil {
 			return removing("it is cordoned", true)
 		}
 	case plan.RemovalLeaveEtcd:
