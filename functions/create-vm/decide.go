@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -100,12 +102,16 @@ func isLocal(m *v1alpha1.Machine) bool {
 	return m.Status.ProviderID == hypervisor.LocalID(m.Namespace, m.Name)
 }
 
-// isSpecImpossible reports whether a machine has another size than its spec says, because the hypervisor
-// cannot apply the spec, or its template does not exist. Events about the virtual machine do not show that.
+// isSpecImpossible reports whether a machine may have another size than its spec says, because the hypervisor
+// cannot apply the spec, or its template does not exist. Events about the virtual machine do not show that. A machine
+// that only waits for its start is not one.
 func isSpecImpossible(m *v1alpha1.Machine) bool {
 	if t := m.Status.Template; t != nil && t.Name != m.Spec.Template {
 		return true
 	}
 	ready := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady)
-	return m.Status.Phase == v1alpha1.MachineRunning && ready != nil && ready.Status == metav1.ConditionFalse
+	if ready == nil || ready.Status != metav1.ConditionFalse {
+		return false
+	}
+	return m.Status.Phase != v1alpha1.MachineCreating || !slices.Contains([]string{"Provisioning", "Starting", "Stopping"}, ready.Reason)
 }

@@ -123,3 +123,42 @@ func TestLiveChange(t *testing.T) {
 		return err == nil && vmi.Spec.Domain.CPU.Cores == 4 && hypervisortest.IsRunning(m) && condition(m, "RestartRequired") == ""
 	})
 }
+
+// TestRefusedDiskBlocksNothing requests disks that cannot be as requested, together with another size and power state, which do
+// not depend on them.
+func TestRefusedDiskBlocksNothing(t *testing.T) {
+	t.Parallel()
+	s := setUpWith(t, kubevirtsim.Options{StorageClasses: []kubevirtsim.StorageClass{{Name: "unexpandable"}}})
+	root := v1alpha1.MachineDisk{Name: "root", Size: "20Gi", StorageClass: "unexpandable"}
+	s.Create(machineWith("vm", func(m *v1alpha1.MachineSpec) { m.Disks = []v1alpha1.MachineDisk{root} }))
+	s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
+	edit := func(power v1alpha1.PowerState, cores int32, disks ...v1alpha1.MachineDisk) {
+		s.Edit("vm", func(m *v1alpha1.Machine) {
+			m.Spec.PowerState, m.Spec.Disks = power, disks
+			m.Spec.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: cores}}
+		})
+	}
+	await := func(phase v1alpha1.MachinePhase, reason string, cores uint32) {
+		m := s.awaitMachine("vm", "is "+string(phase)+" with reason "+reason, func(m *v1alpha1.Machine) bool {
+			return m.Status.Phase == phase && hypervisortest.HasReason(reason)(m) && m.Status.ObservedGeneration == m.Generation
+		})
+		vm := &kubevirtv1.VirtualMachine{}
+		if err := s.Kube.Get(t.Context(), s.Namespace, "vm", vm); err != nil {
+			t.Fatal(err)
+		}
+		if got := vm.Spec.Template.Spec.Domain.CPU.Cores; got != cores {
+			t.Errorf("%s: got %d cores, want %d: %s", reason, got, cores, condition(m, "Ready"))
+		}
+	}
+	larger := root
+	larger.Size = "30Gi"
+	edit(v1alpha1.PowerStopped, 3, larger)
+	await(v1alpha1.MachineStopped, "DiskCannotGrow", 3)
+	edit(v1alpha1.PowerRunning, 3, larger)
+	await(v1alpha1.MachineRunning, "DiskCannotGrow", 3)
+	edit(v1alpha1.PowerRunning, 3, root)
+	await(v1alpha1.MachineRunning, "MachineRunning", 3)
+	data := v1alpha1.MachineDisk{Name: "data", Size: "1Gi", StorageClass: "late-" + s.Namespace}
+	edit(v1alpha1.PowerStopped, 2, root, data)
+	await(v1alpha1.MachineStopped, "StorageClassNotFound", 2)
+}

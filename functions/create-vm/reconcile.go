@@ -240,7 +240,7 @@ func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size 
 		a.err = f.deleteMachineConfigSecret(ctx, m)
 	}
 	if a.err == nil {
-		a.vm = &vm
+		a.vm, a.err = &vm, vm.Refused
 	}
 	return a
 }

@@ -372,6 +372,16 @@ func TestDecideAction(t *testing.T) {
 		"Restart":            {"a restart is requested", made(func(m *v1alpha1.Machine) { m.Spec.RestartToken = "1" }), causeInstance, actionEnsure},
 		"Refused":            {"the state of the instance does not show that a disk cannot shrink", refusing, causeInstance, actionEnsure},
 		"RefusedVM":          {"the state of the virtual machine does not show it either", refusing, causeVM, actionEnsure},
+		"RefusedStopped": {"nor if the machine is off", made(func(m *v1alpha1.Machine) {
+			m.Status.Phase, m.Status.Conditions = v1alpha1.MachineStopped, refusing.Status.Conditions
+		}), causeVM, actionEnsure},
+		"RefusedStarting": {"nor while the machine starts", made(func(m *v1alpha1.Machine) {
+			m.Status.Phase, m.Status.Conditions = v1alpha1.MachineCreating, refusing.Status.Conditions
+		}), causeVM, actionEnsure},
+		"Waits": {"a machine that starts changes often", made(func(m *v1alpha1.Machine) {
+			m.Status.Phase = v1alpha1.MachineCreating
+			m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "Starting"})
+		}), causeVM, actionObserve},
 		"Template": {"a stopped machine has another size than its spec says", made(func(m *v1alpha1.Machine) {
 			m.Status.Phase, m.Spec.Template, m.Status.Template = v1alpha1.MachineStopped, "huge", &v1alpha1.MachineTemplate{Name: "small"}
 		}), causeVM, actionEnsure},

@@ -57,7 +57,8 @@ type attempt struct {
 //
 //	err                   vm                phase                       Ready
 //	UserError, WaitError  none              Pending, or before          False  its reason
-//	other                 any               Pending, or before          False  ProviderUnavailable
+//	UserError             exists            the virtual machine's       False  its reason
+//	other                 none              Pending, or before          False  ProviderUnavailable
 //	nil                   off, as wanted    Stopped                     True   Stopped
 //	nil                   without template  the virtual machine's       False  TemplateNotFound
 //	nil                   with a reason     the virtual machine's       False  its reason
@@ -74,7 +75,7 @@ func setStatus(m *v1alpha1.Machine, a attempt) reconcile.Outcome {
 	}
 	s.ObservedGeneration = m.Generation
 	setNetworkStatus(m, a)
-	if a.err != nil {
+	if a.vm == nil {
 		return setProblem(m, a)
 	}
 	vm := a.vm
@@ -108,6 +109,9 @@ func setStatus(m *v1alpha1.Machine, a attempt) reconcile.Outcome {
 	} else {
 		setCondition(m, v1alpha1.ConditionStorageReady, false, "PVCPending", vm.StoragePending)
 	}
+	if problem, ok := asUserError(a.err); ok { // status.template stays that of a size which was applied in full
+		return setUserError(m, problem)
+	}
 	if r := a.resolved; r != nil && vm.VMName != "" {
 		s.Template = r.Template
 	}
@@ -136,19 +140,24 @@ func setProblem(m *v1alpha1.Machine, a attempt) reconcile.Outcome {
 	} else {
 		m.Status.Failures, m.Status.NextCheckTime = 0, nil
 	}
-	reason, message := reasonOf(a.err)
 	if problem, ok := asUserError(a.err); ok {
-		if strings.HasSuffix(problem.Reason, "ApiError") {
-			setCondition(m, v1alpha1.ConditionVirtualMachineReady, false, "VMFailed", problem.Message)
-		}
-		if problem.Reason == "StorageClassNotFound" {
-			setCondition(m, v1alpha1.ConditionStorageReady, false, "PVCPending", problem.Message)
-		}
-		outcome := setReady(m, false, reason, message)
-		outcome.Warning = true
-		return outcome
+		return setUserError(m, problem)
 	}
+	reason, message := reasonOf(a.err)
 	return setReady(m, false, reason, message)
+}
+
+// setUserError writes what a user has to change.
+func setUserError(m *v1alpha1.Machine, problem reconcile.UserError) reconcile.Outcome {
+	if strings.HasSuffix(problem.Reason, "ApiError") {
+		setCondition(m, v1alpha1.ConditionVirtualMachineReady, false, "VMFailed", problem.Message)
+	}
+	if problem.Reason == "StorageClassNotFound" {
+		setCondition(m, v1alpha1.ConditionStorageReady, false, "PVCPending", problem.Message)
+	}
+	outcome := setReady(m, false, problem.Reason, problem.Message)
+	outcome.Warning = true
+	return outcome
 }
 
 // reasonOf returns the reason and the message of the condition Ready after an error.

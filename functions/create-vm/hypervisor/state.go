@@ -36,6 +36,9 @@ type State struct {
 	Task *v1alpha1.ProviderTask
 	// Handover is what was done with the machine configuration of a node.
 	Handover Handover
+	// Refused is the UserError of a part of the spec that cannot be applied, such as a smaller disk. All
+	// other changes have been applied.
+	Refused error
 	// Retried is whether an attempt has failed and another one was started. It counts as a
 	// failure.
 	Retried bool

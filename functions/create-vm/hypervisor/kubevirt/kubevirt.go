@@ -48,8 +48,9 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	if !isMadeFor(vm, m) {
 		return hypervisor.State{}, nameTakenError(vm)
 	}
+	var refused error
 	if existed {
-		if err := k.update(ctx, m, want, vm); err != nil {
+		if refused, err = k.update(ctx, m, want, vm); err != nil {
 			return hypervisor.State{}, k.toUserError(err)
 		}
 	}
@@ -62,7 +63,7 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	s.Handover = want.Handover
+	s.Handover, s.Refused = want.Handover, refused
 	return s, k.restart(ctx, m, vm, &s)
 }
 

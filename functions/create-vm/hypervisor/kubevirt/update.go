@@ -17,20 +17,15 @@ import (
 
 // update changes an existing virtual machine to the desired state, in one patch, after its disks.
 // KubeVirt applies what it can while the machine runs, and reports that the rest
-// waits for a restart. After all other changes it returns a UserError for a disk that is
-// larger than requested.
-func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) error {
+// waits for a restart. refused is the UserError of a disk that cannot become as requested. All other
+// changes are applied.
+func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) (refused, err error) {
 	if vm.DeletionTimestamp != nil || vm.Spec.Template == nil {
-		return nil
+		return nil, nil
 	}
-	claims, err := k.objects().listClaims(ctx, m)
-	if err != nil {
-		return err
-	}
-	larger, shrunk := planGrowth(m, want.Disks, claims)
 	if isStarting(m, vm) {
 		if err := k.attachments().ensure(ctx, m, want, vm.Spec.Template.Spec.Networks); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	before := vm.DeepCopy()
@@ -38,19 +33,32 @@ func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hyper
 		vm.Spec.Running, vm.Spec.RunStrategy = nil, &strategy
 	}
 	setSize(&vm.Spec.Template.Spec.Domain, want)
-	if err := k.addDisks(ctx, m, want, vm); err != nil {
-		return err
-	}
-	if err := k.growDisks(ctx, larger); err != nil {
-		return err
+	if refused, err = k.updateDisks(ctx, m, want, vm); err != nil {
+		return nil, err
 	}
 	if _, err := k.guests.Patch(ctx, before, vm); err != nil {
-		return err
+		return nil, err
 	}
-	if err := k.replaceUnscheduled(ctx, vm); err != nil {
-		return err
+	return refused, k.replaceUnscheduled(ctx, vm)
+}
+
+// updateDisks adds and grows the disks of a virtual machine as far as possible. refused is the first UserError.
+func (k *Hypervisor) updateDisks(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) (refused, err error) {
+	claims, err := k.objects().listClaims(ctx, m)
+	if err != nil {
+		return nil, err
 	}
-	return shrunk
+	larger, shrunk := planGrowth(m, want.Disks, claims)
+	for _, problem := range []error{k.addDisks(ctx, m, want, vm), k.growDisks(ctx, larger), shrunk} {
+		problem = k.toUserError(problem)
+		if _, isUserError := reconcile.AsUserError(problem); problem != nil && !isUserError {
+			return nil, problem
+		}
+		if refused == nil {
+			refused = problem
+		}
+	}
+	return refused, nil
 }
 
 // isStarting reports whether a virtual machine is about to start, or cannot. One that runs
