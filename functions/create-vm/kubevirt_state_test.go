@@ -124,6 +124,28 @@ func TestLiveChange(t *testing.T) {
 	})
 }
 
+// TestGrowingDiskIsReported has the storage take its time to grow the disk of a running machine.
+func TestGrowingDiskIsReported(t *testing.T) {
+	t.Parallel()
+	plan := &faults.Plan{}
+	s := setUpWith(t, kubevirtsim.Options{Plan: plan})
+	s.Create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
+	s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
+	if err := plan.Set(faults.Rule{Operation: "pvc/resize", Error: "the pool is full"}); err != nil {
+		t.Fatal(err)
+	}
+	s.Edit("vm", func(m *v1alpha1.Machine) { m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "30Gi"}} })
+	s.awaitMachine("vm", "reports that its disk grows", func(m *v1alpha1.Machine) bool {
+		return hypervisortest.IsRunning(m) && condition(m, "StorageReady") == "False PVCPending: waits for the volume to grow of vm-root"
+	})
+	if err := plan.Set(); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitMachine("vm", "has its larger disk", func(m *v1alpha1.Machine) bool {
+		return hypervisortest.IsRunning(m) && meta.IsStatusConditionTrue(m.Status.Conditions, "StorageReady")
+	})
+}
+
 // TestRefusedDiskBlocksNothing requests disks that cannot be as requested, together with another size and power state, which do
 // not depend on them.
 func TestRefusedDiskBlocksNothing(t *testing.T) {

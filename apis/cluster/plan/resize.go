@@ -219,11 +219,12 @@ func NextResizeStep(r v1alpha1.MachineResize, m *v1alpha1.Machine, node *Node, t
 	}
 }
 
-// hasResized reports whether a machine runs with the size that a resize has given it, and its node is
+// hasResized reports whether a machine runs with the size that a resize has given it, its disks included, and its node is
 // Ready since the restart.
 func hasResized(r v1alpha1.MachineResize, m *v1alpha1.Machine, node *Node) bool {
 	isApplied := m.Spec.Template == r.To && m.Status.RestartToken == m.Spec.RestartToken && IsRunning(m) &&
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady) &&
+		!meta.IsStatusConditionFalse(m.Status.Conditions, v1alpha1.ConditionStorageReady) &&
 		!meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionRestartRequired)
 	return r.BootID != "" && isApplied && node != nil && node.Ready && node.BootID != r.BootID
 }

@@ -197,6 +197,10 @@ func TestNextResizeStep(t *testing.T) {
 		if got := NextResizeStep(tc.resize, m, tc.node, tc.target, now); got != tc.want {
 			t.Errorf("%s: %s: got %s, want %s", name, tc.reason, got, tc.want)
 		}
+		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStorageReady, Status: metav1.ConditionFalse})
+		if got := NextResizeStep(tc.resize, m, tc.node, tc.target, now); got == ResizeFinish {
+			t.Errorf("%s: the resize is finished while a disk of the machine grows", name)
+		}
 	}
 }
 

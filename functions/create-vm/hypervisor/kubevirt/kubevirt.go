@@ -48,9 +48,9 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	if !isMadeFor(vm, m) {
 		return hypervisor.State{}, nameTakenError(vm)
 	}
-	var refused error
+	claims, refused := made.claims, error(nil)
 	if existed {
-		if refused, err = k.update(ctx, m, want, vm); err != nil {
+		if claims, refused, err = k.update(ctx, m, want, vm); err != nil {
 			return hypervisor.State{}, k.toUserError(err)
 		}
 	}
@@ -59,7 +59,7 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 			return hypervisor.State{}, k.toUserError(err)
 		}
 	}
-	s, err := k.readState(ctx, m, vm, made.claims)
+	s, err := k.readState(ctx, m, vm, claims)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
@@ -86,7 +86,7 @@ func (k *Hypervisor) Observe(ctx context.Context, m *v1alpha1.Machine) (hypervis
 }
 
 // readState reads the state of a virtual machine: of its instance if it runs, and of its disks if
-// it does not. claims are disks that were just created.
+// it does not. claims are its disks if the caller has read or written them.
 func (k *Hypervisor) readState(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine, claims []corev1.PersistentVolumeClaim) (hypervisor.State, error) {
 	s := vmState(vm, m.Status.Phase, m.Spec.PowerState)
 	s.ProviderID, s.Polled = k.providerID(m), !k.local
@@ -102,7 +102,8 @@ func (k *Hypervisor) readState(ctx context.Context, m *v1alpha1.Machine, vm *kub
 			return hypervisor.State{}, err
 		}
 	}
-	if s.StoragePending != "" || (meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady) && s.Reason != reasonProvisioning) {
+	wasReady := meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady)
+	if s.StoragePending != "" || len(claims) == 0 && wasReady && s.Reason != reasonProvisioning {
 		return s, nil
 	}
 	if len(claims) == 0 {
@@ -115,7 +116,7 @@ func (k *Hypervisor) readState(ctx context.Context, m *v1alpha1.Machine, vm *kub
 		claims = withMissing(claims, vm)
 	}
 	s.StoragePending = pendingClaims(claims)
-	if s.StoragePending == "" && m.Status.Phase != v1alpha1.MachineRunning {
+	if s.StoragePending == "" && !wasReady && m.Status.Phase != v1alpha1.MachineRunning {
 		countProvisionedDisks(claims, time.Now())
 	}
 	return s, nil

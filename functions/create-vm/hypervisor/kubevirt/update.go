@@ -17,15 +17,15 @@ import (
 
 // update changes an existing virtual machine to the desired state, in one patch, after its disks.
 // KubeVirt applies what it can while the machine runs, and reports that the rest
-// waits for a restart. refused is the UserError of a disk that cannot become as requested. All other
-// changes are applied.
-func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) (refused, err error) {
+// waits for a restart. It returns the disks as it has left them. refused is the UserError of a disk that
+// cannot become as requested. All other changes are applied.
+func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) (claims []corev1.PersistentVolumeClaim, refused, err error) {
 	if vm.DeletionTimestamp != nil || vm.Spec.Template == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if isStarting(m, vm) {
 		if err := k.attachments().ensure(ctx, m, want, vm.Spec.Template.Spec.Networks); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	before := vm.DeepCopy()
@@ -33,32 +33,34 @@ func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hyper
 		vm.Spec.Running, vm.Spec.RunStrategy = nil, &strategy
 	}
 	setSize(&vm.Spec.Template.Spec.Domain, want)
-	if refused, err = k.updateDisks(ctx, m, want, vm); err != nil {
-		return nil, err
+	if claims, refused, err = k.updateDisks(ctx, m, want, vm); err != nil {
+		return nil, nil, err
 	}
 	if _, err := k.guests.Patch(ctx, before, vm); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return refused, k.replaceUnscheduled(ctx, vm)
+	return claims, refused, k.replaceUnscheduled(ctx, vm)
 }
 
-// updateDisks adds and grows the disks of a virtual machine as far as possible. refused is the first UserError.
-func (k *Hypervisor) updateDisks(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) (refused, err error) {
-	claims, err := k.objects().listClaims(ctx, m)
+// updateDisks adds and grows the disks of a virtual machine as far as possible, and returns them. refused is the
+// first UserError.
+func (k *Hypervisor) updateDisks(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) (claims []corev1.PersistentVolumeClaim, refused, err error) {
+	claims, err = k.objects().listClaims(ctx, m)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	larger, shrunk := planGrowth(m, want.Disks, claims)
-	for _, problem := range []error{k.addDisks(ctx, m, want, vm), k.growDisks(ctx, larger), shrunk} {
+	added, addErr := k.addDisks(ctx, m, want, vm)
+	for _, problem := range []error{addErr, k.growDisks(ctx, larger), shrunk} {
 		problem = k.toUserError(problem)
 		if _, isUserError := reconcile.AsUserError(problem); problem != nil && !isUserError {
-			return nil, problem
+			return nil, nil, problem
 		}
 		if refused == nil {
 			refused = problem
 		}
 	}
-	return refused, nil
+	return append(claims, added...), refused, nil
 }
 
 // isStarting reports whether a virtual machine is about to start, or cannot. One that runs
@@ -83,34 +85,39 @@ func setSize(d *kubevirtv1.DomainSpec, want hypervisor.Desired) {
 	}
 }
 
-// addDisks creates the disks that the virtual machine lacks, and plugs them in.
-func (k *Hypervisor) addDisks(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) error {
+// addDisks creates the disks that the virtual machine lacks, and plugs them in. It returns the new disks.
+func (k *Hypervisor) addDisks(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) (added []corev1.PersistentVolumeClaim, err error) {
 	spec := &vm.Spec.Template.Spec
 	missing := slices.DeleteFunc(slices.Clone(want.Disks), func(d hypervisor.Disk) bool {
 		return slices.ContainsFunc(spec.Volumes, func(v kubevirtv1.Volume) bool { return v.Name == d.Name })
 	})
 	if len(missing) == 0 {
-		return nil
+		return nil, nil
 	}
 	class, err := k.resolveClasses(ctx, missing)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, d := range missing {
-		if _, err := k.objects().create(ctx, m, renderClaim(m, d, class[d.StorageClass], k.local)); err != nil {
-			return err
+		claim := renderClaim(m, d, class[d.StorageClass], k.local)
+		created, err := k.objects().create(ctx, m, claim)
+		if err != nil {
+			return added, err
 		}
 		// Every release that can plug in a disk can do so on a SCSI bus.
-		addClaim(spec, d.Name, claimName(m, d.Name), diskTarget(kubevirtv1.DiskBusSCSI), nil)
+		addClaim(spec, d.Name, claim.Name, diskTarget(kubevirtv1.DiskBusSCSI), nil)
 		spec.Volumes[len(spec.Volumes)-1].PersistentVolumeClaim.Hotpluggable = true
+		if created { // otherwise it was listed
+			added = append(added, *claim)
+		}
 	}
-	return nil
+	return added, nil
 }
 
 // growth is a PersistentVolumeClaim that has to become larger.
 type growth struct {
 	disk  string
-	claim corev1.PersistentVolumeClaim
+	claim *corev1.PersistentVolumeClaim
 	size  resource.Quantity
 }
 
@@ -127,26 +134,28 @@ func planGrowth(m *v1alpha1.Machine, want []hypervisor.Disk, claims []corev1.Per
 		case order < 0:
 			shrunk = reconcile.UserError{Reason: "DiskCannotShrink", Message: fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks", d.Name, has.String())}
 		case order > 0 && claims[i].Status.Phase == corev1.ClaimBound:
-			larger = append(larger, growth{d.Name, claims[i], d.Size})
+			larger = append(larger, growth{d.Name, &claims[i], d.Size})
 		}
 	}
 	return larger, shrunk
 }
 
-// growDisks requests more storage for claims. It returns a UserError for one whose StorageClass
-// does not allow that.
-func (k *Hypervisor) growDisks(ctx context.Context, larger []growth) error {
+// growDisks requests more storage for claims, and changes them accordingly. Afterwards it returns a UserError for one
+// whose StorageClass does not allow that.
+func (k *Hypervisor) growDisks(ctx context.Context, larger []growth) (refused error) {
 	for _, g := range larger {
 		after := g.claim.DeepCopy()
 		after.Spec.Resources.Requests[corev1.ResourceStorage] = g.size
-		_, err := k.guests.Patch(ctx, &g.claim, after)
-		if message, refused := kube.RejectionMessage(err); refused {
+		_, err := k.guests.Patch(ctx, g.claim, after)
+		if message, isRefused := kube.RejectionMessage(err); isRefused {
 			has := g.claim.Spec.Resources.Requests[corev1.ResourceStorage]
-			return reconcile.UserError{Reason: "DiskCannotGrow", Message: fmt.Sprintf("disk %s cannot grow: allow it in its StorageClass with allowVolumeExpansion, or write %s again (%s)", g.disk, has.String(), message)}
+			refused = reconcile.UserError{Reason: "DiskCannotGrow", Message: fmt.Sprintf("disk %s cannot grow: allow it in its StorageClass with allowVolumeExpansion, or write %s again (%s)", g.disk, has.String(), message)}
+			continue
 		}
 		if err != nil {
 			return err
 		}
+		*g.claim = *after
 	}
-	return nil
+	return refused
 }
