@@ -97,10 +97,10 @@ func (g guestObjects) adoptClaims(ctx context.Context, m *v1alpha1.Machine, vm *
 	return nil
 }
 
-// usesClaim reports whether a volume of a virtual machine is a PersistentVolumeClaim.
+// usesClaim reports whether a volume of a virtual machine is on a PersistentVolumeClaim.
 func usesClaim(vm *kubevirtv1.VirtualMachine, claim string) bool {
 	return vm.Spec.Template != nil && slices.ContainsFunc(vm.Spec.Template.Spec.Volumes, func(v kubevirtv1.Volume) bool {
-		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim || v.DataVolume != nil && v.DataVolume.Name == claim
+		return claimOf(v) == claim
 	})
 }
 

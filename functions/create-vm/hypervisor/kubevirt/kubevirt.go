@@ -4,6 +4,7 @@ package kubevirt
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -112,6 +113,8 @@ func (k *Hypervisor) readState(ctx context.Context, m *v1alpha1.Machine, vm *kub
 			return hypervisor.State{}, err
 		}
 	}
+	// The claim that a restored disk had before is left.
+	claims = slices.DeleteFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return !usesClaim(vm, c.Name) })
 	if s.Reason == reasonProvisioning {
 		claims = withMissing(claims, vm)
 	}

@@ -100,13 +100,15 @@ func renderVM(m *v1alpha1.Machine, w hypervisor.Desired, class func(string) stri
 	}
 	diskBoot, nicBoot, cdromBoot := bootOrder(m.Spec.BootOrder, len(w.Disks), len(w.NICs), installers)
 	for i, d := range w.Disks {
-		addClaim(spec, d.Name, claimName(m, d.Name), diskTarget("virtio"), bootNumber(diskBoot, i))
+		source := claimSource(claimName(m, d.Name))
 		if image := diskImage(m, w.Disks, d); image != "" {
+			source = dataVolumeSource(claimName(m, d.Name))
 			vm.Spec.DataVolumeTemplates = append(vm.Spec.DataVolumeTemplates, renderDataVolume(m, claimName(m, d.Name), image, claimSpec(d, class(d.StorageClass))))
 		}
+		addDisk(spec, d.Name, source, diskTarget("virtio"), bootNumber(diskBoot, i))
 	}
 	if installers > 0 {
-		addClaim(spec, installerDisk, claimName(m, installerDisk), cdromTarget(), bootNumber(cdromBoot, 0))
+		addDisk(spec, installerDisk, dataVolumeSource(claimName(m, installerDisk)), cdromTarget(), bootNumber(cdromBoot, 0))
 		vm.Spec.DataVolumeTemplates = append(vm.Spec.DataVolumeTemplates, renderDataVolume(m, claimName(m, installerDisk), m.Spec.OS.ISOURI,
 			claimSpec(hypervisor.Disk{Size: resource.MustParse(installerSize)}, class(""))))
 	}
@@ -205,12 +207,35 @@ func cdromTarget() kubevirtv1.DiskDevice {
 	return kubevirtv1.DiskDevice{CDRom: &kubevirtv1.CDRomTarget{Bus: kubevirtv1.DiskBusSATA}}
 }
 
-// addClaim adds a PersistentVolumeClaim as a device. boot is its number in the boot order, or nil.
-func addClaim(spec *kubevirtv1.VirtualMachineInstanceSpec, name, claim string, device kubevirtv1.DiskDevice, boot *uint) {
+// addDisk adds a volume as a device. boot is its number in the boot order, or nil.
+func addDisk(spec *kubevirtv1.VirtualMachineInstanceSpec, name string, source kubevirtv1.VolumeSource, device kubevirtv1.DiskDevice, boot *uint) {
 	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, kubevirtv1.Disk{Name: name, DiskDevice: device, BootOrder: boot})
-	spec.Volumes = append(spec.Volumes, kubevirtv1.Volume{Name: name, VolumeSource: kubevirtv1.VolumeSource{
-		PersistentVolumeClaim: &kubevirtv1.PersistentVolumeClaimVolumeSource{
-			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}})
+	spec.Volumes = append(spec.Volumes, kubevirtv1.Volume{Name: name, VolumeSource: source})
+}
+
+// claimSource returns a PersistentVolumeClaim as the source of a volume.
+func claimSource(name string) kubevirtv1.VolumeSource {
+	return kubevirtv1.VolumeSource{PersistentVolumeClaim: &kubevirtv1.PersistentVolumeClaimVolumeSource{
+		PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
+}
+
+// dataVolumeSource returns a DataVolume of dataVolumeTemplates as the source of a volume. The restore of a snapshot gives the
+// volume and the template the name of the restored DataVolume. It would rename the claim of a claimSource only, and KubeVirt rejects a
+// template that no volume refers to.
+func dataVolumeSource(name string) kubevirtv1.VolumeSource {
+	return kubevirtv1.VolumeSource{DataVolume: &kubevirtv1.DataVolumeSource{Name: name}}
+}
+
+// claimOf returns the PersistentVolumeClaim of a volume, or nothing. That of a DataVolume has the name of the DataVolume.
+func claimOf(v kubevirtv1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.DataVolume != nil:
+		return v.DataVolume.Name
+	default:
+		return ""
+	}
 }
 
 // bootNumber returns the number of a device in the boot order, or nil.

@@ -49,8 +49,8 @@ func (k *Hypervisor) updateDisks(ctx context.Context, m *v1alpha1.Machine, want 
 	if err != nil {
 		return nil, nil, err
 	}
-	larger, shrunk := planGrowth(m, want.Disks, claims)
 	added, addErr := k.addDisks(ctx, m, want, vm)
+	larger, shrunk := planGrowth(vm.Spec.Template.Spec.Volumes, want.Disks, claims)
 	for _, problem := range []error{addErr, k.growDisks(ctx, larger), shrunk} {
 		problem = k.toUserError(problem)
 		if _, isUserError := reconcile.AsUserError(problem); problem != nil && !isUserError {
@@ -105,8 +105,9 @@ func (k *Hypervisor) addDisks(ctx context.Context, m *v1alpha1.Machine, want hyp
 			return added, err
 		}
 		// Every release that can plug in a disk can do so on a SCSI bus.
-		addClaim(spec, d.Name, claim.Name, diskTarget(kubevirtv1.DiskBusSCSI), nil)
-		spec.Volumes[len(spec.Volumes)-1].PersistentVolumeClaim.Hotpluggable = true
+		source := claimSource(claim.Name)
+		source.PersistentVolumeClaim.Hotpluggable = true
+		addDisk(spec, d.Name, source, diskTarget(kubevirtv1.DiskBusSCSI), nil)
 		if created { // otherwise it was listed
 			added = append(added, *claim)
 		}
@@ -122,10 +123,15 @@ type growth struct {
 }
 
 // planGrowth returns the claims of disks that are smaller than wanted. A claim grows once it is
-// bound. shrunk is the UserError of a disk that is larger than wanted, which keeps its size.
-func planGrowth(m *v1alpha1.Machine, want []hypervisor.Disk, claims []corev1.PersistentVolumeClaim) (larger []growth, shrunk error) {
+// bound. shrunk is the UserError of a disk that is larger than wanted, which keeps its size. volumes are those of the
+// virtual machine, because a restored disk has another claim than the stack gave it.
+func planGrowth(volumes []kubevirtv1.Volume, want []hypervisor.Disk, claims []corev1.PersistentVolumeClaim) (larger []growth, shrunk error) {
 	for _, d := range want {
-		i := slices.IndexFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == claimName(m, d.Name) })
+		v := slices.IndexFunc(volumes, func(v kubevirtv1.Volume) bool { return v.Name == d.Name })
+		if v < 0 {
+			continue
+		}
+		i := slices.IndexFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == claimOf(volumes[v]) })
 		if i < 0 {
 			continue
 		}

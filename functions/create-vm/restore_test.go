@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// TestRestoredSnapshot restores a stopped machine, starts it and grows its restored disk.
+func TestRestoredSnapshot(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	for name, tc := range map[string]struct {
+		reason string
+		os     *v1alpha1.MachineOS
+	}{
+		"blank":     {"KubeVirt renames the claims", nil},
+		"image":     {"KubeVirt renames the DataVolume of the first disk", &v1alpha1.MachineOS{ImageID: "https://images.example.com/linux.qcow2"}},
+		"installer": {"KubeVirt renames the DataVolume of the CD", &v1alpha1.MachineOS{ISOURI: "https://images.example.com/linux.iso"}},
+	} {
+		disks := func(size v1alpha1.Size) []v1alpha1.MachineDisk {
+			return []v1alpha1.MachineDisk{{Name: "root", Size: size}, {Name: "data", Size: "1Gi"}}
+		}
+		s.Create(machineWith(name, func(m *v1alpha1.MachineSpec) { m.OS, m.Disks = tc.os, disks("20Gi") }))
+		s.awaitMachine(name, "runs", hypervisortest.IsRunning)
+		s.Edit(name, func(m *v1alpha1.Machine) { m.Spec.PowerState = v1alpha1.PowerStopped })
+		s.awaitMachine(name, "stops", func(m *v1alpha1.Machine) bool { return m.Status.Phase == v1alpha1.MachineStopped })
+		s.restore(name)
+		s.Edit(name, func(m *v1alpha1.Machine) { m.Spec.PowerState, m.Spec.Disks = v1alpha1.PowerRunning, disks("30Gi") })
+		s.awaitMachine(name, "runs with its restored disks", func(m *v1alpha1.Machine) bool {
+			return hypervisortest.IsRunning(m) && m.Status.ObservedGeneration == m.Generation && meta.IsStatusConditionTrue(m.Status.Conditions, "StorageReady")
+		})
+		claim := &corev1.PersistentVolumeClaim{}
+		if err := s.Kube.Get(t.Context(), s.Namespace, "restore-"+name+"-root", claim); err != nil || claim.Status.Capacity.Storage().String() != "30Gi" {
+			t.Errorf("%s: the restored disk has %s, want 30Gi: %v", tc.reason, claim.Status.Capacity.Storage(), err)
+		}
+		if err := s.Kube.Delete(t.Context(), &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+		s.awaitEmpty()
+	}
+}
+
+// restore changes a virtual machine as KubeVirt's restore of a snapshot does by default: createRestorePVC, generateRestoredVMSpec and
+// findDatavolumesForDeletion in its pkg/storage/snapshot/restore.go (1.8.4).
+func (e *env) restore(name string) {
+	e.Helper()
+	vm := &kubevirtv1.VirtualMachine{}
+	if err := e.Kube.Get(e.Context(), e.Namespace, name, vm); err != nil {
+		e.Fatal(err)
+	}
+	before := vm.DeepCopy()
+	for i := range vm.Spec.Template.Spec.Volumes {
+		v := &vm.Spec.Template.Spec.Volumes[i]
+		restored := "restore-" + name + "-" + v.Name
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			e.restoreClaim(v.PersistentVolumeClaim.ClaimName, restored)
+			v.PersistentVolumeClaim.ClaimName = restored
+		case v.DataVolume != nil:
+			e.restoreClaim(v.DataVolume.Name, restored)
+			for j := range vm.Spec.DataVolumeTemplates {
+				if t := &vm.Spec.DataVolumeTemplates[j]; t.Name == v.DataVolume.Name {
+					t.Name = restored
+				}
+			}
+			v.DataVolume.Name = restored
+		}
+	}
+	if _, err := e.Kube.Patch(e.Context(), before, vm); err != nil {
+		e.Fatalf("KubeVirt does not restore the virtual machine: %v", err)
+	}
+}
+
+// restoreClaim creates a copy of a claim, and waits until it is bound.
+func (e *env) restoreClaim(source, name string) {
+	e.Helper()
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := e.Kube.Get(e.Context(), e.Namespace, source, claim); err != nil {
+		e.Fatal(err)
+	}
+	restored := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: claim.Labels, Annotations: map[string]string{}}, Spec: claim.Spec}
+	restored.Spec.VolumeName = ""
+	for key, value := range claim.Annotations {
+		if strings.HasPrefix(key, "vitistack.io/") {
+			restored.Annotations[key] = value
+		}
+	}
+	e.Create(restored)
+	feed.Until(e.T, name+" is bound", func() (bool, string) {
+		err := e.Kube.Get(e.Context(), e.Namespace, name, restored)
+		return err == nil && restored.Status.Phase == corev1.ClaimBound, fmt.Sprint(restored.Status, err)
+	})
+}
+
+// TestEarlierVolumeStays changes a machine with an image of an earlier release, whose volume refers to the claim of the DataVolume.
+func TestEarlierVolumeStays(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.Create(machineWith("vm", func(m *v1alpha1.MachineSpec) {
+		m.OS, m.PowerState = &v1alpha1.MachineOS{ImageID: "https://images.example.com/linux.qcow2"}, v1alpha1.PowerStopped
+	}))
+	s.awaitMachine("vm", "is off", hypervisortest.HasReason("Stopped"))
+	vm := &kubevirtv1.VirtualMachine{}
+	if err := s.Kube.Get(t.Context(), s.Namespace, "vm", vm); err != nil {
+		t.Fatal(err)
+	}
+	before, earlier := vm.DeepCopy(), kubevirtv1.VolumeSource{PersistentVolumeClaim: &kubevirtv1.PersistentVolumeClaimVolumeSource{
+		PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "vm-root"}}}
+	vm.Spec.Template.Spec.Volumes[0].VolumeSource = earlier
+	if _, err := s.Kube.Patch(t.Context(), before, vm); err != nil {
+		t.Fatal(err)
+	}
+	s.Edit("vm", func(m *v1alpha1.Machine) {
+		m.Spec.PowerState, m.Spec.Disks = v1alpha1.PowerRunning, []v1alpha1.MachineDisk{{Name: "root", Size: "30Gi"}}
+	})
+	s.awaitMachine("vm", "runs with its larger disk", func(m *v1alpha1.Machine) bool {
+		claim := &corev1.PersistentVolumeClaim{}
+		err := s.Kube.Get(t.Context(), s.Namespace, "vm-root", claim)
+		return err == nil && hypervisortest.IsRunning(m) && claim.Status.Capacity.Storage().String() == "30Gi"
+	})
+	if err := s.Kube.Get(t.Context(), s.Namespace, "vm", vm); err != nil {
+		t.Fatal(err)
+	}
+	if got := vm.Spec.Template.Spec.Volumes[0]; got.PersistentVolumeClaim == nil || got.PersistentVolumeClaim.ClaimName != "vm-root" {
+		t.Errorf("the volume was changed to %+v", got)
+	}
+}
