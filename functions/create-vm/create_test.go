@@ -187,6 +187,84 @@ func TestEditBeforeCreation(t *testing.T) {
 	}
 }
 
+// TestEditImageBeforeCreation edits the image of machines after KubeVirt has refused their virtual machines.
+func TestEditImageBeforeCreation(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	const old, other = "https://images.example.com/old.qcow2", "https://images.example.com/other.qcow2"
+	for name, tc := range map[string]struct{ before, after, refused string }{
+		"removed": {old, "", ""},
+		"changed": {old, other, ""},
+		"added":   {"", other, "disk root exists without the image: remove spec.os.imageID, or delete the Machine and create it again"},
+	} {
+		image := func(url string) *v1alpha1.MachineOS {
+			if url == "" {
+				return nil
+			}
+			return &v1alpha1.MachineOS{ImageID: url}
+		}
+		s.Create(machineWith(name, func(m *v1alpha1.MachineSpec) {
+			m.Domain, m.OS = &v1alpha1.MachineDomain{Machine: &v1alpha1.DomainMachine{Type: "pc-i440fx"}}, image(tc.before)
+		}))
+		s.awaitMachine(name, "is refused", hypervisortest.HasReason("KubeVirtApiError"))
+		s.Edit(name, func(m *v1alpha1.Machine) { m.Spec.Domain, m.Spec.OS = nil, image(tc.after) })
+		want := tc.after
+		if tc.refused != "" {
+			if got := condition(s.awaitMachine(name, "has an image too late", hypervisortest.HasReason("InvalidSpec")), "Ready"); !strings.Contains(got, tc.refused) {
+				t.Errorf("%s: Ready is %s", name, got)
+			}
+			s.Edit(name, func(m *v1alpha1.Machine) { m.Spec.OS, want = image(tc.before), tc.before })
+		}
+		s.awaitMachine(name, "runs", hypervisortest.IsRunning)
+		vm := &kubevirtv1.VirtualMachine{}
+		if err := s.Kube.Get(t.Context(), s.Namespace, name, vm); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, template := range vm.Spec.DataVolumeTemplates {
+			got += template.Spec.Source.HTTP.URL
+		}
+		if got != want {
+			t.Errorf("%s: the disk has the image %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestEditDisksBeforeCreation edits the disks of machines after KubeVirt has refused their virtual machines.
+func TestEditDisksBeforeCreation(t *testing.T) {
+	t.Parallel()
+	s := setUpWith(t, kubevirtsim.Options{StorageClasses: []kubevirtsim.StorageClass{
+		{Name: "standard", Default: true, Expandable: true}, {Name: "wait-for-consumer", WaitForFirstConsumer: true},
+	}})
+	disks := func(root v1alpha1.Size, others ...v1alpha1.MachineDisk) []v1alpha1.MachineDisk {
+		return append([]v1alpha1.MachineDisk{{Name: "root", Size: root}}, others...)
+	}
+	for name, tc := range map[string]struct {
+		before, after []v1alpha1.MachineDisk
+		ready         string
+		root          string
+	}{
+		"removed": {disks("20Gi", v1alpha1.MachineDisk{Name: "data", Size: "1Gi", StorageClass: "wait-for-consumer"}), disks("20Gi"), "MachineRunning", "20Gi"},
+		"larger":  {disks("20Gi"), disks("30Gi"), "MachineRunning", "30Gi"},
+		"smaller": {disks("30Gi"), disks("20Gi"), "DiskCannotShrink", "30Gi"},
+	} {
+		s.Create(machineWith(name, func(m *v1alpha1.MachineSpec) {
+			m.Domain, m.Disks = &v1alpha1.MachineDomain{Machine: &v1alpha1.DomainMachine{Type: "pc-i440fx"}}, tc.before
+		}))
+		s.awaitMachine(name, "is refused", hypervisortest.HasReason("KubeVirtApiError"))
+		s.awaitClaim(name+"-root", "is bound", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimBound })
+		s.Edit(name, func(m *v1alpha1.Machine) { m.Spec.Domain, m.Spec.Disks = nil, tc.after })
+		s.awaitMachine(name, "runs with reason "+tc.ready, func(m *v1alpha1.Machine) bool {
+			return m.Status.Phase == v1alpha1.MachineRunning && hypervisortest.HasReason(tc.ready)(m) && meta.IsStatusConditionTrue(m.Status.Conditions, "StorageReady")
+		})
+		s.awaitClaim(name+"-root", "has "+tc.root, func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Capacity.Storage().String() == tc.root })
+		if err := s.Kube.Delete(t.Context(), &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+		s.awaitEmpty() // also of the disk that no virtual machine has had
+	}
+}
+
 func TestForeignVirtualMachineIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)

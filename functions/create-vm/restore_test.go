@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -12,7 +11,6 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
-	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 // TestRestoredSnapshot restores a stopped machine, starts it and grows its restored disk.
@@ -96,10 +94,7 @@ func (e *env) restoreClaim(source, name string) {
 		}
 	}
 	e.Create(restored)
-	feed.Until(e.T, name+" is bound", func() (bool, string) {
-		err := e.Kube.Get(e.Context(), e.Namespace, name, restored)
-		return err == nil && restored.Status.Phase == corev1.ClaimBound, fmt.Sprint(restored.Status, err)
-	})
+	e.awaitClaim(name, "is bound", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimBound })
 }
 
 // TestEarlierVolumeStays changes a machine with an image of an earlier release, whose volume refers to the claim of the DataVolume.

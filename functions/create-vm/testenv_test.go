@@ -130,6 +130,16 @@ func (e *env) awaitMachine(name, what string, done func(*v1alpha1.Machine) bool)
 	return m
 }
 
+// awaitClaim waits until done accepts a PersistentVolumeClaim.
+func (e *env) awaitClaim(name, what string, done func(*corev1.PersistentVolumeClaim) bool) {
+	e.Helper()
+	feed.Until(e.T, name+" "+what, func() (bool, string) {
+		claim := &corev1.PersistentVolumeClaim{}
+		err := e.Kube.Get(e.Context(), e.Namespace, name, claim)
+		return err == nil && done(claim), fmt.Sprint(claim.Status, err)
+	})
+}
+
 // awaitEmpty waits until every object of the machines is deleted.
 func (e *env) awaitEmpty() {
 	e.Helper()

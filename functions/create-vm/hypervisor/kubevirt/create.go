@@ -20,6 +20,8 @@ type creation struct {
 	vm *kubevirtv1.VirtualMachine
 	// claims are the disks. CDI creates the claim of a disk with an image later.
 	claims []corev1.PersistentVolumeClaim
+	// hadClaims is whether an earlier attempt has created some of them. They may have another size than the spec.
+	hadClaims bool
 	// isConfigured is whether the Secret with the first configuration has the user data.
 	isConfigured bool
 }
@@ -46,7 +48,7 @@ func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, wan
 	if err := k.objects().ensureNamespace(ctx, m.Namespace); err != nil {
 		return made, err
 	}
-	if made.claims, err = k.createClaims(ctx, m, want.Disks, class); err != nil {
+	if made.claims, made.hadClaims, err = k.createClaims(ctx, m, want.Disks, class); err != nil {
 		return made, err
 	}
 	if err := k.attachments().ensure(ctx, m, want, nil); err != nil {
@@ -68,22 +70,43 @@ func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, wan
 }
 
 // createClaims creates the PersistentVolumeClaims of a machine. It skips disks with an image, whose claims CDI creates. class
-// resolves the StorageClass of a disk.
-func (k *Hypervisor) createClaims(ctx context.Context, m *v1alpha1.Machine, disks []hypervisor.Disk, class map[string]string) (claims []corev1.PersistentVolumeClaim, err error) {
+// resolves the StorageClass of a disk. existed is whether some of the claims have existed.
+func (k *Hypervisor) createClaims(ctx context.Context, m *v1alpha1.Machine, disks []hypervisor.Disk, class map[string]string) (claims []corev1.PersistentVolumeClaim, existed bool, err error) {
 	for _, d := range disks {
 		claim := renderClaim(m, d, class[d.StorageClass], k.local)
-		if diskImage(m, disks, d) == "" {
-			created, err := k.objects().create(ctx, m, claim)
+		if diskImage(m, disks, d) != "" {
+			err = k.checkImageDisk(ctx, m, d)
+		} else {
+			var created bool
+			created, err = k.objects().create(ctx, m, claim)
+			existed = existed || !created
 			if err == nil && !created && m.Status.VMName == "" {
 				err = checkClaim(d, claim)
 			}
-			if err != nil {
-				return nil, err
-			}
+		}
+		if err != nil {
+			return nil, false, err
 		}
 		claims = append(claims, *claim)
 	}
-	return claims, nil
+	return claims, existed, nil
+}
+
+// checkImageDisk returns a UserError if an earlier attempt has created an empty disk for a machine that has got an image since.
+// KubeVirt would start from the empty disk. Only a machine whose spec has changed can have one. CDI marks the claims that it fills by a label.
+func (k *Hypervisor) checkImageDisk(ctx context.Context, m *v1alpha1.Machine, d hypervisor.Disk) error {
+	if m.Status.VMName != "" || m.Generation == 1 {
+		return nil
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	err := k.guests.Get(ctx, m.Namespace, claimName(m, d.Name), claim)
+	if kube.NotFound(err) || err == nil && (!isMadeFor(claim, m) || claim.Labels[v1alpha1.AnnotationUID] != "") {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return reconcile.UserError{Reason: "InvalidSpec", Message: fmt.Sprintf("disk %s exists without the image: remove spec.os.imageID, or delete the Machine and create it again", d.Name)}
 }
 
 // checkClaim returns a UserError if a disk that exists is not as its spec says. While the machine has no virtual machine, the API

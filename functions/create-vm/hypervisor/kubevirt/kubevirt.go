@@ -50,7 +50,7 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 		return hypervisor.State{}, nameTakenError(vm)
 	}
 	claims, refused := made.claims, error(nil)
-	if existed {
+	if existed || made.hadClaims {
 		if claims, refused, err = k.update(ctx, m, want, vm); err != nil {
 			return hypervisor.State{}, k.toUserError(err)
 		}
