@@ -202,11 +202,18 @@ func hasMoved(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) 
 func (f *function) removeSubnets(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	keep, err := netip.ParsePrefix(nn.Status.IPv4Prefix)
 	switch {
-	case len(f.clients) == 0:
-		return nil
 	case nn.DeletionTimestamp != nil:
 		keep = netip.Prefix{}
 	case err != nil:
+		return nil
+	}
+	return f.removeSubnetsOf(ctx, v1alpha1.UIDs(nn), keep)
+}
+
+// removeSubnetsOf removes the empty subnets that the stack created for the networks with some UIDs, except
+// subnets that overlap keep. It returns an Outage if a server does not answer but may do so later.
+func (f *function) removeSubnetsOf(ctx context.Context, networks []string, keep netip.Prefix) error {
+	if len(f.clients) == 0 || len(networks) == 0 {
 		return nil
 	}
 	all := kea.Connect(ctx, f.clients, func(context.Context, kea.Server) (kea.State, error) { return kea.State{}, nil })
@@ -219,13 +226,8 @@ func (f *function) removeSubnets(ctx context.Context, nn *v1alpha2.NetworkNamesp
 	}
 	for _, s := range all.Up() {
 		removed := false
-		for _, uid := range v1alpha1.UIDs(nn) {
-			if removed, s.Err = s.Server.RemoveUnusedSubnets(ctx, uid, keep); s.Err != nil {
-				break
-			}
-			if removed {
-				s.Err = s.Server.Persist(ctx)
-			}
+		if removed, s.Err = s.Server.RemoveUnusedSubnets(ctx, networks, keep); s.Err == nil && removed {
+			s.Err = s.Server.Persist(ctx)
 		}
 	}
 	if err := all.Problem(); err != nil {
@@ -234,5 +236,5 @@ func (f *function) removeSubnets(ctx context.Context, nn *v1alpha2.NetworkNamesp
 	if out := all.Outage(); out.Retried() {
 		return out
 	}
-	return nil // an empty subnet that is left does no harm
+	return nil // checkOrphans removes a subnet that is left once its network is gone
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -38,6 +40,41 @@ func TestRetire(t *testing.T) {
 		b.Restart(t)
 		if diff := cmp.Diff(map[uint32]string{7: "10.78.0.0/24"}, subnetsOf(t, b)); diff != "" {
 			t.Errorf("subnets after the deletion of the networks (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestSubnetOfDeletedNetwork deletes a network before its last reservation is released, as happens while the function is scaled
+// to zero.
+func TestSubnetOfDeletedNetwork(t *testing.T) {
+	onEach(t, stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.78.0.0/24"}}}, func(t *testing.T, b backend) {
+		w := newEnv(t, []string{b.URL()})
+		w.must(w.kube.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1alpha1.ConfigMapOrphans}}))
+		nn := w.network("gone", "10.77.0.0/24", nil)
+		w.network("kept", "10.79.0.0/24", nil)
+		for name, mac := range map[string]string{"gone": macA, "kept": macB} {
+			w.configuration(name, []string{mac}, func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkNamespaceName = name })
+			w.reconcile(name)
+		}
+		w.must(w.kube.Delete(t.Context(), nn))
+		w.orphans()
+		if got := subnetsOf(t, b); len(got) != 3 {
+			t.Errorf("a subnet with a reservation, or of an existing network, was removed: %v are left", got)
+		}
+		for _, name := range []string{"gone", "kept"} {
+			w.delete(name)
+			w.must(w.deliver("NetworkConfiguration", name, events.TypeRefUpdate))
+		}
+		w.f = w.function([]string{b.URL()}, "KEA_SHARED=true")
+		w.orphans()
+		if got := subnetsOf(t, b); len(got) != 3 {
+			t.Errorf("the mark does not say which of several installations created a subnet: %v are left", got)
+		}
+		w.f = w.function([]string{b.URL()})
+		w.orphans()
+		b.Restart(t)
+		if diff := cmp.Diff([]string{"10.78.0.0/24", "10.79.0.0/24"}, slices.Sorted(maps.Values(subnetsOf(t, b)))); diff != "" {
+			t.Errorf("subnets after the check for orphans (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -118,12 +118,12 @@ func (s *configFile) unchanged(ctx context.Context, d *Configuration) error {
 	return nil
 }
 
-func (s *configFile) RemoveUnusedSubnets(ctx context.Context, network string, keep netip.Prefix) (bool, error) {
+func (s *configFile) RemoveUnusedSubnets(ctx context.Context, networks []string, keep netip.Prefix) (bool, error) {
 	d, err := readConfiguration(ctx, s.client)
 	if err != nil {
 		return false, err
 	}
-	left := d.unusedSubnets(network, keep)
+	left := d.unusedSubnets(networks, keep)
 	if len(left) == 0 {
 		return false, nil
 	}

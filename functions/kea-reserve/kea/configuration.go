@@ -161,9 +161,9 @@ func edit(s fields, c Change) error {
 	return s.set("reservations", kept)
 }
 
-// unusedSubnets returns the IDs of the subnets that were created for a NetworkNamespace, have
+// unusedSubnets returns the IDs of the subnets that were created for NetworkNamespaces, have
 // no reservation in the configuration, and do not overlap keep.
-func (d *Configuration) unusedSubnets(network string, keep netip.Prefix) []uint32 {
+func (d *Configuration) unusedSubnets(networks []string, keep netip.Prefix) []uint32 {
 	used := map[uint32]bool{}
 	for _, r := range d.Reservations() {
 		used[r.Subnet] = true
@@ -173,7 +173,7 @@ func (d *Configuration) unusedSubnets(network string, keep netip.Prefix) []uint3
 	}
 	var ids []uint32
 	for _, s := range slices.Concat(d.lists...) {
-		if uid := subnetOwner(s["user-context"]); uid != "" && uid == network && !used[s.id()] {
+		if uid := subnetOwner(s["user-context"]); uid != "" && slices.Contains(networks, uid) && !used[s.id()] {
 			ids = append(ids, s.id())
 		}
 	}
@@ -215,28 +215,40 @@ func (d *Configuration) encode() (json.RawMessage, error) {
 	return json.Marshal(d.dhcp4)
 }
 
-// ReadReservations reads the reservations that the stack has made from the configurations of
-// all servers, with one request each. It does not show those in a database of hosts. Any
-// server that does not answer is an error.
-func ReadReservations(ctx context.Context, clients []*Client) ([]Reservation, error) {
+// ReadMarked reads from the configurations of all servers, with one request each, the reservations that
+// the stack has made, and the UIDs of the NetworkNamespaces for which it has created subnets. It does not
+// show reservations in a database of hosts. Any server that does not answer is an error.
+func ReadMarked(ctx context.Context, clients []*Client) (made []Reservation, networks []string, err error) {
 	configurations, errs := make([]*Configuration, len(clients)), make([]error, len(clients))
 	var wait sync.WaitGroup
 	for i, c := range clients {
 		wait.Go(func() { configurations[i], errs[i] = readConfiguration(ctx, c) })
 	}
 	wait.Wait()
-	var made []Reservation
 	for i, c := range configurations {
 		if errs[i] != nil {
-			return nil, errs[i]
+			return nil, nil, errs[i]
 		}
+		networks = append(networks, c.networks()...)
 		for _, r := range c.Reservations() {
 			if r.Owner.UID != "" {
 				made = append(made, r)
 			}
 		}
 	}
-	return made, nil
+	slices.Sort(networks)
+	return made, slices.Compact(networks), nil
+}
+
+// networks returns the UIDs of the NetworkNamespaces for which the stack has created subnets.
+func (d *Configuration) networks() []string {
+	var uids []string
+	for _, s := range slices.Concat(d.lists...) {
+		if uid := subnetOwner(s["user-context"]); uid != "" {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
 }
 
 // readConfiguration reads the configuration of a server.

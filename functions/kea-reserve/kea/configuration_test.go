@@ -114,11 +114,11 @@ func TestDocumentWithout(t *testing.T) {
 		"NoSubnet": {"no subnet was created for the network", "n4", "10.77.0.0/24", nil},
 		"Unknown":  {"the subnet was created without a network", "", "10.77.0.0/24", nil},
 	} {
-		if got := d.unusedSubnets(tc.network, netip.MustParsePrefix(tc.keep)); !slices.Equal(got, tc.want) {
+		if got := d.unusedSubnets([]string{tc.network, "n9"}, netip.MustParsePrefix(tc.keep)); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %s: got %v", name, tc.reason, got)
 		}
 	}
-	next, err := d.withoutSubnets(d.unusedSubnets("n2", netip.Prefix{}))
+	next, err := d.withoutSubnets(d.unusedSubnets([]string{"n2"}, netip.Prefix{}))
 	if err != nil || len(next.Subnets()) != 4 || len(d.Subnets()) != 5 {
 		t.Errorf("got %v, error %v", next, err)
 	}

@@ -166,7 +166,7 @@ func (s *hostCommands) IsManaged(ctx context.Context, state State) (bool, error)
 
 // RemoveUnusedSubnets reads the whole configuration, because no command lists subnets with their
 // user-contexts. A subnet with reservations in a database of hosts is not empty.
-func (s *hostCommands) RemoveUnusedSubnets(ctx context.Context, network string, keep netip.Prefix) (bool, error) {
+func (s *hostCommands) RemoveUnusedSubnets(ctx context.Context, networks []string, keep netip.Prefix) (bool, error) {
 	if !s.has["config-get"] || !s.has["subnet4-del"] {
 		return false, nil
 	}
@@ -175,7 +175,7 @@ func (s *hostCommands) RemoveUnusedSubnets(ctx context.Context, network string, 
 		return false, err
 	}
 	removed := false
-	for _, id := range d.unusedSubnets(network, keep) {
+	for _, id := range d.unusedSubnets(networks, keep) {
 		held, err := s.reservations(ctx, id)
 		if err != nil {
 			return removed, err

@@ -20,9 +20,9 @@ type Server interface {
 	// Change applies a change that was planned for a State of this server. After an error, a part of
 	// the change may be applied: read again.
 	Change(ctx context.Context, state State, c Change) error
-	// RemoveUnusedSubnets removes the empty subnets that were created for the NetworkNamespace with the UID
-	// network, except subnets that overlap keep. It reports whether it has removed any.
-	RemoveUnusedSubnets(ctx context.Context, network string, keep netip.Prefix) (bool, error)
+	// RemoveUnusedSubnets removes the empty subnets that were created for the NetworkNamespaces with the UIDs
+	// networks, except subnets that overlap keep. It reports whether it has removed any.
+	RemoveUnusedSubnets(ctx context.Context, networks []string, keep netip.Prefix) (bool, error)
 	// IsManaged reports whether this stack created the subnet of a State of this server.
 	IsManaged(ctx context.Context, state State) (bool, error)
 	// Persist writes the configuration file of the server, so that the changes survive a
