@@ -97,7 +97,7 @@ func (s *simulated) Lease(_ context.Context, mac string, link netip.Addr) (stand
 	if err != nil {
 		return stand.Offer{}, stand.ErrNoOffer
 	}
-	offer := stand.Offer{Mask: 24}
+	offer := stand.Offer{Mask: given.Mask}
 	if offer.Address, err = netip.ParseAddr(given.Address); err != nil {
 		return stand.Offer{}, err
 	}

@@ -231,7 +231,7 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// TestExhausted allocates the only address of a network, and releases it.
+// TestExhausted allocates the only address of a network to a machine, which gets a lease of it, and releases it.
 func TestExhausted(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
 		w := newEnv(t, []string{b.URL()})
@@ -241,6 +241,9 @@ func TestExhausted(t *testing.T) {
 		}
 		if got := addressOf(t, w.reconcile("first"), 0); got != "10.77.0.2" {
 			t.Errorf("got %s, want 10.77.0.2, the only address other than network, gateway and broadcast", got)
+		}
+		if offer, err := b.Lease(t.Context(), macA, netip.MustParseAddr("10.77.0.1")); err != nil || offer.Address.String() != "10.77.0.2" {
+			t.Errorf("DHCP gives %+v, error %v", offer, err)
 		}
 		for _, name := range []string{"third", "second"} {
 			nc := w.reconcile(name)

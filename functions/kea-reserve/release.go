@@ -78,7 +78,7 @@ func (f *function) removeReservations(ctx context.Context, nc *v1alpha1.NetworkC
 }
 
 // removeFromServers removes the reservations that read shows and isUnwanted selects from every
-// server, and checks that they are gone. It returns an Outage if any server does not answer.
+// server, with the leases of their clients, and checks that they are gone. It returns an Outage if any server does not answer.
 func (f *function) removeFromServers(ctx context.Context, read func(context.Context, kea.Server) (kea.State, error), isUnwanted func(kea.Reservation) bool) error {
 	all := kea.Connect(ctx, f.clients, read)
 	if len(all.Down()) > 0 {
@@ -93,7 +93,12 @@ func (f *function) removeFromServers(ctx context.Context, read func(context.Cont
 		all.Refresh(ctx, read)
 	}
 	for _, s := range all.Up() {
-		if c := removalOf(s.State, isUnwanted); !c.IsEmpty() {
+		c := removalOf(s.State, isUnwanted)
+		if c.IsEmpty() {
+			continue
+		}
+		// The leases come first: after an error, the next delivery finds their addresses by the reservations.
+		if s.Err = s.Server.ReleaseLeases(ctx, c.Remove); s.Err == nil {
 			s.Err = s.Server.Change(ctx, s.State, c)
 		}
 	}

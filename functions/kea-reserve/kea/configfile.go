@@ -78,6 +78,10 @@ func (s *configFile) Change(ctx context.Context, state State, c Change) error {
 	return err
 }
 
+func (s *configFile) ReleaseLeases(ctx context.Context, released []Reservation) error {
+	return releaseLeases(ctx, s.client, s.has, released)
+}
+
 // write sets a new configuration after the server has tested it. It returns ErrChanged if a
 // client without the Lock has changed the configuration since it was read.
 func (s *configFile) write(ctx context.Context, d *Configuration) error {

@@ -132,6 +132,10 @@ func (s *hostCommands) remove(ctx context.Context, r Reservation) error {
 	return err
 }
 
+func (s *hostCommands) ReleaseLeases(ctx context.Context, released []Reservation) error {
+	return releaseLeases(ctx, s.client, s.has, released)
+}
+
 func (s *hostCommands) create(ctx context.Context, c Change) error {
 	var err error
 	for _, key := range c.classKeys() {

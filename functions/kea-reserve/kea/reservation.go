@@ -1,11 +1,9 @@
 package kea
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 )
 
@@ -138,25 +136,6 @@ func canonicalList(data string) string {
 	return strings.Join(parts, ", ")
 }
 
-// Lease is an address that a client has now.
-type Lease struct {
-	MAC     string
-	Address netip.Addr
-}
-
-// leaseJSON is a lease in Kea's JSON.
-type leaseJSON struct {
-	HWAddress string `json:"hw-address"`
-	IPAddress string `json:"ip-address"`
-	State     int    `json:"state"`
-	// LastTransaction is a Unix time.
-	LastTransaction int64 `json:"cltt"`
-}
-
-// leaseReclaimed is the state of a lease that has expired. In any other state the address is
-// not free.
-const leaseReclaimed = 2
-
 // ID names a reservation on every server.
 func (r Reservation) ID() string {
 	if !r.Address.IsValid() {
@@ -176,27 +155,4 @@ func (r Reservation) removal() any {
 	return map[string]any{
 		"subnet-id": r.Subnet, "identifier-type": r.Client.Type, "identifier": r.Client.Value, "operation-target": everywhere,
 	}
-}
-
-// leasesOf reads the leases of a subnet, or none if the server lacks the hook lease_cmds.
-func leasesOf(ctx context.Context, c *Client, has map[string]bool, subnet uint32) ([]Lease, error) {
-	if !has["lease4-get-all"] {
-		return nil, nil
-	}
-	var answer struct {
-		Leases []leaseJSON `json:"leases"`
-	}
-	err := c.do(ctx, "lease4-get-all", map[string]any{"subnets": []uint32{subnet}}, &answer)
-	if err != nil && !isEmpty(err) {
-		return nil, err
-	}
-	slices.SortStableFunc(answer.Leases, func(a, b leaseJSON) int { return int(b.LastTransaction - a.LastTransaction) })
-	var leases []Lease
-	for _, l := range answer.Leases {
-		address, err := netip.ParseAddr(l.IPAddress)
-		if err == nil && l.State != leaseReclaimed {
-			leases = append(leases, Lease{MAC: CanonicalMAC(l.HWAddress), Address: address})
-		}
-	}
-	return leases, nil
 }

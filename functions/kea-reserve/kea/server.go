@@ -20,6 +20,9 @@ type Server interface {
 	// Change applies a change that was planned for a State of this server. After an error, a part of
 	// the change may be applied: read again.
 	Change(ctx context.Context, state State, c Change) error
+	// ReleaseLeases deletes the leases of reservations that are about to be removed because no machine uses their
+	// addresses, so that other machines can get them at once.
+	ReleaseLeases(ctx context.Context, released []Reservation) error
 	// RemoveUnusedSubnets removes the empty subnets that were created for the NetworkNamespaces with the UIDs
 	// networks, except subnets that overlap keep. It reports whether it has removed any.
 	RemoveUnusedSubnets(ctx context.Context, networks []string, keep netip.Prefix) (bool, error)

@@ -1,7 +1,7 @@
 // Package kea simulates the control API of Kea's DHCPv4 server: the commands for configurations, and
 // those of the hooks lease_cmds, host_cmds and subnet_cmds. It validates requests as strictly as Kea,
 // answers with Kea's result codes, and loses at a restart what was not written. It does not speak
-// DHCP: Server.Serve returns what a client would get.
+// DHCP: Server.Serve gives a client what it would get.
 package kea
 
 import (
@@ -16,7 +16,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/vitistack/stack/tests/sim/faults"
@@ -199,6 +198,7 @@ func (s *Server) run(ctx context.Context, name string, request object) reply {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.expireLeases()
 	return run(s, arguments)
 }
 
@@ -251,48 +251,4 @@ func respondWithFault(w http.ResponseWriter, text string) {
 	default:
 		answer(w, failed("%s", text))
 	}
-}
-
-// Offer is what a client would get by DHCP.
-type Offer struct {
-	Address      string
-	Routers, DNS string
-}
-
-// ErrNoOffer means that the server would not answer a client.
-var ErrNoOffer = errors.New("the server offers nothing")
-
-// Serve returns the offer for a client with a MAC address in the subnet that contains link. Only
-// clients with a reservation get an offer.
-func (s *Server) Serve(mac, link string) (Offer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range s.running.subnets() {
-		if !n.contains(link) {
-			continue
-		}
-		for _, h := range n.hosts {
-			if h["hw-address"] == strings.ToLower(mac) && h["ip-address"] != nil {
-				address, _ := h["ip-address"].(string)
-				return Offer{
-					Address: address, Routers: option("routers", h, n.fields), DNS: option("domain-name-servers", h, n.fields),
-				}, nil
-			}
-		}
-	}
-	return Offer{}, ErrNoOffer
-}
-
-// option returns the value of an option in the first scope that has it.
-func option(name string, scopes ...object) string {
-	for _, scope := range scopes {
-		options, _ := scope["option-data"].([]any)
-		for _, o := range options {
-			if o, _ := o.(object); o["name"] == name {
-				data, _ := o["data"].(string)
-				return data
-			}
-		}
-	}
-	return ""
 }
