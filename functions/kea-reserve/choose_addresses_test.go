@@ -249,7 +249,7 @@ func TestDecide(t *testing.T) {
 			reason: "two servers of one network need the same ID", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
 			states: []kea.State{{CanCreateSubnet: true}, there()}, address: "10.77.0.9",
 			changes: []kea.Change{
-				{Create: &kea.SubnetSpec{Subnet: kea.Subnet{ID: 7, Prefix: segment}, Routers: "10.77.0.1", DNS: "10.9.9.9", Network: "n1"}, Add: []kea.Reservation{own("10.77.0.9")}},
+				{Create: &kea.SubnetSpec{Subnet: kea.Subnet{ID: 7, Prefix: segment}, Routers: "10.77.0.1", Network: "n1"}, Add: []kea.Reservation{own("10.77.0.9")}},
 				{Add: []kea.Reservation{own("10.77.0.9")}},
 			},
 		},

@@ -357,6 +357,15 @@ func TestChanges(t *testing.T) {
 			t.Errorf("an unchanged network requeued %v", got)
 		}
 
+		nn, changed = changed, changed.DeepCopy()
+		changed.Status.DNS = nil
+		_, err = w.kube.PatchStatus(t.Context(), nn, changed)
+		w.must(err)
+		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))
+		if offer, err = b.Lease(t.Context(), macA, netip.MustParseAddr("10.77.0.1")); err != nil || len(offer.DNS) > 0 || len(offer.Routers) != 1 {
+			t.Errorf("the network has no DNS servers any more, but DHCP gives %+v, error %v", offer, err)
+		}
+
 		before = w.get("vm")
 		nc = before.DeepCopy()
 		nc.Spec.Provider = "static-ip-operator"

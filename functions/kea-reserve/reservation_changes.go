@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/netip"
-	"strings"
 
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
@@ -15,7 +14,7 @@ func compareReservations(req request, state kea.State, states []kea.State, addre
 		id = subnetIDFor(req.prefix, states)
 		c.Create = &kea.SubnetSpec{
 			Subnet: kea.Subnet{ID: id, Prefix: req.prefix}, Routers: req.routers(),
-			DNS: strings.Join(req.dns, ", "), Classes: req.classes, Network: req.network,
+			Classes: req.classes, Network: req.network,
 		}
 	}
 	wanted := map[string]kea.Reservation{}

@@ -16,11 +16,12 @@ type Subnet struct {
 }
 
 // SubnetSpec is a subnet to create. It has no pool: Kea serves only clients with a
-// reservation, so that no other client gets an address between its choice and its reservation.
+// reservation, so that no other client gets an address between its choice and its reservation. It has
+// no DNS servers, because Kea would send them to clients whose reservation has none.
 type SubnetSpec struct {
 	Subnet
-	Routers, DNS string
-	Classes      []string
+	Routers string
+	Classes []string
 	// Network is the UID of the NetworkNamespace for which the subnet is created.
 	Network string
 }
@@ -43,7 +44,7 @@ func (b SubnetSpec) encode(classKey string) subnetJSON {
 		"id": b.ID, "subnet": b.Prefix.String(),
 		"user-context": map[string]string{SubnetOwnerKey: b.Network},
 	}
-	if options := encodeOptions(b.Routers, b.DNS); options != nil {
+	if options := encodeOptions(b.Routers, ""); options != nil {
 		s["option-data"] = options
 	}
 	if len(b.Classes) > 0 {
