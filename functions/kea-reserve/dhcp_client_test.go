@@ -34,6 +34,12 @@ func TestDHCPClient(t *testing.T) {
 			if diff := cmp.Diff(want, got, cmp.Comparer(sameAddress)); diff != "" {
 				t.Errorf("the lease differs from the reservation (-want +got):\n%s", diff)
 			}
+			// A boot loader and an operating system with other client identifiers are the same machine.
+			for _, clientID := range []string{"00112233445566", "ff0a0b0c0d0001"} {
+				if got, err := lan.LeaseAs(t.Context(), macA, clientID); err != nil || got.Address != want.Address {
+					t.Errorf("the client identifier %s got %+v, error %v, want %s", clientID, got, err, want.Address)
+				}
+			}
 			if got, err := lan.Lease(t.Context(), macB); !errors.Is(err, stand.ErrNoOffer) {
 				t.Errorf("a client without a reservation got %+v, error %v", got, err)
 			}

@@ -85,7 +85,7 @@ func TestDocument(t *testing.T) {
 	other["ip-address"] = "10.77.0.5"
 	second["reservations"] = []any{made}
 	want["subnet4"] = append(subnets, map[string]any{
-		"id": 5.0, "subnet": "10.77.0.0/24", "classes-key": []any{"a"}, "reservations": []any{other},
+		"id": 5.0, "subnet": "10.77.0.0/24", "match-client-id": false, "classes-key": []any{"a"}, "reservations": []any{other},
 		"user-context": map[string]any{"vitistack.io/networknamespace-uid": "n1"},
 	})
 	if diff := cmp.Diff(want, plain(t, raw)); diff != "" {

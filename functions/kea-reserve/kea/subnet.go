@@ -42,6 +42,9 @@ func (c Change) classKeys() []string {
 func (b SubnetSpec) encode(classKey string) subnetJSON {
 	s := subnetJSON{
 		"id": b.ID, "subnet": b.Prefix.String(),
+		// A machine that boots by PXE has another client identifier than its operating system. By default Kea
+		// refuses the second one the address while the first one has a lease of it.
+		"match-client-id": false,
 		"user-context": map[string]string{SubnetOwnerKey: b.Network},
 	}
 	if options := encodeOptions(b.Routers, ""); options != nil {

@@ -80,8 +80,17 @@ func NewLAN(t testing.TB) *LAN {
 func (l *LAN) namespace() string { return fmt.Sprintf("/proc/%d/ns/net", l.client.PID()) }
 
 // Lease has a DHCP client with a MAC address request a lease: udhcpc of BusyBox, which broadcasts on the network as a
-// guest does. It returns ErrNoOffer if no server answers.
+// guest does, and with its MAC address as its client identifier. It returns ErrNoOffer if no server answers.
 func (l *LAN) Lease(ctx context.Context, mac string) (Offer, error) {
+	return l.lease(ctx, mac)
+}
+
+// LeaseAs is Lease with a client identifier in hexadecimal digits, as operating systems have that identify themselves otherwise.
+func (l *LAN) LeaseAs(ctx context.Context, mac, clientID string) (Offer, error) {
+	return l.lease(ctx, mac, "--clientid-none", "-x", "0x3d:"+clientID)
+}
+
+func (l *LAN) lease(ctx context.Context, mac string, flags ...string) (Offer, error) {
 	const tries = 8 // a busy machine answers late
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -93,8 +102,9 @@ func (l *LAN) Lease(ctx context.Context, mac string) (Offer, error) {
 	if out, err := exec.CommandContext(ctx, "nsenter", enter, "ip", "link", "set", clientInterface, "address", mac).CombinedOutput(); err != nil {
 		return Offer{}, fmt.Errorf("set the MAC address of the client: %w\n%s", err, out)
 	}
-	out, err := exec.CommandContext(ctx, "nsenter", enter, "udhcpc", "--interface", clientInterface, "--foreground", "--now", "--quit",
-		"--retries", strconv.Itoa(tries), "--timeout", "1", "--script", l.script).CombinedOutput()
+	args := append([]string{enter, "udhcpc", "--interface", clientInterface, "--foreground", "--now", "--quit",
+		"--retries", strconv.Itoa(tries), "--timeout", "1", "--script", l.script}, flags...)
+	out, err := exec.CommandContext(ctx, "nsenter", args...).CombinedOutput()
 	text, missing := os.ReadFile(lease)
 	switch {
 	case missing == nil:
