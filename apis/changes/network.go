@@ -58,7 +58,7 @@ var networkConfigurationEffects = []Effect{
 	{"networkInterfaces[].macAddress", "Kea", Applied, "the reservation is for the new MAC address"},
 	{"networkInterfaces[].name", "dual stack", Applied, "the interface of the former name releases its address, and the new one gets one"},
 	{"networkNamespaceName", "static", Refused, "networkNamespaceName cannot be changed"},
-	{"provider", "Kea", Applied, "Kea loses the reservation, and the condition Ready says that the network allocates by another"},
+	{"provider", "Kea", Applied, "the condition Ready says that the network allocates by another (ProviderMismatch), and Kea loses the reservation when no machine uses it"},
 	{"supervisorIdentifier", "static", Applied, "for people: shown with the object, and read by nothing else"},
 	{"vlan", "static", Applied, "compared with the VLAN of the network: the condition Ready reports another one as VLANMismatch, and the interfaces keep their VLAN and addresses"},
 }

@@ -366,9 +366,21 @@ func TestChanges(t *testing.T) {
 			t.Errorf("the network has no DNS servers any more, but DHCP gives %+v, error %v", offer, err)
 		}
 
+		there := hosts(t, b)
 		before = w.get("vm")
 		nc = before.DeepCopy()
 		nc.Spec.Provider = "static-ip-operator"
+		network.AddUser(nc, "one")
+		_, err = w.kube.Patch(t.Context(), before, nc)
+		w.must(err)
+		w.reconcile("vm")
+		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))
+		if diff := cmp.Diff(there, hosts(t, b)); diff != "" {
+			t.Errorf("reservations that a Machine uses, after another provider (-want +got):\n%s", diff)
+		}
+		before = w.get("vm")
+		nc = before.DeepCopy()
+		network.RemoveUser(nc, "one")
 		_, err = w.kube.Patch(t.Context(), before, nc)
 		w.must(err)
 		if nc = w.reconcile("vm"); len(hosts(t, b)) != 0 || len(nc.Finalizers) != 0 {

@@ -43,10 +43,11 @@ func (f *function) releaseDeleted(ctx context.Context, nc *v1alpha1.NetworkConfi
 	return f.afterRelease(ctx, nc)
 }
 
-// releaseUnserved removes the reservations of a NetworkConfiguration that another function
-// serves now. The other function writes its status.
+// releaseUnserved removes the reservations of a NetworkConfiguration that this function no longer
+// serves, because its spec.provider or its network says otherwise. It does nothing while a machine uses the
+// NetworkConfiguration. allocate-ip writes its status.
 func (f *function) releaseUnserved(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
-	if !slices.Contains(nc.Finalizers, v1alpha1.FinalizerKea) {
+	if !slices.Contains(nc.Finalizers, v1alpha1.FinalizerKea) || len(network.Users(nc)) > 0 {
 		return nil
 	}
 	if err := f.removeReservations(ctx, nc); err != nil {
