@@ -45,7 +45,7 @@ func (b SubnetSpec) encode(classKey string) subnetJSON {
 		// A machine that boots by PXE has another client identifier than its operating system. By default Kea
 		// refuses the second one the address while the first one has a lease of it.
 		"match-client-id": false,
-		"user-context": map[string]string{SubnetOwnerKey: b.Network},
+		"user-context":    map[string]string{SubnetOwnerKey: b.Network},
 	}
 	if options := encodeOptions(b.Routers, ""); options != nil {
 		s["option-data"] = options
