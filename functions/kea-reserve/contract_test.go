@@ -118,10 +118,19 @@ func TestSubnets(t *testing.T) {
 		ready   string
 		in      uint32
 	}{
-		"Missing":   {reason: "the subnet is created, with the same ID on every server", network: "10.77.0.0/24", in: 10<<24 + 77<<16},
-		"Same":      {reason: "the subnet exists", subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}, network: "10.77.0.0/24", in: 7},
-		"Within":    {reason: "the network is a part of a subnet", subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/16"}}, network: "10.77.5.0/24", in: 7},
-		"Closest":   {reason: "Kea serves clients from the smallest subnet", subnets: []stand.Subnet{{ID: 7, Subnet: "10.0.0.0/8"}, {ID: 8, Subnet: "10.77.0.0/16"}}, network: "10.77.5.0/24", in: 8},
+		"Missing": {reason: "the subnet is created, with the same ID on every server", network: "10.77.0.0/24", in: 10<<24 + 77<<16},
+		"Same":    {reason: "the subnet exists", subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}, network: "10.77.0.0/24", in: 7},
+		"Within":  {reason: "the network is a part of a subnet", subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/16"}}, network: "10.77.5.0/24", in: 7},
+		"Closest": {reason: "Kea serves clients from the subnet with the lowest ID", subnets: []stand.Subnet{{ID: 9, Subnet: "10.0.0.0/8"}, {ID: 8, Subnet: "10.77.0.0/16"}}, network: "10.77.5.0/24", in: 8},
+		"Floor": {
+			reason: "Kea finds a reservation in every subnet of a shared network", network: "10.77.5.0/24", in: 8,
+			shared: map[string][]stand.Subnet{"floor": {{ID: 7, Subnet: "10.0.0.0/8"}, {ID: 8, Subnet: "10.77.0.0/16"}}},
+		},
+		"Hidden": {
+			reason: "Kea would serve clients from another subnet", subnets: []stand.Subnet{{ID: 7, Subnet: "10.0.0.0/8"}, {ID: 8, Subnet: "10.77.5.0/24"}}, network: "10.77.5.0/24",
+			ready: "False SubnetOverlap: Kea serves clients of 10.77.5.0/24 from subnet 10.0.0.0/8 (id 7) and not from 10.77.5.0/24 (id 8), because its id is lower: " +
+				"give 10.77.5.0/24 the lower id, or remove 10.0.0.0/8",
+		},
 		"Shared":    {reason: "a subnet of a shared network counts as well", shared: map[string][]stand.Subnet{"floor": {{ID: 9, Subnet: "10.77.0.0/24"}}}, network: "10.77.0.0/24", in: 9},
 		"Elsewhere": {reason: "other subnets have no effect", subnets: []stand.Subnet{{ID: 7, Subnet: "10.78.0.0/24"}}, network: "10.77.0.0/24", in: 10<<24 + 77<<16},
 		"Part": {
@@ -147,6 +156,9 @@ func TestSubnets(t *testing.T) {
 				all := reservationsOf(t, b)
 				if len(all) != 1 || all[0].Subnet != tc.in || all[0].Address != address || !netip.MustParsePrefix(tc.network).Contains(address) {
 					t.Errorf("%s: got %v in Kea, and %s in the status", tc.reason, all, address)
+				}
+				if offer, err := b.Lease(t.Context(), macA, netip.MustParsePrefix(tc.network).Addr().Next()); err != nil || offer.Address != address {
+					t.Errorf("%s: DHCP gives %+v, error %v, want %s", tc.reason, offer, err, address)
 				}
 			})
 		})

@@ -70,11 +70,17 @@ func (f fields) id() (id uint32) {
 // Subnets returns all subnets with a valid prefix.
 func (d *Configuration) Subnets() []Subnet {
 	var all []Subnet
-	for _, s := range slices.Concat(d.lists...) {
-		var text string
-		s.into("subnet", &text)
-		if prefix, err := netip.ParsePrefix(text); err == nil {
-			all = append(all, Subnet{ID: s.id(), Prefix: prefix.Masked()})
+	for i, list := range d.lists {
+		var shared string
+		if i > 0 {
+			d.shared[i-1].into("name", &shared)
+		}
+		for _, s := range list {
+			var text string
+			s.into("subnet", &text)
+			if prefix, err := netip.ParsePrefix(text); err == nil {
+				all = append(all, Subnet{ID: s.id(), Prefix: prefix.Masked(), Shared: shared})
+			}
 		}
 	}
 	return all

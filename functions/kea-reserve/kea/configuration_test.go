@@ -59,7 +59,7 @@ func TestDocument(t *testing.T) {
 		}
 	}
 	changed, err := d.apply(Change{
-		Create: &SubnetSpec{Subnet: Subnet{5, netip.MustParsePrefix("10.77.0.0/24")}, Classes: []string{"a"}, Network: "n1"},
+		Create: &SubnetSpec{Subnet: Subnet{ID: 5, Prefix: netip.MustParsePrefix("10.77.0.0/24")}, Classes: []string{"a"}, Network: "n1"},
 		Add:    []Reservation{in("10.78.0.5", 2), in("10.77.0.5", 5)},
 		Remove: []Reservation{{Subnet: 1, Client: Identifier{hwAddress, "02:00:00:00:00:01"}}},
 	}, "classes-key")

@@ -68,6 +68,7 @@ func (s *hostCommands) subnets(ctx context.Context) ([]Subnet, error) {
 		Subnets []struct {
 			ID     uint32 `json:"id"`
 			Subnet string `json:"subnet"`
+			Shared string `json:"shared-network-name"`
 		} `json:"subnets"`
 	}
 	if err := s.client.do(ctx, "subnet4-list", nil, &answer); err != nil && !isEmpty(err) {
@@ -76,7 +77,7 @@ func (s *hostCommands) subnets(ctx context.Context) ([]Subnet, error) {
 	var subnets []Subnet
 	for _, a := range answer.Subnets {
 		if prefix, err := netip.ParsePrefix(a.Subnet); err == nil {
-			subnets = append(subnets, Subnet{ID: a.ID, Prefix: prefix.Masked()})
+			subnets = append(subnets, Subnet{ID: a.ID, Prefix: prefix.Masked(), Shared: a.Shared})
 		}
 	}
 	return subnets, nil

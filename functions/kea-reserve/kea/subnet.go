@@ -13,6 +13,8 @@ import (
 type Subnet struct {
 	ID     uint32
 	Prefix netip.Prefix
+	// Shared is the name of its shared network, or empty.
+	Shared string
 }
 
 // SubnetSpec is a subnet to create. It has no pool: Kea serves only clients with a
@@ -61,7 +63,8 @@ func (b SubnetSpec) encode(classKey string) subnetJSON {
 const SubnetOwnerKey = "vitistack.io/networknamespace-uid"
 
 // findSubnet returns the smallest subnet that contains a network. found is false if there is
-// none. It returns a UserError if subnets cover only a part of the network.
+// none. It returns a UserError if subnets cover only a part of the network, or if Kea serves the
+// clients of the network from another subnet.
 func findSubnet(network netip.Prefix, subnets []Subnet) (s Subnet, found bool, err error) {
 	for _, candidate := range subnets {
 		switch {
@@ -73,10 +76,28 @@ func findSubnet(network netip.Prefix, subnets []Subnet) (s Subnet, found bool, e
 			s, found = candidate, true
 		}
 	}
-	if found {
-		return s, true, nil
+	if !found {
+		return Subnet{}, false, err
 	}
-	return Subnet{}, false, err
+	if err := checkSelected(network, s, subnets); err != nil {
+		return Subnet{}, false, err
+	}
+	return s, true, nil
+}
+
+// checkSelected returns a UserError if Kea serves the clients of a network from another subnet than s. Of the subnets that
+// contain the address of a link, Kea selects the one with the lowest ID. It finds a reservation in all subnets of a shared
+// network.
+func checkSelected(network netip.Prefix, s Subnet, subnets []Subnet) error {
+	for _, other := range subnets {
+		contains := other.Prefix.Bits() <= network.Bits() && other.Prefix.Overlaps(network)
+		if contains && other.ID < s.ID && (s.Shared == "" || other.Shared != s.Shared) {
+			return reconcile.UserError{Reason: "SubnetOverlap", Message: fmt.Sprintf(
+				"Kea serves clients of %s from subnet %s (id %d) and not from %s (id %d), because its id is lower: give %s the lower id, or remove %s",
+				network, other.Prefix, other.ID, s.Prefix, s.ID, s.Prefix, other.Prefix)}
+		}
+	}
+	return nil
 }
 
 // SubnetID returns the ID of a subnet that is created for a network: its first address as a
