@@ -25,15 +25,17 @@ func TestSubnetsOfOthers(t *testing.T) {
 		network string
 		allowed string
 		refused bool
+		mask    int
 	}{
 		"Within":       {reason: "the prefix is a part of the subnet", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", refused: true},
 		"Same":         {reason: "the prefix is that of the subnet", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.0.0/16", refused: true},
 		"Shared":       {reason: "the subnet is in a shared network", options: stand.Options{SharedNetworks: shared}, network: "10.77.5.0/24", refused: true},
 		"OthersListed": {reason: "the list has other subnets", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", allowed: "8, 10.77.5.0/24, 192.168.0.0/16", refused: true},
-		"ByID":         {reason: "its id is listed", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", allowed: "8, 7"},
-		"ByPrefix":     {reason: "its prefix is listed", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", allowed: "10.77.0.0/16"},
-		"ByParent":     {reason: "it is inside a listed prefix", options: stand.Options{SharedNetworks: shared}, network: "10.77.5.0/24", allowed: "10.0.0.0/8"},
-		"OwnSubnet":    {reason: "this stack created it for a network that is deleted", options: stand.Options{Subnets: []stand.Subnet{made}}, network: "10.77.5.0/24"},
+		"ByID":         {reason: "its id is listed", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", allowed: "8, 7", mask: 16},
+		"ByPrefix":     {reason: "its prefix is listed", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", allowed: "10.77.0.0/16", mask: 16},
+		"ByParent":     {reason: "it is inside a listed prefix", options: stand.Options{SharedNetworks: shared}, network: "10.77.5.0/24", allowed: "10.0.0.0/8", mask: 16},
+		"OwnSubnet":    {reason: "this stack created it for a network that is deleted", options: stand.Options{Subnets: []stand.Subnet{made}}, network: "10.77.0.0/16", mask: 16},
+		"OwnWider":     {reason: "this stack created it for a wider network, so that machines would get another mask", options: stand.Options{Subnets: []stand.Subnet{made}}, network: "10.77.5.0/24", refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, tc.options, func(t *testing.T, b backend) {
@@ -44,6 +46,9 @@ func TestSubnetsOfOthers(t *testing.T) {
 				if !tc.refused {
 					if got := hosts(t, b)[macA]; got == "" || got != addressOf(t, nc, 0) {
 						t.Errorf("%s: Kea has %q, Ready %s", tc.reason, got, ready(nc))
+					}
+					if offer, err := b.Lease(t.Context(), macA, netip.MustParsePrefix(tc.network).Addr().Next()); err != nil || offer.Mask != tc.mask {
+						t.Errorf("%s: DHCP gives %+v, error %v, want the mask %d", tc.reason, offer, err, tc.mask)
 					}
 					return
 				}

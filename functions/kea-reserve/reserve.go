@@ -116,23 +116,26 @@ func (f *function) applyPlan(ctx context.Context, req request, all kea.Connectio
 }
 
 // checkSubnetsAllowed returns a UserError if a change adds reservations to a subnet that
-// neither the stack has created nor the platform team allows: the prefix of a tenant may lie
-// in a subnet of others. Reservations that exist in such a subnet may be kept and removed.
+// neither the stack has created for the prefix of the request nor the platform team allows: the prefix of a
+// tenant may lie in a subnet of others, and Kea gives clients the mask of the subnet. Reservations that exist
+// in such a subnet may be kept and removed.
 func (f *function) checkSubnetsAllowed(ctx context.Context, up kea.Connections, req request, changes []kea.Change) error {
 	for i, s := range up {
-		c := changes[i]
-		if c.Create != nil || len(c.Add)+len(c.Update) == 0 || f.allowed.contain(s.State.Subnet) {
+		c, subnet := changes[i], s.State.Subnet
+		if c.Create != nil || len(c.Add)+len(c.Update) == 0 || f.allowed.contain(subnet) {
 			continue
 		}
-		made, err := s.Server.IsManaged(ctx, s.State)
-		switch {
-		case err != nil:
-			s.Err = err
-		case !made:
-			return reconcile.UserError{Reason: "SubnetNotAllowed", Message: fmt.Sprintf(
-				"%s lies in subnet %s (id %d) of Kea, which this stack has not made: use a network with another prefix, or have the platform team add %d or %s to %s (kea.allowedSubnets of the chart)",
-				req.prefix, s.State.Subnet.Prefix, s.State.Subnet.ID, s.State.Subnet.ID, s.State.Subnet.Prefix, allowedVariable)}
+		problem := "which is wider than the network, so that machines would get its mask"
+		if subnet.Prefix == req.prefix {
+			made, err := s.Server.IsManaged(ctx, s.State)
+			if s.Err = err; err != nil || made {
+				continue
+			}
+			problem = "which this stack has not made"
 		}
+		return reconcile.UserError{Reason: "SubnetNotAllowed", Message: fmt.Sprintf(
+			"%s lies in subnet %s (id %d) of Kea, %s: use a network with another prefix, or have the platform team add %d or %s to %s (kea.allowedSubnets of the chart)",
+			req.prefix, subnet.Prefix, subnet.ID, problem, subnet.ID, subnet.Prefix, allowedVariable)}
 	}
 	return nil
 }
