@@ -45,21 +45,22 @@ func CheckClusterPrefixes(n *v1alpha1.ClusterNetworking, e v1alpha1.ControlPlane
 		wanted = *n
 	}
 	wanted = WithDefaultPrefixes(wanted, hostIn(e, nn))
-	inside := map[string]string{"podCIDR": wanted.PodCIDR, "serviceCIDR": wanted.ServiceCIDR}
-	for _, field := range []string{"podCIDR", "serviceCIDR"} {
-		own, ownErr := netip.ParsePrefix(inside[field])
-		families := map[bool]string{true: nn.Status.IPv4Prefix, false: nn.Status.IPv6Prefix}
-		if isIPv4 := own.Addr().Is4(); ownErr == nil && families[isIPv4] == "" && families[!isIPv4] != "" {
-			family := map[bool]string{true: "IPv4", false: "IPv6"}
-			return usererror.Error{Reason: "FamilyMismatch", Message: fmt.Sprintf(
-				"%s %s is of %s, and NetworkNamespace %q has only %s: write a prefix of %s into spec.networking.%s", field, own, family[isIPv4], nn.Name, families[!isIPv4], family[!isIPv4], field)}
+	for _, inside := range []struct{ field, prefix string }{{"podCIDR", wanted.PodCIDR}, {"serviceCIDR", wanted.ServiceCIDR}} {
+		own, err := netip.ParsePrefix(inside.prefix)
+		if err != nil {
+			continue // the API server's rules have refused it
 		}
-		for _, text := range []string{nn.Status.IPv4Prefix, nn.Status.IPv6Prefix} {
-			machines, err := netip.ParsePrefix(text)
-			if ownErr == nil && err == nil && own.Overlaps(machines) {
-				return usererror.Error{Reason: "NetworkOverlap", Message: fmt.Sprintf(
-					"%s %s overlaps %s of NetworkNamespace %q, which the machines are in: write another prefix into spec.networking.%s", field, own, machines, nn.Name, field)}
-			}
+		family, same, other, otherFamily := "IPv4", nn.Status.IPv4Prefix, nn.Status.IPv6Prefix, "IPv6"
+		if !own.Addr().Is4() {
+			family, same, other, otherFamily = otherFamily, other, same, family
+		}
+		if same == "" && other != "" {
+			return usererror.Error{Reason: "FamilyMismatch", Message: fmt.Sprintf(
+				"%s %s is of %s, and NetworkNamespace %q has only %s: write a prefix of %s into spec.networking.%s", inside.field, own, family, nn.Name, other, otherFamily, inside.field)}
+		}
+		if machines, err := netip.ParsePrefix(same); err == nil && own.Overlaps(machines) {
+			return usererror.Error{Reason: "NetworkOverlap", Message: fmt.Sprintf(
+				"%s %s overlaps %s of NetworkNamespace %q, which the machines are in: write another prefix into spec.networking.%s", inside.field, own, machines, nn.Name, inside.field)}
 		}
 	}
 	return nil
