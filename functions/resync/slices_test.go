@@ -358,8 +358,8 @@ func TestLargeRound(t *testing.T) {
 	t.Logf("%s, %d pages, %d deliveries, the longest %s", s.now().Sub(now), s.lists.Load(), d.count, d.longest)
 }
 
-// TestLargeRoundWithLostLeases reads 100,000 IPAllocations, some of which have lost the Lease of their address. Only these get an event, and
-// no delivery is longer than a slice.
+// TestLargeRoundWithLostLeases has 100,000 IPAllocations, and the Leases of some addresses do not exist. Resync sends events for the IPAllocations of
+// these addresses only, and no delivery is longer than a slice.
 func TestLargeRoundWithLostLeases(t *testing.T) {
 	t.Parallel()
 	s := startLargeServer(t, 100_000, 40*time.Millisecond)
