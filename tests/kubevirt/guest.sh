@@ -19,12 +19,13 @@ if ! test -f "$guest.img"; then
 	echo 'datasource_list: [NoCloud, None]' >"$guest/etc/cloud/cloud.cfg.d/99-datasource.cfg"
 	for timer in apt-daily apt-daily-upgrade dpkg-db-backup fstrim e2scrub_all; do ln -sf /dev/null "$guest/etc/systemd/system/$timer.timer"; done
 	kernel=$(cd "$guest" && ls boot/vmlinuz-*)
+	# clearcpuid: see talos.sh.
 	cat >"$guest/boot/extlinux.conf" <<EOF
 SERIAL 0
 DEFAULT linux
 LABEL linux
 KERNEL /$kernel
-APPEND initrd=/boot/initrd.img-${kernel#boot/vmlinuz-} root=LABEL=root ro console=ttyS0
+APPEND initrd=/boot/initrd.img-${kernel#boot/vmlinuz-} root=LABEL=root ro console=ttyS0 clearcpuid=erms,fsrm
 EOF
 	truncate -s 2G "$guest.part"
 	# extlinux reads no newer features.
