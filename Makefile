@@ -62,7 +62,7 @@ plugins: ## Build kubectl viti for all platforms into dist (VERSION=1.2.3)
 ifeq ($(origin KUBECONFIG)/$(filter run,$(MAKECMDGOALS)),command line/run)
 $(error make run starts a cluster of its own. To install into the one of KUBECONFIG: make deploy IMG=registry/repository:tag KUBECONFIG=$(KUBECONFIG))
 endif
-run: $(if $(REST),tour,build) ## Run the whole stack on this machine, with a tour (TOUR=0 starts empty, TOUR=busy fills a data centre)
+run: $(if $(REST),tour,build) ## Run the whole stack on this machine, with a tour (TOUR=0 starts empty, TOUR=busy creates 20 clusters and 200 machines)
 	@mkdir -p $(STATE) $(if $(filter busy,$(TOUR)),&& $(RUN) ./tests/busy > $(STATE)/busy.yaml)
 	@$(LOCAL) up --root . --state $(STATE) --bin $(BIN) --gateway-port $(GATEWAY_PORT) $(REST) \
 	  --crds tests/sim/kubevirt/crds --process sim='$(BIN)/sim --state $(STATE)/sim' --await sim \
@@ -83,7 +83,7 @@ clean-run: ## Delete the state of make run
 prepare: build judge ## Install what the tests need in addition to Go, from Debian's packages
 	@sh tests/prepare.sh
 
-judge: ## Build KubeVirt's webhooks, which judge what tests create
+judge: ## Build KubeVirt's admission webhooks, which validate what tests create
 	@sh tests/judges/kubevirt/build.sh $(CACHE)/bin/kubevirt-judge
 
 test: prepare ## Run all tests, on real servers
@@ -105,17 +105,18 @@ check: ## Check format, lint rules, workflows, and that generated files are up t
 	@$(MAKE) --no-print-directory generate
 	@test -z "$$(git status --porcelain)" || (git status --short; echo "Commit these, or run make generate and commit."; exit 1)
 
-style: ## Report on structure and language: circles, long functions, words to replace (fails for nothing)
+style: ## Report on structure and language: circles, long functions, words to replace; never fails
 	@go run ./tests/style
 
 site: ## Render the documentation as HTML with a search (SITE=folder)
 	@go run ./tools/site -out $(or $(SITE),$(CACHE)/site)
 
-generate: ## Generate deep copies and CRDs and docs/reference from types, schemas and code, and the chart's README from its values
+generate: ## Generate code, CRDs and reference pages from types, schemas and code, and the chart's README from its values
 	@$(TOOL) controller-gen object crd output:crd:dir=apis/crds paths=./apis/...
 	@go run ./tools/crds
 	@go run ./tools/reference
 	@CGO_ENABLED=0 go run -C tools/ship -trimpath ./readme $(CURDIR)/charts/vitistack
+	@go generate ./gateway/internal/openapi ./gateway/internal/page ./tests/e2e/changes
 
 helm: ## Build Helm, and print its path
 	@RACE= $(RUN) ./tools/build -title Helm -C tools/ship -o $(CACHE)/bin/helm helm.sh/helm/v4/cmd/helm && echo $(CACHE)/bin/helm

@@ -2,7 +2,7 @@ package cause
 
 // Remedies that several reasons share.
 const (
-	continues     = "No action: this continues without you."
+	continues     = "No action: the stack continues by itself."
 	unanswered    = "No action: the provider of networks works on it, or has not answered yet. If this lasts, the network team checks the provider."
 	fixSpec       = "Change the field that the message names, and apply the manifest again."
 	createNetwork = "Create the NetworkNamespace that the message names, or name an existing one in spec.networkNamespaceName."
@@ -123,9 +123,9 @@ var advices = map[string]Advice{
 	"Protected":                            on(Requester, "Set spec.protected to false (kubectl viti unprotect), and the deletion continues."),
 	"DrainBlocked":                         on(Requester, "Let the pods that the message names be evicted, set drainTimeout of the pool, or force the removal with the annotation vitistack.io/force=true on the Machine."),
 	"PendingApproval":                      on(Requester, "Have the work order approved in the ticketing system."),
-	"ApprovalRejected":                     on(Requester, "Change the topology to request approval again. The message says who rejected it, and why."),
+	"ApprovalRejected":                     on(Requester, "Change the topology or spec.data.workorder to request approval again. The message says who rejected it, and why."),
 	"ApprovalPolicyUnknown":                on(PlatformTeam, "Write creation or growth into the annotation vitistack.io/approval of the namespace."),
-	"ResizeFailed":                         on(Requester, "Repair the Machine that the message names, or let its pods be evicted. Or take back the change of template, or have the Machine replaced by its annotation vitistack.io/remove=true.", kindMachine),
+	"ResizeFailed":                         on(Requester, "Repair the Machine that the message names, or let its pods be evicted. Or revert the change of template, or have the Machine replaced by its annotation vitistack.io/remove=true.", kindMachine),
 	"UpgradeFailed":                        on(Requester, "Correct what the message names, then write another version, or pause and resume the upgrade to try again."),
 	"UpgradeRefused":                       on(Requester, "Correct what the message names, then write another version, or pause and resume the upgrade to try again."),
 	"AddonRefused":                         on(Requester, "Correct the manifest that the message names, or change the policy in the workload cluster that rejects it. The message quotes the answer."),
@@ -276,7 +276,7 @@ var advices = map[string]Advice{
 	"NotReady":           on(PlatformTeam, "Look at the kubelet of the node, and at its log (talosctl dmesg)."),
 	"Rebooting":          on(NoAction, "No action: one node after the other reboots with the new configuration."),
 	"Staged":             on(Requester, "Reboot the nodes that the message names: the new configuration applies at their next boot."),
-	"NewNodeNeeded":      on(Requester, "Wait while MachinesCurrent is False: the machine is replaced. Otherwise, set the annotation vitistack.io/remove=true on the Machine that the message names, or take back the patch."),
+	"NewNodeNeeded":      on(Requester, "Wait while MachinesCurrent is False: the machine is replaced. Otherwise, set the annotation vitistack.io/remove=true on the Machine that the message names, or revert the patch."),
 	"RebootNeeded":       on(Requester, "Write Reboot into spec.talos.configChanges to reboot one node after the other, or reboot the nodes that the message names."),
 
 	"Accepting": on(NoAction, continues), "Issuing": on(NoAction, continues), "RemovingKubernetes": on(NoAction, continues),

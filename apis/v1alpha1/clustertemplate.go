@@ -184,7 +184,7 @@ type WaveSelector struct {
 
 // ClusterTemplateStatus is how far the clusters of a template are.
 type ClusterTemplateStatus struct {
-	// Generation of the spec that this status answers.
+	// metadata.generation from which this status was computed.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Hash of what spec.cluster gives to clusters that exist. Clusters with another one wait for their turn.

@@ -1,6 +1,6 @@
-// Package v1alpha1 holds the kinds of the group vitistack.io that describe
-// machines and clusters: NetworkConfiguration, Machine, MachineProvider and
-// KubernetesCluster. It also serves the older version of NetworkNamespace, which
+// Package v1alpha1 holds the kinds of the group vitistack.io that describe machines and
+// clusters: Machine, MachineClass, MachineProvider, NetworkConfiguration, NetworkPool,
+// KubernetesCluster, ClusterTemplate and EtcdBackup. It also serves the older version of NetworkNamespace, which
 // has the same fields as v1alpha2.
 //
 // +kubebuilder:object:generate=true

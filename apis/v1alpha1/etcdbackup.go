@@ -138,7 +138,7 @@ type LocalSecretReference struct {
 type EtcdBackupStatus struct {
 	// +optional
 	Phase EtcdBackupPhase `json:"phase,omitempty"`
-	// Generation of the spec that this status answers.
+	// metadata.generation from which this status was computed.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// When the newest snapshot was due.

@@ -9,7 +9,7 @@ import (
 type KubernetesClusterStatus struct {
 	// +optional
 	Phase ClusterPhase `json:"phase,omitempty"`
-	// Generation of the spec that this status answers.
+	// metadata.generation from which this status was computed.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Message of the condition Ready: the current step, and what it waits for.
@@ -258,7 +258,7 @@ type MachineResize struct {
 	UID types.UID `json:"uid"`
 	// Draining, Restarting or Failed.
 	Step ResizeStep `json:"step"`
-	// Generation of the spec that the step answers.
+	// metadata.generation from which this step was computed.
 	Generation int64 `json:"generation"`
 	// Template that the Machine had before.
 	From string `json:"from"`
@@ -325,12 +325,12 @@ const (
 type ApprovalStatus struct {
 	// Requested, Approved or Rejected.
 	State ApprovalState `json:"state"`
-	// Generation of the cluster that was asked about.
+	// metadata.generation that the request is about.
 	Generation int64 `json:"generation"`
-	// Work order that was asked about.
+	// Work order of the request.
 	// +optional
 	Workorder string `json:"workorder,omitempty"`
-	// Machines that were asked about, by pool. That of the control plane is cp.
+	// Requested machines, by pool. The control plane is the pool cp.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -340,13 +340,13 @@ type ApprovalStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Approved []ApprovedPool `json:"approved,omitempty"`
-	// Who decided.
+	// User or system that decided.
 	// +optional
 	By string `json:"by,omitempty"`
 	// When it was decided.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
-	// What they said.
+	// Comment of the decision.
 	// +optional
 	Comment string `json:"comment,omitempty"`
 }

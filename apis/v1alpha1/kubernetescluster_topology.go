@@ -167,7 +167,7 @@ type MachineProperties struct {
 	// replaces the machines, one after the other.
 	// +optional
 	ProviderRef *ProviderReference `json:"providerRef,omitempty"`
-	// Has machines replaced whose nodes stay unhealthy.
+	// Replaces machines whose nodes stay unhealthy.
 	// +optional
 	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
 	// Labels of the nodes. Example: {environment: production}.

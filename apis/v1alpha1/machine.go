@@ -341,7 +341,7 @@ type DomainMachine struct {
 
 // DomainFeatures switch features of the hypervisor.
 type DomainFeatures struct {
-	// Whether the guest has ACPI, by which it is shut down in order. Default: true.
+	// Whether the guest has ACPI, which a clean shutdown needs. Default: true.
 	// +optional
 	ACPI *bool `json:"acpi,omitempty"`
 	// Whether the guest has an APIC. Default: true. Proxmox VE cannot switch it off.

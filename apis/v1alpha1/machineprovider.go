@@ -235,7 +235,7 @@ type ProxmoxOptions struct {
 type MachineProviderStatus struct {
 	// +optional
 	Phase ProviderPhase `json:"phase,omitempty"`
-	// Generation of the spec that this status answers.
+	// metadata.generation from which this status was computed.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Version of the hypervisor.

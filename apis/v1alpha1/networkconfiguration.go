@@ -156,7 +156,7 @@ type NetworkConfigurationStatus struct {
 	// Message of the condition Ready.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Generation of the spec that this status answers.
+	// metadata.generation from which this status was computed.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// NetworkNamespace of the addresses.

@@ -3,7 +3,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // ConfigMapOrphans is the ConfigMap in the stack's namespace that holds an OrphanReport, as JSON,
-// of each backend that no object stands for. Its keys are the backends.
+// of each backend without an object of its own (Kea, NetBox, Leases). Its keys are the backends.
 const ConfigMapOrphans = "orphans"
 
 // The keys of the ConfigMap orphans.

@@ -117,7 +117,7 @@ type IPAllocationStatus struct {
 	// Message of the condition Ready.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Generation of the spec that this status answers.
+	// metadata.generation from which this status was computed.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// When the next reconcile is due.

@@ -351,7 +351,7 @@ type NetworkNamespaceStatus struct {
 	// OK, or the reason of the condition Ready.
 	// +optional
 	Status string `json:"status,omitempty"`
-	// Generation of the spec that this status answers.
+	// metadata.generation from which this status was computed.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// +optional

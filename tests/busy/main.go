@@ -1,5 +1,5 @@
 // Busy writes the manifests of a busy data centre: twenty clusters with two hundred machines in total,
-// and one example of every failure. make run TOUR=busy applies them.
+// and a dozen objects that are stuck, each for a reason of its own. make run TOUR=busy applies them.
 package main
 
 import (

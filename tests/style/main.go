@@ -1,5 +1,5 @@
 // Style prints a report about the structure and the language of the code: files and circles of each package,
-// methods of each type, the longest functions, and words that language rules replace. It fails for nothing.
+// methods of each type, the longest functions, and words that language rules replace. It never fails.
 package main
 
 import (

@@ -64,9 +64,9 @@ func ResizeFailure(resizes []v1alpha1.MachineResize) (usererror.Error, bool) {
 	if r == nil {
 		return usererror.Error{}, false
 	}
-	remedy := fmt.Sprintf("the rollout continues once the node is Ready: repair Machine %s, or take back the change of template, or set the annotation %s=true on the Machine to have it replaced", r.Name, v1alpha1.AnnotationRemove)
+	remedy := fmt.Sprintf("the rollout continues once the node is Ready: repair Machine %s, or revert the change of template, or set the annotation %s=true on the Machine to have it replaced", r.Name, v1alpha1.AnnotationRemove)
 	if r.BootID == "" {
-		remedy = "change the PodDisruptionBudget or the drainTimeout, or take back the change of template; any change of the spec tries again"
+		remedy = "change the PodDisruptionBudget or the drainTimeout, or revert the change of template; any change of the spec tries again"
 	}
 	return usererror.Error{Reason: ReasonResizeFailed, Message: fmt.Sprintf("the resize of Machine %s in place from template %s to %s has stopped: %s; %s", r.Name, r.From, r.To, r.Message, remedy)}, true
 }

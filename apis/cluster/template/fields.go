@@ -59,7 +59,7 @@ func OtherManagers(kc *v1alpha1.KubernetesCluster) []metav1.ManagedFieldsEntry {
 }
 
 // Preview returns a copy of a cluster as it is after it has got the content. The API server computes the
-// same from Configuration.
+// same from ApplyConfiguration.
 func Preview(kc *v1alpha1.KubernetesCluster, c Content) (*v1alpha1.KubernetesCluster, error) {
 	added, _, err := split(kc, c)
 	if err != nil {

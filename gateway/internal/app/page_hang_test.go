@@ -24,7 +24,7 @@ func TestPageGatewayHangs(t *testing.T) {
 
 	p.Stop()
 	began := time.Now()
-	b.Wait("the silence", `document.getElementById("notice").textContent.includes("The gateway has fallen silent")`)
+	b.Wait("the notice", `document.getElementById("notice").textContent.includes("The gateway does not respond")`)
 	t.Logf("the page has noticed it after %s", time.Since(began).Round(time.Second/10))
 	b.Wait("an attempt without an answer", `document.getElementById("notice").textContent.includes("accepts the connection, and does not answer")`)
 	p.Resume()

@@ -1,4 +1,5 @@
-// Package handlers serves the REST API for reading: lists, clusters, resources, timelines, manifests, events, previews and the stream.
+// Package handlers serves the REST API: lists, clusters, resources, timelines, manifests, events, previews and the stream, and it resends and
+// discards dead letters.
 package handlers
 
 import (

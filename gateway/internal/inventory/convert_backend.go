@@ -25,11 +25,11 @@ func fromNode(n *corev1.Node) (*Object, error) {
 		MilliCPUs:     capacity.Cpu().MilliValue(), Memory: capacity.Memory().Value(),
 		MilliCPUsFree: free.Cpu().MilliValue(), MemoryFree: free.Memory().Value(),
 	}
-	told := Readiness{}
+	readiness := Readiness{}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			facts.Ready = c.Status == corev1.ConditionTrue
-			told = Readiness{Ready: facts.Ready, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC()}
+			readiness = Readiness{Ready: facts.Ready, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC()}
 		}
 	}
 	o, err := newObject(KindNode, "v1", &n.ObjectMeta, facts, nil, nil)
@@ -37,8 +37,8 @@ func fromNode(n *corev1.Node) (*Object, error) {
 		return nil, err
 	}
 	// A kubelet renews its status every few seconds, which is no update.
-	o.Updated = firstTime(told.Since, o.Created)
-	o.Annotations, o.Readiness = nil, told
+	o.Updated = firstTime(readiness.Since, o.Created)
+	o.Annotations, o.Readiness = nil, readiness
 	return o, nil
 }
 
@@ -83,11 +83,11 @@ func (l *KnativeServiceList) DeepCopyObject() runtime.Object {
 }
 
 func fromFunction(s *KnativeService) (*Object, error) {
-	told := readinessOf(KindFunction, &s.ObjectMeta, s.Status.Conditions)
-	o, err := newObject(KindFunction, KnativeGroupVersion.String(), &s.ObjectMeta, &Function{Ready: told.Ready, URL: s.Status.URL}, nil, nil)
+	readiness := readinessOf(KindFunction, &s.ObjectMeta, s.Status.Conditions)
+	o, err := newObject(KindFunction, KnativeGroupVersion.String(), &s.ObjectMeta, &Function{Ready: readiness.Ready, URL: s.Status.URL}, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	o.Annotations, o.Readiness = nil, told
+	o.Annotations, o.Readiness = nil, readiness
 	return o, nil
 }

@@ -7,7 +7,7 @@ import { conditionsPage, overdue, reasons } from "./reasons.js";
 // Each rule is a pattern of phases, and of reasons that backends and Knative choose, with the role that has to act and what to do.
 // The first matching rule applies. reasons.js has the reasons of the functions.
 const rules = [
-  [/^(Provisioning|Starting|Stopping|Creating|Releasing|Deleting|Waiting|Pending|Scheduling)$/, "no action", "No action: this continues without you."],
+  [/^(Provisioning|Starting|Stopping|Creating|Releasing|Deleting|Waiting|Pending|Scheduling)$/, "no action", "No action: the stack continues by itself."],
   [
     /^(Unreachable|Unavailable|Offline|NotReachable|Degraded|Unhealthy)$/,
     "platform team",

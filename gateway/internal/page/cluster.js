@@ -232,7 +232,7 @@ function manifests(cluster) {
     open &&
       renderAnswer(path, requestData(path, `${cluster.phase}${cluster.machines}`), ({ files }) =>
         files.length === 0
-          ? h("p", { class: "empty" }, "Nothing has been generated yet. It is, as soon as the cluster's topology is understood.")
+          ? h("p", { class: "empty" }, "No manifests yet. They are generated once the condition TopologyValid is True.")
           : files.map((f) =>
               h(
                 "details",

@@ -148,7 +148,7 @@ export function summary() {
 export function watchConnection() {
   setInterval(() => {
     if (connection.state === "live") {
-      if (dataAge() > heartbeat * missedHeartbeats) disconnect("The gateway has fallen silent.");
+      if (dataAge() > heartbeat * missedHeartbeats) disconnect("The gateway does not respond.");
     } else if (source && Date.now() - connection.attemptAt > attemptTimeout) disconnect(unanswered);
     if (connection.state !== "live") notify("connection");
   }, 1000);

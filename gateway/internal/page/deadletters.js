@@ -198,7 +198,7 @@ export const deadLettersView = {
     const filtered = ["q", "namespace", "destination", "type"].some((name) => query.get(name));
     return [
       h("h1", { tabindex: "-1" }, "Dead letters ", h("small", {}, answer.total ? count(Number(answer.total)) : "")),
-      h("p", { class: "soft" }, "A dead letter loses nothing of an object of the stack: resync looks at the object again. A webhook's receiver misses the event until it is sent again."),
+      h("p", { class: "soft" }, "No object of the stack is affected: resync reconciles it again. The receiver of a webhook misses the event until it is resent."),
       searchForm(
         "Dead letters",
         "name, error, identifier …",

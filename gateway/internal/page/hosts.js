@@ -43,8 +43,8 @@ export const capacity = derive(["hosts"], () =>
 
 export function mayFail(c) {
   if (c.up === 0) return "No node takes machines.";
-  if (c.may < 0) return `${c.short} is short already.`;
-  return c.may === 0 ? `None may fail: ${c.short} would be short.` : `${plural(c.may, "node")} may fail before ${c.short} is short.`;
+  if (c.may < 0) return `${c.short} is already insufficient.`;
+  return c.may === 0 ? `Cannot lose a node: ${c.short} would be insufficient.` : `Can lose ${plural(c.may, "node")}.`;
 }
 
 // running is the machines of a node: those of the stack, and what else its

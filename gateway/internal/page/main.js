@@ -172,7 +172,7 @@ function openNotice() {
     "p",
     { class: "note open small" },
     icon("wait"),
-    " Anyone who can reach this address can read this page. To ask for a key, set auth.enabled of the gateway.",
+    " Anyone who can reach this address can read this page. Set auth.enabled=true of the gateway to require an API key.",
   );
 }
 

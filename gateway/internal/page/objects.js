@@ -131,7 +131,7 @@ function maps(n, spec) {
     return a ? link(to("allocations", a), holder) : holder;
   };
   const plans = [false, true].map((v6) => [v6, addressPlan(n, spec, allocations, v6)]).filter(([, p]) => p);
-  if (plans.length === 0) return h("p", { class: "empty" }, "It has no prefix yet. The map is drawn as soon as its source has given one.");
+  if (plans.length === 0) return h("p", { class: "empty" }, "No prefix yet. The address map appears once the provider has provisioned the segment.");
   return plans.map(([v6, p]) =>
     h(
       "div",

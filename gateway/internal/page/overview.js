@@ -243,7 +243,7 @@ function health() {
             "Backends",
             "idle",
             "none in use",
-            "KubeVirt, Proxmox VE, Kea and Talos show up with the first object that needs them",
+            "No backends in use yet.",
           ),
         all("dependencies")
           .filter((d) => parts[d.kind])

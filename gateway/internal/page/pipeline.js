@@ -197,6 +197,6 @@ function deadLetters() {
             h("p", {}, link(href("dead-letters"), "Filter, send again or discard dead letters")),
           ],
     ),
-    h("p", { class: "soft small" }, "A dead letter loses nothing: resync looks at its object again. ", link(href("events"), "All events")),
+    h("p", { class: "soft small" }, "No object is affected: resync reconciles it again. ", link(href("events"), "All events")),
   );
 }

@@ -119,7 +119,7 @@ const tables = {
       ageOf,
     ],
     facets: [status, inNamespace, { key: "cluster", title: "Cluster", value: (i) => i.cluster }],
-    none: ["No backups yet.", "Apply an EtcdBackup for each cluster that you cannot lose: docs/backup.md has one to start from."],
+    none: ["No backups yet.", "Apply an EtcdBackup for each cluster that you cannot lose: apis/examples/etcdbackup.yaml is one to start from."],
   },
   machines: {
     title: "Machines",
@@ -155,7 +155,7 @@ const tables = {
     ],
     none: [
       "No machines yet.",
-      "Apply a Machine, or a KubernetesCluster that brings its own: apis/examples/basic-vm.yaml takes five lines.",
+      "Apply a Machine, or a KubernetesCluster that brings its own: apis/examples/basic-vm.yaml is one to start from.",
     ],
   },
   networks: {

@@ -1,4 +1,4 @@
-// Package engine runs the stack on one machine: it starts etcd, the Kubernetes API server, two controllers and the event source as processes, installs
+// Package engine runs the stack on one machine: it starts etcd, the Kubernetes API server, three controllers and the event source as processes, installs
 // CRDs and manifests, and handles Knative's kinds in the manifests with the packages broker and runner.
 package engine
 

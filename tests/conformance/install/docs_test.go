@@ -25,11 +25,11 @@ var pages = []string{"install", "observe", "debug", "kubectl-viti", "machine-cla
 // unfinished are commands without complete arguments, and commands for another release than the
 // installed one, with the reason.
 var unfinished = map[string]string{
-	"helm install vitistack … --take-ownership --force-conflicts":                "it is installed already",
-	`kubectl scale deployment --all --replicas=0 -n "$operator-operator-system"`: "for other operators",
-	"kubectl apply --server-side --subresource=status":                           "the file was saved elsewhere",
-	"kubectl rollout restart deployment,daemonset,statefulset -n NS":             "for the cluster whose authorities are rotated",
-	"kubectl create role … --resource=machines.vitistack.io":                     "the reader selects the verbs",
+	"helm install vitistack … --take-ownership --force-conflicts":    "it is installed already",
+	`kubectl scale deployment --all --replicas=0 -n "$namespace"`:    "for other operators",
+	"kubectl apply --server-side --subresource=status":               "the file was saved elsewhere",
+	"kubectl rollout restart deployment,daemonset,statefulset -n NS": "for the cluster whose authorities are rotated",
+	"kubectl create role … --resource=machines.vitistack.io":         "the reader selects the verbs",
 }
 
 // waiting has the prefixes of commands that wait for pods or for another management cluster, and their
@@ -44,7 +44,7 @@ var waiting = map[string]string{
 	"kubectl viti upgrade":                                "does not run yet",
 	"kubectl exec":                                        "timed out waiting for the condition",
 	"kubectl logs -n vitistack-system deployment/gateway": "timed out waiting for the condition",
-	"kubectl apply -f networkpool.yaml -f network.yaml &": "timed out waiting for the condition",
+	"kubectl wait --for=jsonpath":                         "timed out waiting for the condition",
 }
 
 var (
@@ -139,10 +139,8 @@ func newDesk(t *testing.T, h *helm) *desk {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build kubectl-viti: %v\n%s", err, out)
 	}
-	for link, target := range map[string]string{"apis": "apis", "network.yaml": "apis/examples/lab-network.yaml", "networkpool.yaml": "apis/examples/networkpool.yaml"} {
-		if err := os.Symlink(filepath.Join(engine.Root(), target), filepath.Join(d.folder, link)); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Symlink(filepath.Join(engine.Root(), "apis"), filepath.Join(d.folder, "apis")); err != nil {
+		t.Fatal(err)
 	}
 	return d
 }
@@ -150,6 +148,7 @@ func newDesk(t *testing.T, h *helm) *desk {
 // names replaces the placeholders of a page: the chart in a registry by the one in the repository, and
 // the names of objects.
 var names = strings.NewReplacer(
+	"https://raw.githubusercontent.com/vitistack/stack/main/", "",
 	"oci://ghcr.io/vitistack/helm/vitistack", chart(), "vitistack … --reset-then-reuse-values", "vitistack "+chart()+" --reset-then-reuse-values",
 	"helm template vitistack …", "helm template vitistack "+chart(), " NAME", " web-1", "/NAME", "/web-1", "=NAME", "=web-1", "-n NS", "-n default",
 	" --timeout=1h", "", "kubectl wait ", "kubectl wait --timeout=1s ", "kubectl exec ", "kubectl exec --pod-running-timeout=1s ",
@@ -198,10 +197,6 @@ apiVersion: kubevirt.io/v1
 kind: VirtualMachineInstance
 metadata: {name: web-1, namespace: default}
 spec: {domain: {devices: {}}}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: datacenter-01}
 ---
 apiVersion: v1
 kind: ServiceAccount

@@ -119,7 +119,7 @@ A change of a field of a spec has one of four outcomes:
 | initial only | the field has an effect when the object is created; the API server refuses a later change |
 
 This page is generated from [apis/changes](../apis/changes). The tests in [tests/e2e/changes](../tests/e2e/changes) make each of these changes to an
-object that is Ready and compare what the backends have afterwards. After a change of a table, run ` + "`go generate ./tests/e2e/changes`" + `.
+object that is Ready and compare what the backends have afterwards. After a change of a table, run ` + "`make generate`" + `.
 `
 
 // TestPageIsCurrent compares docs/changes.md with the rows.
@@ -134,7 +134,7 @@ func TestPageIsCurrent(t *testing.T) {
 	}
 	has, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(has, want) {
-		t.Errorf("docs/changes.md is out of date (%v): run go generate ./tests/e2e/changes", err)
+		t.Errorf("docs/changes.md is out of date (%v): run make generate", err)
 	}
 }
 

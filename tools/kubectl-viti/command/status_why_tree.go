@@ -91,7 +91,7 @@ func readable(o cluster.Objects) []cluster.Kind {
 	return slices.DeleteFunc(slices.Clone(cluster.Kinds), func(k cluster.Kind) bool { return slices.Contains(o.Unreadable, k) })
 }
 
-// clear moves a terminal to its beginning and erases it.
+// clearScreen moves the cursor of a terminal to the top left and erases the screen.
 const clearScreen = "\x1b[H\x1b[2J\x1b[3J"
 
 // show writes the overview of objects at once, so that a terminal does not flicker.
