@@ -41,9 +41,9 @@ func MergeKubeconfig(file, added []byte, o Options) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	from, err := clientcmd.Load(added)
+	from, err := readKubeconfig(added)
 	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig of the cluster: %w", err)
+		return nil, err
 	}
 	context := from.Contexts[from.CurrentContext]
 	if context == nil || from.Clusters[context.Cluster] == nil || from.AuthInfos[context.AuthInfo] == nil {
@@ -63,6 +63,35 @@ func MergeKubeconfig(file, added []byte, o Options) ([]byte, error) {
 		config.CurrentContext = o.Name
 	}
 	return clientcmd.Write(*config)
+}
+
+// ErrReachesHere is the error of a kubeconfig that names programs or files: kubectl would run or read them on the machine of the user.
+// bootstrap-talos never writes such a kubeconfig, but whoever may edit Secrets can.
+var ErrReachesHere = errors.New("the kubeconfig of the cluster names a program or a file of this machine")
+
+// CheckKubeconfig returns an error unless a kubeconfig has all its certificates, keys and tokens in itself. The error is
+// ErrReachesHere if it names a program or a file.
+func CheckKubeconfig(kubeconfig []byte) error {
+	_, err := readKubeconfig(kubeconfig)
+	return err
+}
+
+func readKubeconfig(kubeconfig []byte) (*clientcmdapi.Config, error) {
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, errors.New("read the kubeconfig of the cluster: it is not a kubeconfig") // the error would quote keys
+	}
+	for _, user := range config.AuthInfos {
+		if user == nil || user.Exec != nil || user.AuthProvider != nil || user.TokenFile != "" || user.ClientCertificate != "" || user.ClientKey != "" {
+			return nil, ErrReachesHere
+		}
+	}
+	for _, cluster := range config.Clusters {
+		if cluster == nil || cluster.CertificateAuthority != "" {
+			return nil, ErrReachesHere
+		}
+	}
+	return config, nil
 }
 
 // MergeTalosconfig is the Merger of talosconfigs. It replaces a context of the name that has an

@@ -66,6 +66,32 @@ func TestMergeKubeconfig(t *testing.T) {
 	}
 }
 
+// TestMaliciousKubeconfig merges kubeconfigs that whoever may edit the Secret of a cluster could have written.
+func TestMaliciousKubeconfig(t *testing.T) {
+	t.Parallel()
+	good := kubeconfig("admin", "https://10.0.0.5:6443", "new")
+	for name, replace := range map[string][2]string{
+		"Program":     {"token: new", "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}"},
+		"Provider":    {"token: new", "auth-provider: {name: oidc}"},
+		"TokenFile":   {"token: new", "tokenFile: /etc/shadow"},
+		"Certificate": {"token: new", "client-certificate: /etc/shadow"},
+		"Key":         {"token: new", "client-key: /etc/shadow"},
+		"Authority":   {`cluster: {server:`, `cluster: {certificate-authority: /etc/shadow, server:`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bad := strings.Replace(good, replace[0], replace[1], 1)
+			merged, err := clientconfig.MergeKubeconfig(nil, []byte(bad), clientconfig.Options{Name: "shop"})
+			if !errors.Is(err, clientconfig.ErrReachesHere) || len(merged) > 0 {
+				t.Errorf("got %q and the error %v", merged, err)
+			}
+		})
+	}
+	if err := clientconfig.CheckKubeconfig([]byte("{")); err == nil || strings.Contains(err.Error(), "{") {
+		t.Errorf("what is not a kubeconfig leads to the error %v", err)
+	}
+}
+
 func TestMergeTalosconfig(t *testing.T) {
 	t.Parallel()
 	const added = "context: shop\ncontexts: {shop: {endpoints: [10.0.0.3, 10.0.0.4], ca: YQ==, crt: new, key: new}}\n"

@@ -23,8 +23,8 @@ var clusterKind = cluster.MustFindKind("kubernetescluster")
 
 func useCommands(p *program) []*cobra.Command {
 	return []*cobra.Command{
-		newCredentials(p, credentials{key: "kubeconfig", client: "kubectl", merge: clientconfig.MergeKubeconfig, variable: "KUBECONFIG", file: filepath.Join(".kube", "config")}),
-		newCredentials(p, credentials{key: "talosconfig", client: "talosctl", merge: clientconfig.MergeTalosconfig, variable: "TALOSCONFIG", file: filepath.Join(".talos", "config")}),
+		newCredentials(p, credentials{key: "kubeconfig", client: "kubectl", check: clientconfig.CheckKubeconfig, merge: clientconfig.MergeKubeconfig, variable: "KUBECONFIG", file: filepath.Join(".kube", "config")}),
+		newCredentials(p, credentials{key: "talosconfig", client: "talosctl", check: func([]byte) error { return nil }, merge: clientconfig.MergeTalosconfig, variable: "TALOSCONFIG", file: filepath.Join(".talos", "config")}),
 	}
 }
 
@@ -34,7 +34,9 @@ type credentials struct {
 	// key is the field of status.secrets and the key of the Secret, and client the program that reads
 	// the file.
 	key, client string
-	merge       clientconfig.Merger
+	// check returns an error for a configuration that reaches into the machine of the user.
+	check func([]byte) error
+	merge clientconfig.Merger
 	// variable names the file of the user, which is file in the home directory without it.
 	variable, file string
 
@@ -130,6 +132,9 @@ func (c *credentials) read(ctx context.Context, connection *cluster.Connection, 
 	content, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(content) == 0 {
 		return nil, fmt.Errorf("the Secret %s has no %s: run kubectl viti reconcile kubernetescluster/%s, and try again", secret, c.key, name+c.flags.Selection())
+	}
+	if err := c.check(content); err != nil {
+		return nil, fmt.Errorf("%w: the Secret %s was changed, and not by the stack. Find out by whom, delete the Secret, and run kubectl viti reconcile kubernetescluster/%s to have it written again", err, secret, name+c.flags.Selection())
 	}
 	return content, nil
 }
