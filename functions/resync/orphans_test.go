@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cloudevents/sdk-go/v2/event"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,11 +80,10 @@ func newRounds(t *testing.T) *rounds {
 }
 
 func (r *rounds) round(kind string) error {
-	ping := event.New()
-	ping.SetID(fmt.Sprint("p", r.ahead))
-	ping.SetType(kind)
+	in := newPing(r.namespace, fmt.Sprint("p", r.ahead))
+	in.SetType(kind)
 	f := &function{api: counting{r.client, &r.lists}, sender: &r.sent, now: func() time.Time { return time.Now().Add(r.ahead) }, namespace: r.namespace}
-	_, err := f.handle(r.Context(), ping)
+	_, err := f.handle(r.Context(), in)
 	return err
 }
 

@@ -42,16 +42,24 @@ type request struct {
 	named []events.DueObject
 }
 
-// parseRequest reads the request out of an event. An invalid continuation, and data that cannot be read, are permanent errors.
-func parseRequest(in event.Event) (request, error) {
-	switch in.Type() {
-	case events.TypeResyncContinued:
-	case events.TypeResyncRequested:
+// parseRequest reads the request out of an event. The ping of another PingSource than the one of resync in the namespace of the stack, another event
+// that no sender has for resync, an invalid continuation, and data that cannot be read are permanent errors.
+func parseRequest(in event.Event, namespace string) (request, error) {
+	switch {
+	case in.Type() == events.TypeResyncContinued:
+		return parseContinuation(in)
+	case in.Type() == events.TypeResyncRequested:
 		named, err := namedObjects(in)
 		return request{round: in.ID(), named: named}, err
+	case in.Type() == events.TypePing && in.Source() == "/apis/v1/namespaces/"+namespace+"/pingsources/"+name:
+		return request{full: true, round: in.ID()}, nil
 	default:
-		return request{full: in.Type() == events.TypePing, round: in.ID()}, nil
+		return request{}, events.Permanent(fmt.Errorf("handle event %s of type %s from %s: %s has nothing to do for this event: correct the filter of its Trigger", in.ID(), in.Type(), in.Source(), name))
 	}
+}
+
+// parseContinuation reads the request out of the event that continues a round.
+func parseContinuation(in event.Event) (request, error) {
 	round, _ := types.Format(in.Extensions()[attributeRound])
 	text, _ := types.Format(in.Extensions()[attributeSlice])
 	slice, err := strconv.Atoi(text)

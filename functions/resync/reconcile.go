@@ -39,7 +39,7 @@ const (
 // that the slice sends. The IDs of all events derive from that of the round, so that a
 // redelivered event sends the same events again.
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
-	r, err := parseRequest(in)
+	r, err := parseRequest(in, f.namespace)
 	if err != nil {
 		return nil, err
 	}

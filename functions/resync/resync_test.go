@@ -232,9 +232,7 @@ func TestHandle(t *testing.T) {
 		"leases":                {`{"items":[{"metadata":{"name":"net-10-0-0-5","uid":"l1","resourceVersion":"8","creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":"gone"}}}]}`},
 		"leases without holder": {`{"items":[{"metadata":{"name":"net-10-0-0-6","uid":"l2","resourceVersion":"9","creationTimestamp":"2026-01-02T03:00:00Z"}}]}`},
 	}
-	ping := event.New()
-	ping.SetID("p1")
-	ping.SetType(events.TypePing)
+	ping := newPing("", "p1")
 	var twice [2]sent
 	var written []string
 	for i := range twice {
@@ -284,9 +282,7 @@ func TestSlowSubscriber(t *testing.T) {
 		return fmt.Sprintf(`{"metadata":{"name":%[1]q,"uid":%[1]q,"resourceVersion":"1","annotations":{"vitistack.io/reconcile":"now"}}}`, name)
 	}
 	lister := map[string][]string{"machines": {`{"items":[` + asked("a") + `,` + asked("b") + `,` + asked("c") + `]}`}}
-	ping := event.New()
-	ping.SetID("p1")
-	ping.SetType(events.TypePing)
+	ping := newPing("", "p1")
 	var written []string
 	broker := &slow{object: "b"}
 	f := &function{api: pages{lister, &written}, sender: broker, now: func() time.Time { return now }}
@@ -328,7 +324,7 @@ func TestRealLists(t *testing.T) {
 	var got sent
 	later := func() time.Time { return time.Now().Add(time.Hour) }
 	f := &function{api: small{client}, sender: &got, now: later}
-	if _, err := f.handle(t.Context(), event.New()); err != nil {
+	if _, err := f.handle(t.Context(), requestFor(t, "r0")); err != nil {
 		t.Fatal(err)
 	}
 	var names []string

@@ -280,10 +280,7 @@ func (d *deliveries) Merge(context.Context, kube.Object, map[string]any) error {
 }
 
 func (d *deliveries) ping(id string) {
-	e := event.New()
-	e.SetID(id)
-	e.SetType(events.TypePing)
-	d.queue = append(d.queue, e)
+	d.queue = append(d.queue, newPing("vitistack-system", id))
 }
 
 // deliverOne delivers the first event, and puts it behind the others if it fails.
@@ -621,12 +618,12 @@ func TestInvalidContinuation(t *testing.T) {
 			t.Parallel()
 			e := continuation(true, "r", 1)
 			tc.change(&e)
-			if _, err := parseRequest(e); !events.IsPermanent(err) {
+			if _, err := parseRequest(e, "vitistack-system"); !events.IsPermanent(err) {
 				t.Errorf("%s: got %v, want a permanent error", tc.reason, err)
 			}
 		})
 	}
-	if got, err := parseRequest(continuation(true, "r", 7)); err != nil || !reflect.DeepEqual(got, request{full: true, round: "r", slice: 7}) {
+	if got, err := parseRequest(continuation(true, "r", 7), "vitistack-system"); err != nil || !reflect.DeepEqual(got, request{full: true, round: "r", slice: 7}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -664,9 +661,7 @@ func TestRealSlices(t *testing.T) {
 		at = at.Add(sliceDuration)
 		return at
 	}}
-	ping := event.New()
-	ping.SetID("one")
-	ping.SetType(events.TypePing)
+	ping := newPing(r.namespace, "one")
 	for got.next = &ping; got.next != nil; deliveries++ {
 		in := *got.next
 		got.next = nil
