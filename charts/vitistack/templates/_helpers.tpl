@@ -57,8 +57,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $why := "" -}}
 {{- if eq $wanted "disabled" -}}
   {{- $why = "authentication.oidc is disabled: set it to auto" -}}
-{{- else if has .Values.broker.class (list "RabbitMQBroker" "NatsJetStreamBroker") -}}
-  {{- $why = printf "the Broker on %s sends no tokens: choose another broker.class, and see that networkPolicy.enabled is true and enforced" (ternary "RabbitMQ" "NATS JetStream" (eq .Values.broker.class "RabbitMQBroker")) -}}
+{{- else if eq .Values.broker.class "NatsJetStreamBroker" -}}
+  {{- $why = "the Broker on NATS JetStream sends no tokens: choose another broker.class, and see that networkPolicy.enabled is true and enforced" -}}
 {{- else if and $features (ne $flag "enabled") -}}
   {{- $why = printf "authentication-oidc is %s in ConfigMap %s of Knative Eventing: set it to enabled, and upgrade this release" $flag $name -}}
 {{- else if and (not $features) (eq $wanted "auto") -}}
@@ -206,14 +206,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- $peers := (include "vitistack.peers" $v.networkPolicy.nodes | fromYaml).list -}}
   {{- /* A rule without peers would admit everybody. */ -}}
   {{- if $peers }}{{ $_ := set (index $o.spec.ingress 0) "from" $peers }}{{ else }}{{ $_ := set $o.spec "ingress" list }}{{ end -}}
-{{- else if eq $name "broker-ingress" -}}
-  {{- $_ := set (index (index $o.spec.ingress 0).from 1).namespaceSelector "matchLabels" $eventing -}}
 {{- else if eq $name "broker-dispatchers" -}}
   {{- $_ := set (index (index (index $o.spec.egress 0).to 0).namespaceSelector.matchExpressions 0) "values" $v.networkPolicy.ingressNamespaces -}}
 {{- else if eq $name "broker-nats" -}}
   {{- $_ := set (index (index $o.spec.egress 0).to 0).namespaceSelector.matchLabels "kubernetes.io/metadata.name" $v.broker.nats.namespace -}}
-{{- else if eq $name "broker-rabbitmq" -}}
-  {{- $_ := set (index (index $o.spec.egress 0).to 0).namespaceSelector.matchLabels "kubernetes.io/metadata.name" $v.broker.rabbitmq.namespace -}}
 {{- end -}}
 {{- end -}}
 
@@ -246,14 +242,16 @@ list: [create-vm, bootstrap-talos, etcd-backup]
 
 {{/* The Brokers that exist: the folder of knative/variants by class, empty for the one of knative/broker.yaml. */}}
 {{- define "vitistack.brokers" -}}
-{MTChannelBasedBroker: "", Kafka: kafka, RabbitMQBroker: rabbitmq, NatsJetStreamBroker: nats}
+{MTChannelBasedBroker: "", Kafka: kafka, NatsJetStreamBroker: nats}
 {{- end -}}
 
-{{/* Refuses a class that does not exist, and an EventPolicy that the class would ignore. */}}
+{{/* Refuses a class that does not exist or ignores spec.filters of Triggers, and an EventPolicy that the class would ignore. */}}
 {{- define "vitistack.checkBroker" -}}
 {{- $classes := include "vitistack.brokers" . | fromYaml -}}
-{{- if not (hasKey $classes .Values.broker.class) }}{{ fail (printf "broker.class %q does not exist: write one of %s" .Values.broker.class (keys $classes | sortAlpha | join ", ")) }}{{ end -}}
-{{- if and .Values.eventPolicy.enabled (has .Values.broker.class (list "RabbitMQBroker" "NatsJetStreamBroker")) }}{{ fail (printf "eventPolicy.enabled has no effect with broker.class %s, which ignores an EventPolicy: set it to false, or choose another broker.class" .Values.broker.class) }}{{ end -}}
+{{- $write := printf "write one of %s" (keys $classes | sortAlpha | join ", ") -}}
+{{- if eq .Values.broker.class "RabbitMQBroker" }}{{ fail (printf "broker.class RabbitMQBroker ignores spec.filters of Triggers, so that every function would receive every event: %s" $write) }}{{ end -}}
+{{- if not (hasKey $classes .Values.broker.class) }}{{ fail (printf "broker.class %q does not exist: %s" .Values.broker.class $write) }}{{ end -}}
+{{- if and .Values.eventPolicy.enabled (eq .Values.broker.class "NatsJetStreamBroker") }}{{ fail (printf "eventPolicy.enabled has no effect with broker.class %s, which ignores an EventPolicy: set it to false, or choose another broker.class" .Values.broker.class) }}{{ end -}}
 {{- end -}}
 
 {{/* What the values make of an object of knative/. */}}
@@ -306,9 +304,6 @@ list: [create-vm, bootstrap-talos, etcd-backup]
 {{- else if eq $o.kind "Trigger" -}}
   {{- include "vitistack.delivery" (dict "root" .root "object" $o "folder" $folder) -}}
   {{- if eq $folder "kafka" }}{{ $_ = set $o.metadata "annotations" (dict "kafka.eventing.knative.dev/delivery.order" "ordered") }}{{ end -}}
-  {{- if eq $folder "rabbitmq" }}{{ $_ = set $o.metadata "annotations" (dict "rabbitmq.eventing.knative.dev/parallelism" (toString $v.broker.rabbitmq.parallelism)) }}{{ end -}}
-{{- else if eq $o.kind "RabbitmqBrokerConfig" -}}
-  {{- $_ = set $o "spec" (dict "rabbitmqClusterReference" (dict "name" $v.broker.rabbitmq.cluster "namespace" $v.broker.rabbitmq.namespace) "queueType" $v.broker.rabbitmq.queueType) -}}
 {{- else if eq $o.kind "NetworkPolicy" -}}
   {{- include "vitistack.networkPolicy" . -}}
 {{- end -}}

@@ -17,7 +17,7 @@ import (
 const private = "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 fc00::/7"
 
 // brokers has the values of each class of Broker.
-var brokers = map[string]string{"MTChannelBasedBroker": "", "Kafka": "knative/variants/kafka", "RabbitMQBroker": "knative/variants/rabbitmq", "NatsJetStreamBroker": "knative/variants/nats"}
+var brokers = map[string]string{"MTChannelBasedBroker": "", "Kafka": "knative/variants/kafka", "NatsJetStreamBroker": "knative/variants/nats"}
 
 // TestEgressNamesItsPeers checks that no rule lets a pod connect to any host: every rule has peers and ports, and no network of public addresses that no
 // value lists.
@@ -126,7 +126,6 @@ func TestEgressFollowsTheValues(t *testing.T) {
 		"Operators":         {"the gateway polls it", "gateway-backends", "gateway.env.TALOS_OPERATOR_ENDPOINT=http://talos.operators.svc:9090", nil, []string{nodes, clusters, "TCP/9090 to namespace:operators"}},
 		"Proxy":             {"every connection out of the cluster uses the proxy", "create-vm", "config.env.HTTPS_PROXY=192.0.2.6:3128,config.env.HTTP_PROXY=192.0.2.6:3128,config.env.ALL_PROXY=socks5://192.0.2.6", []string{"--set-json", "networkPolicy.proxmox.cidrs=[]", "--set-json", "networkPolicy.kubevirt.cidrs=[]"}, []string{"TCP/3128 to 192.0.2.6/32", "TCP/1080 to 192.0.2.6/32"}},
 		"NATS":              {"a value names its namespace", "broker-nats", "broker.class=NatsJetStreamBroker,broker.nats.namespace=queues", nil, []string{"TCP/4222 to namespace:queues"}},
-		"RabbitMQ":          {"a value names its namespace", "broker-rabbitmq", "broker.class=RabbitMQBroker,broker.rabbitmq.namespace=queues", nil, []string{"TCP/5671 TCP/5672 to namespace:queues"}},
 	}
 	h := newHelm(t, &rest.Config{})
 	for name, tc := range tests {
@@ -149,11 +148,11 @@ func TestEgressFollowsTheValues(t *testing.T) {
 	}
 }
 
-// TestEventingNamespaceMayDeliver checks that the gateway, and the Broker on RabbitMQ, accept events only from the namespace in the value.
+// TestEventingNamespaceMayDeliver checks that the gateway accepts events only from the namespace in the value.
 func TestEventingNamespaceMayDeliver(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
-	policies := policiesOf(t, h.render(t, "broker.class=RabbitMQBroker,networkPolicy.eventingNamespace=events"))
+	policies := policiesOf(t, h.render(t, "networkPolicy.eventingNamespace=events"))
 	for name, tc := range map[string]struct {
 		reason string
 		from   place
@@ -164,9 +163,6 @@ func TestEventingNamespaceMayDeliver(t *testing.T) {
 	} {
 		if got := reaches(t, policies, tc.from, gateway, 9992); got != tc.want {
 			t.Errorf("%s: delivers to the gateway: %t, want %t: %s", name, got, tc.want, tc.reason)
-		}
-		if got := reaches(t, policies, tc.from, ingress, 8080); got != tc.want {
-			t.Errorf("%s: delivers to the Broker: %t, want %t: %s", name, got, tc.want, tc.reason)
 		}
 	}
 }

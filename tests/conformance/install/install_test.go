@@ -373,16 +373,13 @@ func podsAreAdmitted(t *testing.T, c *cluster, h *helm) {
 
 // variantsApply builds each variant with kustomize, and applies it as a dry run.
 func variantsApply(t *testing.T, c *cluster) {
-	for variant, kind := range map[string]string{"kafka": "EventTransform", "rabbitmq": "RabbitmqBrokerConfig", "authorized": "EventPolicy", "authenticated": "Broker", "node-events": "Service"} {
+	for variant, kind := range map[string]string{"kafka": "EventTransform", "authorized": "EventPolicy", "authenticated": "Broker", "node-events": "Service"} {
 		objects := kustomize(t, "knative/variants/"+variant)
 		if !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind }) {
 			t.Errorf("variant %s has no %s", variant, kind)
 		}
 		checkIdentities(t, objects, namespace, map[string]string{"authenticated": "true"}[variant])
 		for _, object := range objects {
-			if object.GetKind() == "RabbitmqBrokerConfig" {
-				continue // its definition belongs to the RabbitMQ Broker, which is no Go module
-			}
 			if err := c.apply(t.Context(), object, true); err != nil {
 				t.Errorf("variant %s: %s %s: %v", variant, object.GetKind(), object.GetName(), err)
 			}

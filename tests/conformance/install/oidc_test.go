@@ -105,7 +105,6 @@ func TestDeliveriesAreAuthenticated(t *testing.T) {
 		"Enabled":  {"the platform team knows that Knative sends tokens", "authentication.oidc=enabled", "true", ""},
 		"Disabled": {"the platform team disables it", "authentication.oidc=disabled", "", "OPEN: deliveries are not authenticated: authentication.oidc is disabled: set it to auto"},
 		"Kafka":    {"Knative's Broker on Kafka sends tokens", "authentication.oidc=enabled,broker.class=Kafka", "true", ""},
-		"RabbitMQ": {"the dispatcher of RabbitMQ sends no tokens", "broker.class=RabbitMQBroker", "", "OPEN: deliveries are not authenticated: the Broker on RabbitMQ sends no tokens"},
 		"NATS":     {"the filter of NATS JetStream sends no tokens", "broker.class=NatsJetStreamBroker", "", "OPEN: deliveries are not authenticated: the Broker on NATS JetStream sends no tokens"},
 		"Older":    {"the values of an earlier release lack it", "authentication=null", "", "OPEN: deliveries are not authenticated: Helm finds no ConfigMap"},
 	} {
@@ -119,8 +118,8 @@ func TestDeliveriesAreAuthenticated(t *testing.T) {
 			t.Errorf("%s: the notes lack %q: %s\n%s", name, tc.says, tc.reason, notes)
 		}
 	}
-	if _, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", "authentication.oidc=enabled,broker.class=RabbitMQBroker"); err == nil || !strings.Contains(err.Error(), "deliveries would all be refused: the Broker on RabbitMQ sends no tokens") {
-		t.Errorf("on RabbitMQ: %v, want an error", err)
+	if _, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", "authentication.oidc=enabled,broker.class=NatsJetStreamBroker"); err == nil || !strings.Contains(err.Error(), "deliveries would all be refused: the Broker on NATS JetStream sends no tokens") {
+		t.Errorf("on NATS JetStream: %v, want an error", err)
 	}
 }
 

@@ -23,27 +23,24 @@ type place struct {
 }
 
 var (
-	source     = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/source": "apiserver-source-controller", "eventing.knative.dev/sourceName": "vitistack"}}
-	transform  = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/event-transform-jsonata": "true", "eventing.knative.dev/event-transform-name": "partition-key"}}
-	ingress    = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/broker": "vitistack", "eventing.knative.dev/brokerRole": "ingress"}}
-	dispatcher = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/broker": "vitistack", "eventing.knative.dev/brokerRole": "dispatcher"}}
-	function   = place{namespace: namespace, labels: labels.Set{"serving.knative.dev/service": "kea-reserve", "app.kubernetes.io/name": "kea-reserve"}}
-	gateway    = place{namespace: namespace, labels: labels.Set{"app.kubernetes.io/name": "gateway"}, ports: map[string]int32{"http": 9991, "broker": 9992}}
-	eventing   = place{namespace: "knative-eventing"}
-	kourier    = place{namespace: "kourier-system"}
-	rabbitmq   = place{namespace: "rabbitmq"}
-	filter     = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/broker": "vitistack", "eventing.knative.dev/role": "filter"}}
-	nats       = place{namespace: "nats-io"}
-	stranger   = place{namespace: "default"}
+	source    = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/source": "apiserver-source-controller", "eventing.knative.dev/sourceName": "vitistack"}}
+	transform = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/event-transform-jsonata": "true", "eventing.knative.dev/event-transform-name": "partition-key"}}
+	function  = place{namespace: namespace, labels: labels.Set{"serving.knative.dev/service": "kea-reserve", "app.kubernetes.io/name": "kea-reserve"}}
+	gateway   = place{namespace: namespace, labels: labels.Set{"app.kubernetes.io/name": "gateway"}, ports: map[string]int32{"http": 9991, "broker": 9992}}
+	eventing  = place{namespace: "knative-eventing"}
+	kourier   = place{namespace: "kourier-system"}
+	filter    = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/broker": "vitistack", "eventing.knative.dev/role": "filter"}}
+	nats      = place{namespace: "nats-io"}
+	stranger  = place{namespace: "default"}
 )
 
 // TestPolicies checks the connections of each class of Broker against the policies of the chart, and
 // of knative/ with the variant.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
-	const memory, kafka, rabbit, jetStream = "MTChannelBasedBroker", "Kafka", "RabbitMQBroker", "NatsJetStreamBroker"
-	classes := map[string]string{memory: "", kafka: "knative/variants/kafka", rabbit: "knative/variants/rabbitmq", jetStream: "knative/variants/nats"}
-	every := []string{memory, kafka, rabbit, jetStream}
+	const memory, kafka, jetStream = "MTChannelBasedBroker", "Kafka", "NatsJetStreamBroker"
+	classes := map[string]string{memory: "", kafka: "knative/variants/kafka", jetStream: "knative/variants/nats"}
+	every := []string{memory, kafka, jetStream}
 	tests := map[string]struct {
 		reason   string
 		classes  []string
@@ -51,36 +48,23 @@ func TestPolicies(t *testing.T) {
 		ports    []int32
 		want     bool
 	}{
-		"IngressToFunction":    {"Knative's ingress delivers to functions", every, kourier, function, []int32{8012, 8112}, true},
-		"StrangerToFunction":   {"no other pod may call a function", every, stranger, function, []int32{8012}, false},
-		"KnativeToGateway":     {"the data plane in Knative's namespace delivers", []string{memory, kafka}, eventing, gateway, []int32{9992}, true},
-		"StrangerToGateway":    {"every pod may use the REST API", every, stranger, gateway, []int32{9991}, true},
-		"StrangerDelivers":     {"only Knative delivers", every, stranger, gateway, []int32{9992}, false},
-		"SourceToKnative":      {"the Broker is in Knative's namespace", []string{memory, jetStream}, source, eventing, []int32{8080, 8443}, true},
-		"FunctionToKnative":    {"functions send events themselves", []string{memory, kafka, jetStream}, function, eventing, []int32{8080, 8443}, true},
-		"SourceToTransform":    {"on Kafka, events get their key on the way, through the proxy that authenticates senders", []string{kafka}, source, transform, []int32{8080, 8443, 3128, 3129}, true},
-		"TransformToKnative":   {"events with a key are forwarded to the Broker", []string{kafka}, transform, eventing, []int32{8080, 8443}, true},
-		"FunctionToTransform":  {"only sources send through it", []string{kafka}, function, transform, []int32{8080}, false},
-		"StrangerToTransform":  {"only sources send through it", []string{kafka}, stranger, transform, []int32{8080}, false},
-		"SourceToIngress":      {"on RabbitMQ the Broker is a pod in the namespace", []string{rabbit}, source, ingress, []int32{8080}, true},
-		"FunctionToIngress":    {"functions send events themselves", []string{rabbit}, function, ingress, []int32{8080}, true},
-		"GatewayToIngress":     {"the gateway sends events itself", []string{rabbit}, gateway, ingress, []int32{8080}, true},
-		"PingToIngress":        {"PingSources run in Knative's namespace", []string{rabbit}, eventing, ingress, []int32{8080}, true},
-		"AnswerToIngress":      {"the reply of a function is an event", []string{rabbit}, dispatcher, ingress, []int32{8080}, true},
-		"StrangerToIngress":    {"no other pod sends events", []string{rabbit}, stranger, ingress, []int32{8080}, false},
-		"IngressToRabbitMQ":    {"RabbitMQ stores the events", []string{rabbit}, ingress, rabbitmq, []int32{5671, 5672}, true},
-		"DispatcherToRabbitMQ": {"the dispatcher reads the events", []string{rabbit}, dispatcher, rabbitmq, []int32{5671, 5672}, true},
-		"FunctionToRabbitMQ":   {"no other pod uses RabbitMQ", []string{rabbit}, function, rabbitmq, []int32{5672}, false},
-		"FilterToNATS":         {"the filter reads the events", []string{jetStream}, filter, nats, []int32{4222}, true},
-		"FunctionToNATS":       {"no other pod uses NATS", []string{jetStream}, function, nats, []int32{4222}, false},
-		"FilterToKourier":      {"the filter reaches functions through Knative's ingress", []string{jetStream}, filter, kourier, []int32{8081, 8444}, true},
-		"FilterToGateway":      {"events and dead letters go to the gateway directly", []string{jetStream}, filter, gateway, []int32{9992}, true},
-		"FilterToKnative":      {"the reply of a function is an event", []string{jetStream}, filter, eventing, []int32{8080}, true},
-		"FilterToStranger":     {"the filter connects to no other pod", []string{jetStream}, filter, stranger, []int32{8080}, false},
-		"DispatcherToKourier":  {"the dispatcher reaches functions through Knative's ingress", []string{rabbit}, dispatcher, kourier, []int32{8081, 8444}, true},
-		"DispatcherToGateway":  {"events and dead letters go to the gateway directly", []string{rabbit}, dispatcher, gateway, []int32{9992}, true},
-		"DispatcherToStranger": {"the dispatcher connects to no other pod", []string{rabbit}, dispatcher, stranger, []int32{8080}, false},
-		"DispatcherToFunction": {"the dispatcher cannot bypass the ingress", []string{rabbit}, dispatcher, function, []int32{8012}, false},
+		"IngressToFunction":   {"Knative's ingress delivers to functions", every, kourier, function, []int32{8012, 8112}, true},
+		"StrangerToFunction":  {"no other pod may call a function", every, stranger, function, []int32{8012}, false},
+		"KnativeToGateway":    {"the data plane in Knative's namespace delivers", []string{memory, kafka}, eventing, gateway, []int32{9992}, true},
+		"StrangerToGateway":   {"every pod may use the REST API", every, stranger, gateway, []int32{9991}, true},
+		"StrangerDelivers":    {"only Knative delivers", every, stranger, gateway, []int32{9992}, false},
+		"SourceToKnative":     {"the Broker is in Knative's namespace", []string{memory, jetStream}, source, eventing, []int32{8080, 8443}, true},
+		"FunctionToKnative":   {"functions send events themselves", []string{memory, kafka, jetStream}, function, eventing, []int32{8080, 8443}, true},
+		"SourceToTransform":   {"on Kafka, events get their key on the way, through the proxy that authenticates senders", []string{kafka}, source, transform, []int32{8080, 8443, 3128, 3129}, true},
+		"TransformToKnative":  {"events with a key are forwarded to the Broker", []string{kafka}, transform, eventing, []int32{8080, 8443}, true},
+		"FunctionToTransform": {"only sources send through it", []string{kafka}, function, transform, []int32{8080}, false},
+		"StrangerToTransform": {"only sources send through it", []string{kafka}, stranger, transform, []int32{8080}, false},
+		"FilterToNATS":        {"the filter reads the events", []string{jetStream}, filter, nats, []int32{4222}, true},
+		"FunctionToNATS":      {"no other pod uses NATS", []string{jetStream}, function, nats, []int32{4222}, false},
+		"FilterToKourier":     {"the filter reaches functions through Knative's ingress", []string{jetStream}, filter, kourier, []int32{8081, 8444}, true},
+		"FilterToGateway":     {"events and dead letters go to the gateway directly", []string{jetStream}, filter, gateway, []int32{9992}, true},
+		"FilterToKnative":     {"the reply of a function is an event", []string{jetStream}, filter, eventing, []int32{8080}, true},
+		"FilterToStranger":    {"the filter connects to no other pod", []string{jetStream}, filter, stranger, []int32{8080}, false},
 	}
 	h := newHelm(t, &rest.Config{})
 	for class, variant := range classes {
@@ -105,7 +89,7 @@ func TestPolicies(t *testing.T) {
 func TestIngressNamespaces(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
-	rendered, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", "broker.class=RabbitMQBroker,networkPolicy.ingressNamespaces={knative-serving,gateways}")
+	rendered, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", "broker.class=NatsJetStreamBroker,networkPolicy.ingressNamespaces={knative-serving,gateways}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,11 +98,11 @@ func TestIngressNamespaces(t *testing.T) {
 	}
 }
 
-// TestNamespaceAdmitsRabbitMQ checks that the pod security level of the namespace admits the pods of
-// Knative's RabbitMQ Broker, which have no seccomp profile.
-func TestNamespaceAdmitsRabbitMQ(t *testing.T) {
+// TestNamespaceAdmitsNATS checks that the pod security level of the namespace admits the filter of
+// Knative's Broker on NATS JetStream, which has no security context.
+func TestNamespaceAdmitsNATS(t *testing.T) {
 	t.Parallel()
-	for _, object := range kustomize(t, "knative/variants/rabbitmq") {
+	for _, object := range kustomize(t, "knative/variants/nats") {
 		if level := object.GetLabels()["pod-security.kubernetes.io/enforce"]; object.GetKind() == "Namespace" && level != "baseline" {
 			t.Errorf("the namespace enforces %s", level)
 		}

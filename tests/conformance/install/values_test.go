@@ -62,7 +62,7 @@ func TestWrongValues(t *testing.T) {
 func TestNamespacesAreChosen(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
-	for _, class := range []string{"MTChannelBasedBroker", "Kafka", "RabbitMQBroker", "NatsJetStreamBroker"} {
+	for _, class := range []string{"MTChannelBasedBroker", "Kafka", "NatsJetStreamBroker"} {
 		out, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", "eventSource.namespaceSelector.matchLabels.vitistack=enabled,broker.class="+class)
 		if err != nil {
 			t.Fatal(err)
