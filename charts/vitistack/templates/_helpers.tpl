@@ -300,10 +300,8 @@ list: [create-vm, bootstrap-talos, etcd-backup]
   {{- $_ = set $o.spec "delivery" $delivery -}}
 {{- else if eq $o.kind "ApiServerSource" -}}
   {{- $_ = set $o.spec "namespaceSelector" $v.eventSource.namespaceSelector -}}
-  {{- if eq $folder "kafka" }}{{ $_ = mustMergeOverwrite $o.spec (.root.Files.Get "knative/variants/kafka/source.yaml" | replace "vitistack-system" .root.Release.Namespace | fromYaml).spec }}{{ end -}}
 {{- else if eq $o.kind "Trigger" -}}
   {{- include "vitistack.delivery" (dict "root" .root "object" $o "folder" $folder) -}}
-  {{- if eq $folder "kafka" }}{{ $_ = set $o.metadata "annotations" (dict "kafka.eventing.knative.dev/delivery.order" "ordered") }}{{ end -}}
 {{- else if eq $o.kind "NetworkPolicy" -}}
   {{- include "vitistack.networkPolicy" . -}}
 {{- end -}}

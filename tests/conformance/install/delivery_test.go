@@ -24,7 +24,7 @@ func TestDeliveryOfTriggers(t *testing.T) {
 		policy, delay string
 	}{
 		"InMemory": {"the Broker of the manifests", "broker.class=MTChannelBasedBroker", 16, "linear", "PT0.4S"},
-		"Kafka":    {"a retry holds up a partition", "broker.class=Kafka", 5, "exponential", "PT0.5S"},
+		"Kafka":    {"an event that waits for a retry takes the place of another", "broker.class=Kafka", 5, "exponential", "PT0.5S"},
 		"NATS":     {"it reads the delivery of Triggers only, with both fields of the back-off", "broker.class=NatsJetStreamBroker", 16, "linear", "PT0.4S"},
 		"Values":   {"the values count most", "broker.class=Kafka,broker.delivery.retry=3,broker.delivery.backoffDelay=PT2S", 3, "exponential", "PT2S"},
 		"Never":    {"zero is a number", "broker.delivery.retry=0", 0, "linear", "PT0.4S"},

@@ -268,8 +268,8 @@ func isUpgraded(t *testing.T, c *cluster) {
 	}
 	for _, name := range []string{"vitistack", "vitistack-resources"} {
 		source := read(t, c, schema.GroupVersionKind{Group: "sources.knative.dev", Version: "v1", Kind: "ApiServerSource"}, name)
-		if kind, _, _ := unstructured.NestedString(source.Object, "spec", "sink", "ref", "kind"); kind != "EventTransform" {
-			t.Errorf("events of the source %s go to a %s, want the EventTransform that sets the partition key", name, kind)
+		if kind, _, _ := unstructured.NestedString(source.Object, "spec", "sink", "ref", "kind"); kind != "Broker" {
+			t.Errorf("events of the source %s go to a %s, want the Broker: an EventTransform refuses events of more than 100 kB", name, kind)
 		}
 	}
 	function := read(t, c, schema.GroupVersionKind{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}, "kea-reserve")
@@ -373,7 +373,7 @@ func podsAreAdmitted(t *testing.T, c *cluster, h *helm) {
 
 // variantsApply builds each variant with kustomize, and applies it as a dry run.
 func variantsApply(t *testing.T, c *cluster) {
-	for variant, kind := range map[string]string{"kafka": "EventTransform", "authorized": "EventPolicy", "authenticated": "Broker", "node-events": "Service"} {
+	for variant, kind := range map[string]string{"kafka": "Broker", "authorized": "EventPolicy", "authenticated": "Broker", "node-events": "Service"} {
 		objects := kustomize(t, "knative/variants/"+variant)
 		if !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind }) {
 			t.Errorf("variant %s has no %s", variant, kind)

@@ -23,15 +23,14 @@ type place struct {
 }
 
 var (
-	source    = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/source": "apiserver-source-controller", "eventing.knative.dev/sourceName": "vitistack"}}
-	transform = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/event-transform-jsonata": "true", "eventing.knative.dev/event-transform-name": "partition-key"}}
-	function  = place{namespace: namespace, labels: labels.Set{"serving.knative.dev/service": "kea-reserve", "app.kubernetes.io/name": "kea-reserve"}}
-	gateway   = place{namespace: namespace, labels: labels.Set{"app.kubernetes.io/name": "gateway"}, ports: map[string]int32{"http": 9991, "broker": 9992}}
-	eventing  = place{namespace: "knative-eventing"}
-	kourier   = place{namespace: "kourier-system"}
-	filter    = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/broker": "vitistack", "eventing.knative.dev/role": "filter"}}
-	nats      = place{namespace: "nats-io"}
-	stranger  = place{namespace: "default"}
+	source   = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/source": "apiserver-source-controller", "eventing.knative.dev/sourceName": "vitistack"}}
+	function = place{namespace: namespace, labels: labels.Set{"serving.knative.dev/service": "kea-reserve", "app.kubernetes.io/name": "kea-reserve"}}
+	gateway  = place{namespace: namespace, labels: labels.Set{"app.kubernetes.io/name": "gateway"}, ports: map[string]int32{"http": 9991, "broker": 9992}}
+	eventing = place{namespace: "knative-eventing"}
+	kourier  = place{namespace: "kourier-system"}
+	filter   = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/broker": "vitistack", "eventing.knative.dev/role": "filter"}}
+	nats     = place{namespace: "nats-io"}
+	stranger = place{namespace: "default"}
 )
 
 // TestPolicies checks the connections of each class of Broker against the policies of the chart, and
@@ -48,23 +47,19 @@ func TestPolicies(t *testing.T) {
 		ports    []int32
 		want     bool
 	}{
-		"IngressToFunction":   {"Knative's ingress delivers to functions", every, kourier, function, []int32{8012, 8112}, true},
-		"StrangerToFunction":  {"no other pod may call a function", every, stranger, function, []int32{8012}, false},
-		"KnativeToGateway":    {"the data plane in Knative's namespace delivers", []string{memory, kafka}, eventing, gateway, []int32{9992}, true},
-		"StrangerToGateway":   {"every pod may use the REST API", every, stranger, gateway, []int32{9991}, true},
-		"StrangerDelivers":    {"only Knative delivers", every, stranger, gateway, []int32{9992}, false},
-		"SourceToKnative":     {"the Broker is in Knative's namespace", []string{memory, jetStream}, source, eventing, []int32{8080, 8443}, true},
-		"FunctionToKnative":   {"functions send events themselves", []string{memory, kafka, jetStream}, function, eventing, []int32{8080, 8443}, true},
-		"SourceToTransform":   {"on Kafka, events get their key on the way, through the proxy that authenticates senders", []string{kafka}, source, transform, []int32{8080, 8443, 3128, 3129}, true},
-		"TransformToKnative":  {"events with a key are forwarded to the Broker", []string{kafka}, transform, eventing, []int32{8080, 8443}, true},
-		"FunctionToTransform": {"only sources send through it", []string{kafka}, function, transform, []int32{8080}, false},
-		"StrangerToTransform": {"only sources send through it", []string{kafka}, stranger, transform, []int32{8080}, false},
-		"FilterToNATS":        {"the filter reads the events", []string{jetStream}, filter, nats, []int32{4222}, true},
-		"FunctionToNATS":      {"no other pod uses NATS", []string{jetStream}, function, nats, []int32{4222}, false},
-		"FilterToKourier":     {"the filter reaches functions through Knative's ingress", []string{jetStream}, filter, kourier, []int32{8081, 8444}, true},
-		"FilterToGateway":     {"events and dead letters go to the gateway directly", []string{jetStream}, filter, gateway, []int32{9992}, true},
-		"FilterToKnative":     {"the reply of a function is an event", []string{jetStream}, filter, eventing, []int32{8080}, true},
-		"FilterToStranger":    {"the filter connects to no other pod", []string{jetStream}, filter, stranger, []int32{8080}, false},
+		"IngressToFunction":  {"Knative's ingress delivers to functions", every, kourier, function, []int32{8012, 8112}, true},
+		"StrangerToFunction": {"no other pod may call a function", every, stranger, function, []int32{8012}, false},
+		"KnativeToGateway":   {"the data plane in Knative's namespace delivers", []string{memory, kafka}, eventing, gateway, []int32{9992}, true},
+		"StrangerToGateway":  {"every pod may use the REST API", every, stranger, gateway, []int32{9991}, true},
+		"StrangerDelivers":   {"only Knative delivers", every, stranger, gateway, []int32{9992}, false},
+		"SourceToKnative":    {"the Broker is in Knative's namespace", every, source, eventing, []int32{8080, 8443}, true},
+		"FunctionToKnative":  {"functions send events themselves", every, function, eventing, []int32{8080, 8443}, true},
+		"FilterToNATS":       {"the filter reads the events", []string{jetStream}, filter, nats, []int32{4222}, true},
+		"FunctionToNATS":     {"no other pod uses NATS", []string{jetStream}, function, nats, []int32{4222}, false},
+		"FilterToKourier":    {"the filter reaches functions through Knative's ingress", []string{jetStream}, filter, kourier, []int32{8081, 8444}, true},
+		"FilterToGateway":    {"events and dead letters go to the gateway directly", []string{jetStream}, filter, gateway, []int32{9992}, true},
+		"FilterToKnative":    {"the reply of a function is an event", []string{jetStream}, filter, eventing, []int32{8080}, true},
+		"FilterToStranger":   {"the filter connects to no other pod", []string{jetStream}, filter, stranger, []int32{8080}, false},
 	}
 	h := newHelm(t, &rest.Config{})
 	for class, variant := range classes {

@@ -30,7 +30,7 @@ func TestWrongValues(t *testing.T) {
 	tests := map[string]struct{ reason, set, says string }{
 		"DigestOfNothing": {"a digest under a wrong name has no effect", "image.digests.gatway=" + digest, "invalid propertyName 'gatway'"},
 		"Override":        {"a misspelt kind matches no object", "overrides.Deploymnt/gateway.spec.replicas=9", "overrides.Deploymnt/gateway changes nothing"},
-		"OtherBroker":     {"the object belongs to another class of Broker", "overrides.EventTransform/partition-key.spec.x=y", "changes nothing: the chart has no such object of knative/ with broker.class MTChannelBasedBroker"},
+		"OtherBroker":     {"the object belongs to another class of Broker", "overrides.NetworkPolicy/broker-nats.spec.x=y", "changes nothing: the chart has no such object of knative/ with broker.class MTChannelBasedBroker"},
 		"Scale":           {"Knative would reject it", "functions.create-vm.minScale=5,functions.create-vm.maxScale=2", "functions.create-vm.minScale is 5, above its maxScale of 2"},
 		"ScaleOfResync":   {"the maximum is not a value of the chart", "functions.resync.minScale=2", "functions.resync.minScale is 2, above its maxScale of 1"},
 		"RightDigest":     {"a digest of a function is valid", "image.digests.create-vm=" + digest, ""},
