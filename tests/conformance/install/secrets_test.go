@@ -32,7 +32,8 @@ func TestSecretsFollowTheValues(t *testing.T) {
 		"Default":     {"every namespace may use the stack", "", "", append(all("*"), signing)},
 		"One":         {"one namespace uses the stack, and the platform's has credentials of hypervisors", "secrets.namespaces={a}", "", append(all("a"), signing, credentials)},
 		"Two":         {"a namespace is listed twice", "secrets.namespaces={a,b,a}", "", slices.Concat(all("a"), all("b"), []string{signing, credentials})},
-		"Credentials": {"credentials are in another namespace, where create-vm only reads", "secrets.namespaces={a},credentials.namespaces={creds}", "creds", append(all("a"), signing, credentials, "create-vm in creds: secrets get")},
+		"Credentials": {"credentials are in another namespace, where create-vm only reads", "secrets.namespaces={a},credentials.namespaces={creds}", "creds", append(all("a"), signing, "create-vm in creds: secrets get")},
+		"Both":        {"one MachineProvider has its credentials in the platform's namespace", "secrets.namespaces={a},credentials.namespaces={creds,vitistack-system}", "creds,vitistack-system", append(all("a"), signing, credentials, "create-vm in creds: secrets get")},
 		"Anywhere":    {"every namespace may have credentials, which RBAC does not separate", "credentials.namespaces={creds,more}", "creds,more", append(all("*"), signing)},
 		"Platform":    {"the platform's own namespace uses the stack", "secrets.namespaces={vitistack-system}", "", append(all("vitistack-system"), signing, credentials)},
 	}
