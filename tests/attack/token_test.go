@@ -107,8 +107,8 @@ func written(kind, name, owner, more string) string {
 	return "{apiVersion: v1, kind: " + kind + ", metadata: {name: " + name + references + "}" + more + "}"
 }
 
-// TestStolenTokens uses the tokens of functions to write Secrets and ConfigMaps: those of other
-// owners, and those of the stack.
+// TestStolenTokens uses the tokens of functions to write Secrets and ConfigMaps, those of other owners and those of the
+// stack, and to change objects of the stack.
 func TestStolenTokens(t *testing.T) {
 	t.Parallel()
 	x := newTarget(t)
@@ -148,6 +148,30 @@ func TestStolenTokens(t *testing.T) {
 	x.refused("create-vm creates a ConfigMap", x.make(createVM, configMaps, written("ConfigMap", "a-manifests", "KubernetesCluster/a", "")), `cannot create resource "configmaps"`)
 	x.ownObjects(createVM, bootstrap)
 	x.allowed("create-vm deletes a machine configuration", x.remove(createVM, secrets, "store-cp-0-machine-config"))
+	x.metadata(x.stolen("resync"))
+}
+
+// metadata has resync remove what requested a reconcile, and change anything else of an object.
+func (x *target) metadata(resync dynamic.Interface) {
+	x.Helper()
+	x.create(engine.Machines, "{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: held, labels: {a: b}, annotations: {vitistack.io/reconcile: now, else: stays}, finalizers: [vitistack.io/x]}, spec: {template: small}}")
+	x.create(engine.Machines, "{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: plain, annotations: {vitistack.io/reconcile: now}}, spec: {template: small}}")
+	for reason, patch := range map[string]string{
+		"its spec":                      `{"spec":{"template":"large"}}`,
+		"its spec, with the annotation": `{"metadata":{"annotations":{"vitistack.io/reconcile":null}},"spec":{"protected":true}}`,
+		"its finalizers":                `{"metadata":{"finalizers":null}}`,
+		"its owners":                    `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"a","uid":"1"}]}}`,
+		"its labels":                    `{"metadata":{"labels":{"a":"c"}}}`,
+		"another annotation":            `{"metadata":{"annotations":{"else":null}}}`,
+		"a new annotation":              `{"metadata":{"annotations":{"vitistack.io/paused":"true"}}}`,
+		"the annotation's value":        `{"metadata":{"annotations":{"vitistack.io/reconcile":"later"}}}`,
+	} {
+		x.refused("resync changes "+reason, x.patch(resync, engine.Machines, "held", patch), "resync only removes the annotation vitistack.io/reconcile")
+	}
+	const requested = `{"metadata":{"annotations":{"vitistack.io/reconcile":null}}}`
+	for _, name := range []string{"held", "plain"} {
+		x.allowed("resync removes what requested a reconcile of "+name, x.patch(resync, engine.Machines, name, requested))
+	}
 }
 
 // ownObjects has functions write and delete each object that they create.
