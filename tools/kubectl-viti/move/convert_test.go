@@ -18,7 +18,7 @@ func parse(t *testing.T, kind cluster.Kind, text string) object {
 	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
 		t.Fatal(err)
 	}
-	return object{u, kind}
+	return object{Unstructured: u, kind: kind}
 }
 
 func TestConvert(t *testing.T) {

@@ -30,6 +30,8 @@ var leaseKind = cluster.Kind{Name: "Lease", Resource: "leases", Group: "coordina
 type object struct {
 	*unstructured.Unstructured
 	kind cluster.Kind
+	// shared is whether the objects that move only name it. It is copied, and stays here, because other objects may use it.
+	shared bool
 }
 
 func (o object) key() string { return o.kind.Name + " " + o.GetNamespace() + "/" + o.GetName() }
@@ -39,26 +41,22 @@ func (o object) isLayer() bool {
 	return o.kind.HasConditions() && o.kind.Group == v1alpha1.GroupVersion.Group
 }
 
-// isCompanion reports whether a Secret, ConfigMap or Lease moves: an object that moves owns or names it, or it has the
-// label of a cluster, or it is the Lease of an address. What belongs to a virtual machine stays beside that.
+// isCompanion reports whether a Secret, ConfigMap or Lease is copied: it is a part of what moves, or an object that moves
+// names it. What belongs to a virtual machine stays beside that.
 func isCompanion(o object, moving map[string]bool, named map[string]bool) bool {
-	if o.GetAnnotations()[v1alpha1.AnnotationUID] != "" {
-		return false
-	}
+	return o.GetAnnotations()[v1alpha1.AnnotationUID] == "" && (isPart(o, moving) || named[o.key()])
+}
+
+// isPart reports whether a Secret, ConfigMap or Lease exists for what moves only: an object that moves owns it, or it is a
+// Secret with the label of a cluster, or the Lease of an address.
+func isPart(o object, moving map[string]bool) bool {
 	for _, owner := range o.GetOwnerReferences() {
 		if moving[string(owner.UID)] {
 			return true
 		}
 	}
 	labels := o.GetLabels()
-	switch o.kind.Name {
-	case "Lease":
-		return labels[v1alpha1.LabelManagedBy] == "allocate-ip"
-	case "Secret":
-		return labels[v1alpha1.LabelClusterName] != "" || named[o.key()]
-	default:
-		return named[o.key()]
-	}
+	return o.kind.Name == "Lease" && labels[v1alpha1.LabelManagedBy] == "allocate-ip" || o.kind.Name == "Secret" && labels[v1alpha1.LabelClusterName] != ""
 }
 
 // addNames adds the keys of the Secrets and ConfigMaps that the spec of an object names.

@@ -97,6 +97,7 @@ func (m *Mover) read(ctx context.Context) ([]object, error) {
 		}
 		for _, o := range found {
 			if namespaces[o.GetNamespace()] && isCompanion(o, moving, named) {
+				o.shared = !isPart(o, moving)
 				all = append(all, o)
 			}
 		}
@@ -112,7 +113,7 @@ func (m *Mover) list(ctx context.Context, kind cluster.Kind) ([]object, error) {
 	}
 	var all []object
 	for i := range found {
-		all = append(all, object{&found[i], kind})
+		all = append(all, object{Unstructured: &found[i], kind: kind})
 	}
 	return all, nil
 }
@@ -173,7 +174,7 @@ func (m *Mover) createObject(ctx context.Context, o object, uids map[string]stri
 	if err != nil {
 		return object{}, fmt.Errorf("create %s at %s: %w", o.key(), m.To.Config.Host, err)
 	}
-	c := object{made, o.kind}
+	c := object{Unstructured: made, kind: o.kind}
 	return c, m.keepOwners(ctx, o, c)
 }
 
@@ -281,14 +282,17 @@ func condition(u *unstructured.Unstructured, name string) map[string]any {
 	return nil
 }
 
-// remove removes the objects here, which it pauses again, so that no function cleans up. Their dependents are orphaned:
-// virtual machines of this cluster stay, too.
+// remove removes the objects here that are not shared, and pauses them again before, so that no function cleans up. Their
+// dependents are orphaned: virtual machines of this cluster stay, too.
 func (m *Mover) remove(ctx context.Context, all []object) error {
 	if err := m.removeVMIDLeases(ctx, all); err != nil {
 		return err
 	}
 	orphan := metav1.DeletePropagationOrphan
 	for _, o := range slices.Backward(all) {
+		if o.shared {
+			continue
+		}
 		uid := o.GetUID() // before patch, which may meet another object of this name
 		metadata := map[string]any{"finalizers": nil}
 		if o.isLayer() {

@@ -59,5 +59,5 @@ func readNetwork(t *testing.T, c *cluster.Connection, kind cluster.Kind) object 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return object{found, kind}
+	return object{Unstructured: found, kind: kind}
 }

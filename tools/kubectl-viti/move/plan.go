@@ -17,6 +17,7 @@ import (
 // Actions of a Row.
 const (
 	Moves    = "moves"
+	Copied   = "is copied"
 	Moved    = "moved already"
 	Differs  = "differs"
 	Decision = "decide"
@@ -47,6 +48,8 @@ func (m *Mover) planObject(ctx context.Context, o object) (Row, error) {
 	r := Row{Kind: o.kind.Name, Namespace: o.GetNamespace(), Name: o.GetName(), Action: Moves}
 	there, err := m.To.In(o.kind, o.GetNamespace()).Get(ctx, o.GetName(), metav1.GetOptions{})
 	switch {
+	case apierrors.IsNotFound(err) && o.shared:
+		r.Action, r.Note = Copied, "it also stays here, because other objects may use it: delete it here if none does"
 	case apierrors.IsNotFound(err):
 		r.Action, r.Note = decideObject(o)
 	case err != nil:
@@ -73,11 +76,16 @@ func decideObject(o object) (action, note string) {
 }
 
 // isCopy reports whether an object at the target is that of the source, from an earlier call. The functions at
-// the target may have created the Lease of the same address.
+// the target may have created the Lease of the same address, and the target may have had a shared object with the same data.
 func isCopy(o object, there *unstructured.Unstructured) bool {
 	const address = "vitistack.io/address"
-	return v1alpha1.HadUID(there, string(o.GetUID())) ||
+	return v1alpha1.HadUID(there, string(o.GetUID())) || o.shared && sameData(o, there) ||
 		o.kind.Name == "Lease" && o.GetAnnotations()[address] != "" && there.GetAnnotations()[address] == o.GetAnnotations()[address]
+}
+
+// sameData reports whether two Secrets or ConfigMaps have the same content.
+func sameData(o object, there *unstructured.Unstructured) bool {
+	return equality.Semantic.DeepEqual(o.Object["data"], there.Object["data"]) && equality.Semantic.DeepEqual(o.Object["binaryData"], there.Object["binaryData"])
 }
 
 // checkNeeds compares the objects of the whole cluster that moving objects use.
