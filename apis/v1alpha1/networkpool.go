@@ -41,7 +41,8 @@ type NetworkPoolSpec struct {
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 	// Providers that segments may come from: manual, nam, netbox, or names of external IPAMs.
-	// Default: any. Example: [nam].
+	// With manual and netbox list vlans and prefixes too: the tenant writes them with manual, and
+	// chooses the parent prefix and the VLAN group with netbox. Default: any. Example: [nam].
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
