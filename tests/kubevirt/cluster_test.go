@@ -18,11 +18,7 @@ import (
 //go:embed manifests/cluster.yaml
 var clusterManifest string
 
-const (
-	clusterName = "real"
-	// kubernetesVersion is the version of the programs of tests/talos/build.sh.
-	kubernetesVersion = "1.35.6"
-)
+const clusterName = "real"
 
 // eventsPort is the port of the node for the events of guests.
 const eventsPort = "30993"
@@ -66,7 +62,7 @@ func TestCluster(t *testing.T) {
 // runCluster creates a cluster by the stack on the KubeVirt of its own node.
 func (e *env) runCluster() {
 	s := &stack{env: e, home: e.Kubeconfig()}
-	s.applyWith(clusterManifest, "CLUSTER", clusterName, "VERSION", kubernetesVersion, "REGISTRY", kubernetes.Registry)
+	s.applyWith(clusterManifest, "CLUSTER", clusterName, "VERSION", kubernetes.Version, "REGISTRY", kubernetes.Registry)
 	s.awaitCluster()
 	s.requireEmulation()
 	s.requireNode()
@@ -121,8 +117,8 @@ func (s *stack) requireNode() {
 	}
 	out := s.Must(time.Minute, "kubectl", "--kubeconfig", path, "get", "nodes", "-o",
 		`jsonpath={range .items[*]}{.status.nodeInfo.osImage}, Linux {.status.nodeInfo.kernelVersion}, {.status.nodeInfo.kubeletVersion}: Ready {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
-	if strings.Count(out, "Ready True") != 1 || !strings.HasPrefix(out, "Talos") || !strings.Contains(out, "v"+kubernetesVersion) {
-		s.T.Fatalf("the cluster has the nodes %q, want one of Talos with v%s", out, kubernetesVersion)
+	if strings.Count(out, "Ready True") != 1 || !strings.HasPrefix(out, "Talos") || !strings.Contains(out, "v"+kubernetes.Version) {
+		s.T.Fatalf("the cluster has the nodes %q, want one of Talos with v%s", out, kubernetes.Version)
 	}
 	s.Step("the cluster's API has the Node: %s", strings.TrimSpace(out))
 }

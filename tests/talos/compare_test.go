@@ -33,6 +33,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/kubevirt"
 	"github.com/vitistack/stack/tests/sim/loopback"
 	simulator "github.com/vitistack/stack/tests/sim/talos"
+	stand "github.com/vitistack/stack/tests/stand/kubernetes"
 	"github.com/vitistack/stack/tests/stand/lab"
 )
 
@@ -452,7 +453,7 @@ func (s *subject) configure() {
 	if err := os.WriteFile(path, []byte(patch), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := talosctl(s.t.Context(), "gen", "config", "compared", "https://"+s.address+":6443", "--kubernetes-version", kubernetesVersion,
+	if _, err := talosctl(s.t.Context(), "gen", "config", "compared", "https://"+s.address+":6443", "--kubernetes-version", stand.Version,
 		"--config-patch", "@"+path, "--output", to, "--force"); err != nil {
 		s.t.Fatal(err)
 	}

@@ -27,15 +27,15 @@ import (
 
 	"github.com/vitistack/stack/apis/versions"
 	"github.com/vitistack/stack/tests/stand/engine"
+	stand "github.com/vitistack/stack/tests/stand/kubernetes"
 	"github.com/vitistack/stack/tests/stand/lab"
 )
 
 const (
 	namespace   = "default"
 	clusterName = "real"
-	// kubernetesVersion is the version of the programs of build.sh, and upgradedVersion that of its second set, which differs
-	// in the version only.
-	kubernetesVersion, upgradedVersion = "1.35.6", "1.35.7"
+	// upgradedVersion is the version of the second set of programs of build.sh, which differs from the first in the version only.
+	upgradedVersion = "1.35.7"
 )
 
 // patch makes nodes pull images from the registry of the lab. A kubelet from 1.35 runs on cgroups of version 1 only on
@@ -93,7 +93,7 @@ spec:
   talos:
     patches: {all: [lab-patches], controlPlane: [lab-restart]}
   topology:
-    version: "` + kubernetesVersion + `"
+    version: "` + stand.Version + `"
     controlplane: {replicas: 1}
     workers:
       - {name: w, replicas: 1}

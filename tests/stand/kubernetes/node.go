@@ -24,7 +24,9 @@ const (
 	// addresses of private networks.
 	Address = lab.Gateway
 	// Registry is the address of the registry from which containerd pulls images, and which a suite serves.
-	Registry   = Address + ":5000"
+	Registry = Address + ":5000"
+	// Version is that of the programs of build.sh, and of k8s.io/kubernetes in the go.mod of the local engine.
+	Version    = "1.35.6"
 	apiURL     = "https://" + Address + ":6443"
 	pods       = "10.196.0.0/16"
 	services   = "10.197.0.0/16"
