@@ -138,3 +138,9 @@ func NewReconcileRequest(source string, ref Ref, uid, cause string) event.Event 
 	ref.Set(&e, uid)
 	return e
 }
+
+// RequestID returns the id of a request to an external system. A repetition after interval has another id: the id of an answer is
+// made of the request's, an id is accepted once, and the first answer may have been lost behind the gateway.
+func RequestID(request string, at time.Time, interval time.Duration) string {
+	return fmt.Sprintf("%s.%d", request, at.Truncate(interval).Unix())
+}

@@ -45,6 +45,16 @@ const (
 	TypeWorkorderRejected  = "io.vitistack.workorder.rejected"
 )
 
+// IsRequest reports whether functions send events of a type to external systems.
+func IsRequest(eventType string) bool {
+	return eventType == TypeNetworkRequested || eventType == TypeNetworkReleased || eventType == TypeWorkorderRequested
+}
+
+// IsAnswer reports whether external systems send events of a type, which the gateway signs.
+func IsAnswer(eventType string) bool {
+	return eventType == TypeNetworkProvisioned || eventType == TypeNetworkFailed || eventType == TypeWorkorderApproved || eventType == TypeWorkorderRejected
+}
+
 // Types of the domain events that the gateway announces.
 const (
 	TypeMachineCreated    = "infrastructure.machine.created"
@@ -117,7 +127,8 @@ type NetworkFailed struct {
 	Message string `json:"message"`
 }
 
-// NetworkReleased informs an external IPAM that a segment is unused.
+// NetworkReleased informs an external IPAM that a segment is unused. UID and Provider identify the segment: the rest
+// is empty for a network that no longer exists.
 type NetworkReleased struct {
 	Object
 	Provider string `json:"provider"`

@@ -2,6 +2,7 @@
 """An IPAM for NetworkNamespaces in Python's standard library. It takes the events io.vitistack.network.requested and
 io.vitistack.network.released as the subscriber of a Trigger, and answers .provisioned or .failed at the gateway, with a
 key of the scope events:
+Everyone who may send to the Broker can write such an event: docs/backends.md says what to verify before production.
     GATEWAY_URL=https://vitistack.example.com GATEWAY_KEY=... IPAM_PREFIX=10.20.0.0/16 PORT=8080 python3 ipam.py"""
 import ipaddress, json, os, threading, urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -49,8 +50,10 @@ class Handler(BaseHTTPRequestHandler):
         with LOCK:
             segments = json.load(open(FILE)) if os.path.exists(FILE) else {}
             if self.headers["ce-type"] == "io.vitistack.network.released":
-                segments.pop(request["uid"], None)
-                save(segments)
+                # Only by uid and provider: the event may name the segment of another network.
+                if segments.get(request["uid"], {}).get("provider") == request["provider"]:
+                    del segments[request["uid"]]
+                    save(segments)
                 return self.send_response(202) or self.end_headers()
             try:
                 kind, data = provide(segments, request)

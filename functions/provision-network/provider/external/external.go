@@ -48,7 +48,8 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (s
 	if np := nn.Spec.NetworkProvisioning; np != nil {
 		request.Parameters = np.Parameters
 	}
-	if err := p.send(ctx, nn, events.TypeNetworkRequested, p.requestID(nn), request); err != nil {
+	id := events.RequestID(fmt.Sprintf("requested.%d", nn.Generation), p.Now(), AnswerTime)
+	if err := p.send(ctx, nn, events.TypeNetworkRequested, id, request); err != nil {
 		return segment.Segment{}, err
 	}
 	return segment.Segment{}, provider.Error{
@@ -57,16 +58,11 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (s
 	}
 }
 
-// requestID identifies a request. A request that is repeated after AnswerTime has another
-// ID: the ID of an answer is made of the request's, the gateway accepts an ID once, and the
-// first answer may have been lost behind the gateway.
-func (p Provider) requestID(nn *v1alpha2.NetworkNamespace) string {
-	return fmt.Sprintf("requested.%d.%d", nn.Generation, p.Now().Truncate(AnswerTime).Unix())
-}
-
-// Release tells the IPAM that the segment is free. A second call sends the same event.
+// Release tells the IPAM that the segment is free. A second call sends the same event, and the release after a later change of the
+// spec is another event.
 func (p Provider) Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	return p.send(ctx, nn, events.TypeNetworkReleased, "released", events.NetworkReleased{
+	id := fmt.Sprintf("released.%s.%d", p.Name, nn.Generation)
+	return p.send(ctx, nn, events.TypeNetworkReleased, id, events.NetworkReleased{
 		Object: objectOf(nn), Provider: p.Name, ID: nn.Status.NamespaceID,
 		IPv4Prefix: nn.Status.IPv4Prefix, IPv6Prefix: nn.Status.IPv6Prefix,
 	})
@@ -77,7 +73,7 @@ func (p Provider) send(ctx context.Context, nn *v1alpha2.NetworkNamespace, event
 	if err != nil {
 		return err
 	}
-	e.SetID(string(nn.UID) + "." + id)
+	e.SetID(objectOf(nn).UID + "." + id)
 	return p.Sender.Send(ctx, e)
 }
 
@@ -140,8 +136,9 @@ func invalidData(in event.Event) error {
 
 // ReleaseEvent returns the event that releases the segment of an answer whose network no
 // longer exists. It reports false if the answer has no segment, or lacks the subject or the
-// provider that the event needs. Its ID is made of the answer's, because the IPAM may have
-// received the event of the deletion before.
+// provider that the event needs. It names the segment by the network's UID alone: the rest of the answer is
+// what its sender wrote. Its ID is made of the answer's, because the IPAM may have received the event of the
+// deletion before.
 func (a Answer) ReleaseEvent(in event.Event) (*event.Event, bool) {
 	_, place, _ := strings.Cut(in.Subject(), "/namespaces/")
 	parts := strings.Split(place, "/")
@@ -149,10 +146,8 @@ func (a Answer) ReleaseEvent(in event.Event) (*event.Event, bool) {
 		return nil, false
 	}
 	nn := events.Object{UID: a.UID, Namespace: parts[0], Name: parts[2]}
-	e, err := newEvent(events.TypeNetworkReleased, a.Provider, nn, events.NetworkReleased{
-		Object: nn, Provider: a.Provider, ID: a.Segment.ID, IPv4Prefix: segment.Text(a.Segment.IPv4), IPv6Prefix: segment.Text(a.Segment.IPv6),
-	})
-	e.SetID(in.ID() + ".released")
+	e, err := newEvent(events.TypeNetworkReleased, a.Provider, nn, events.NetworkReleased{Object: nn, Provider: a.Provider})
+	e.SetID(fmt.Sprintf("%s.released.%s.%s", a.UID, a.Provider, in.ID()))
 	return &e, err == nil
 }
 
