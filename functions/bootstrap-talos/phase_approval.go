@@ -69,15 +69,17 @@ func (ap *approvals) policy(ctx context.Context, c *cluster) (v1alpha1.ApprovalP
 	return policy, err
 }
 
-// approvalRequest returns the event that requests an approval. A second request for the same
-// generation is the same event.
-func approvalRequest(kc *v1alpha1.KubernetesCluster) (*event.Event, error) {
+// requestInterval is the least time between two requests for the same approval.
+const requestInterval = time.Minute
+
+// request returns the event that requests the approval of a cluster. A second request within requestInterval is the same event.
+func (ap *approvals) request(kc *v1alpha1.KubernetesCluster) (*event.Event, error) {
 	a := kc.Status.Approval
 	planes, workers := plan.CountMachines(a.Requested)
 	e := event.New()
 	e.SetType(events.TypeWorkorderRequested)
 	e.SetSource("/functions/" + plan.FunctionName)
-	e.SetID(fmt.Sprintf("%s.workorder.%d", kc.UID, a.Generation))
+	e.SetID(events.RequestID(fmt.Sprintf("%s.workorder.%d", kc.UID, a.Generation), ap.now(), requestInterval))
 	ref := events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "KubernetesCluster", Namespace: kc.Namespace, Name: kc.Name}
 	ref.Set(&e, string(kc.UID))
 	err := e.SetData(event.ApplicationJSON, events.WorkorderRequested{
@@ -108,7 +110,7 @@ func (ap *approvals) needsRequest(c *cluster, requested int64, full bool) bool {
 	}
 	since, _ := conditionSince(c.KubernetesCluster, v1alpha1.ConditionApproved, "PendingApproval")
 	age := ap.now().Sub(since)
-	return full && (age < 5*time.Minute || age%time.Hour < time.Minute)
+	return full && (age < 5*time.Minute || age%time.Hour < requestInterval)
 }
 
 // limitToApproved limits the spec that the cluster follows to what has been approved. An invalid

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
@@ -19,7 +20,9 @@ func TestRequestIsDocumented(t *testing.T) {
 	kc := example(t)
 	kc.UID, kc.Generation = "0f5b", 4
 	kc.Status.Approval = plan.NextApproval(nil, v1alpha1.ApprovalCreation, kc.Generation, kc.Spec.Data.Workorder, plan.WantedPools(kc.Spec.Topology))
-	e, err := approvalRequest(kc)
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	ap := &approvals{now: func() time.Time { return now }}
+	e, err := ap.request(kc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +37,14 @@ func TestRequestIsDocumented(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
-	if e.ID() != "0f5b.workorder.4" || e.Subject() != "/apis/vitistack.io/v1alpha1/namespaces/default/kubernetesclusters/simple-cluster" {
-		t.Errorf("a repeated request has to be the same event: got %s about %s", e.ID(), e.Subject())
+	if e.ID() != "0f5b.workorder.4.1767323040" || e.Subject() != "/apis/vitistack.io/v1alpha1/namespaces/default/kubernetesclusters/simple-cluster" {
+		t.Errorf("got %s about %s", e.ID(), e.Subject())
+	}
+	for later, repeated := range map[time.Duration]bool{30 * time.Second: true, time.Minute: false} {
+		now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(later)
+		if again, err := ap.request(kc); err != nil || (again.ID() == e.ID()) != repeated {
+			t.Errorf("after %s the request is %s, %v: a repeated request needs another ID, because the answer to the first may be lost", later, again.ID(), err)
+		}
 	}
 }
 

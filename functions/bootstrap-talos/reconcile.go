@@ -181,7 +181,7 @@ func (f *function) finish(ctx context.Context, c *cluster, err error, requested 
 	if !f.approvals.needsRequest(c, requested, options.full) {
 		return nil, err
 	}
-	request, failed := approvalRequest(c.KubernetesCluster)
+	request, failed := f.approvals.request(c.KubernetesCluster)
 	return request, cmp.Or(failed, err)
 }
 
