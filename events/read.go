@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/cloudevents/sdk-go/v2/binding"
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -79,16 +80,24 @@ func agree(header http.Header, e event.Event) error {
 }
 
 // CheckText refuses attributes with control characters, which CloudEvents 1.0 forbids
-// because neither a header nor a log line can hold them.
+// because neither a header nor a log line can hold them, and attributes and JSON that are
+// not valid UTF-8, which no JSON parser of others and no database takes.
 func CheckText(e event.Event) error {
 	attributes := map[string]any{"id": e.ID(), "source": e.Source(), "type": e.Type(), "subject": e.Subject(), "datacontenttype": e.DataContentType(), "dataschema": e.DataSchema()}
 	for name, value := range e.Extensions() {
 		attributes[name] = value
 	}
 	for name, value := range attributes {
-		if text, ok := value.(string); ok && strings.ContainsFunc(text, unicode.IsControl) {
+		text, ok := value.(string)
+		switch {
+		case ok && !utf8.ValidString(text):
+			return errors.New("the attribute " + name + " is not valid UTF-8: encode it as UTF-8")
+		case ok && strings.ContainsFunc(text, unicode.IsControl):
 			return errors.New("the attribute " + name + " has a control character: leave it out")
 		}
+	}
+	if isJSON := e.DataMediaType() == event.ApplicationJSON || e.DataMediaType() == ""; isJSON && !utf8.Valid(e.Data()) {
+		return errors.New("the data is not valid UTF-8: encode it as UTF-8")
 	}
 	return nil
 }

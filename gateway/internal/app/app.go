@@ -22,6 +22,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/auth"
 	"github.com/vitistack/stack/gateway/internal/cache"
 	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/gateway/internal/confirm"
 	"github.com/vitistack/stack/gateway/internal/domainevents"
 	"github.com/vitistack/stack/gateway/internal/eventsigner"
 	"github.com/vitistack/stack/gateway/internal/filewatch"
@@ -187,7 +188,7 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 	}
 	a.producer = domainevents.New(domainevents.Options{
 		Store: a.store, History: a.history, Show: a.showOwnEvent, BrokerDelay: delay, Log: log,
-		Synced: func(kind inventory.Kind) bool { return a.watcher.Progress()[kind].State == watch.Synced },
+		Synced: a.isSynced,
 		Deliveries: func(e event.Event, namespace string, direct bool) []history.Delivery {
 			skip := ""
 			if direct {
@@ -199,12 +200,23 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 	recorder := &ingest.Recorder{History: a.history, Deliverer: a.deliverer, Show: a.replicas.ShowEvent}
 	a.deliveries = &ingest.Deliveries{
 		Verifier: verifier, Producer: a.producer, Recorder: recorder, Heartbeats: a.heartbeats, Metrics: a.metrics, Timeout: c.APITimeout, Log: log,
+		Confirmer: &confirm.Confirmer{Object: a.kubernetes.Object, Networks: a.networks}, Keys: a.signer.Keys,
 	}
 	a.external, err = ingest.NewExternal(ingest.Options{
 		Settings: c.Ingest, Auth: a.auth, Signer: a.signer, Broker: a.broker, Recorder: recorder, Cache: a.cache, CacheTTL: c.Cache.TTL,
 		Metrics: a.metrics, Timeout: c.APITimeout, Log: log,
 	})
 	return err
+}
+
+// isSynced reports whether all objects of a kind are in the store.
+func (a *app) isSynced(kind inventory.Kind) bool {
+	return a.watcher.Progress()[kind].State == watch.Synced
+}
+
+// networks returns the NetworkNamespaces, and whether all are known.
+func (a *app) networks() (*inventory.Collection, bool) {
+	return a.store.Current().Collection(inventory.TopicNetworks), a.isSynced(inventory.KindNetwork)
 }
 
 // createNodeEvents opens the port for events of nodes, if one is configured.

@@ -240,7 +240,7 @@ func TestPageInjection(t *testing.T) {
 		t.Fatalf("the dead letter: %s %s", r.Status, r.body)
 	}
 	said := `{"specversion":"1.0","id":"said","source":"/ipam","type":"io.vitistack.network.failed","subject":` + string(quoted) + `,"data":{"uid":"u","reason":"No","message":` + string(quoted) + `}}`
-	if r := s.do(http.MethodPost, "/events", said, "Content-Type", structured); r.StatusCode >= 300 {
+	if r := s.do(http.MethodPost, "/events", s.signed(said), "Content-Type", structured); r.StatusCode >= 300 {
 		t.Fatalf("the event: %s %s", r.Status, r.body)
 	}
 	b := browser.New(t, s.url, 1200, 800)

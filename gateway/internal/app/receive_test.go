@@ -129,7 +129,7 @@ func TestEventsOfImpossibleTimes(t *testing.T) {
 	s := start(t)
 	began := time.Now()
 	for id, at := range map[string]string{"late": "9999-12-31T23:59:59-23:59", "early": "0000-01-01T00:00:00+01:00"} {
-		if r := s.do(http.MethodPost, "/events", happened(approved(id, `{}`), at), "Content-Type", structured); r.StatusCode != http.StatusAccepted {
+		if r := s.do(http.MethodPost, "/events", s.signed(happened(approved(id, `{}`), at)), "Content-Type", structured); r.StatusCode != http.StatusAccepted {
 			t.Fatalf("%s: %s %s", id, r.Status, r.body)
 		}
 	}
@@ -158,7 +158,7 @@ func TestEventsThatAreNone(t *testing.T) {
 		"NoEvent":    {reason: "a plain request", headers: []string{"Content-Type", "application/json"}, body: "{}", want: 415},
 		"NoID":       {reason: "an event without an id", headers: []string{"Ce-Specversion", "1.0", "Ce-Type", "t", "Ce-Source", "s"}, want: 400},
 		"NoObject":   {reason: "a reference to nothing", headers: []string{"Ce-Specversion", "1.0", "Ce-Type", events.TypeRefAdd, "Ce-Source", "s", "Ce-Id", "1"}, want: 422},
-		"Structured": {reason: "structured mode", headers: []string{"Content-Type", "application/cloudevents+json"}, body: `{"specversion":"1.0","id":"1","type":"io.vitistack.network.failed","source":"/ipam","data":{"uid":"u"}}`, want: 202},
+		"Structured": {reason: "structured mode", headers: []string{"Content-Type", "application/cloudevents+json"}, body: s.signed(`{"specversion":"1.0","id":"1","type":"io.vitistack.network.failed","source":"/ipam","data":{"uid":"u"}}`), want: 202},
 		"Broken":     {reason: "no JSON", headers: []string{"Content-Type", "application/cloudevents+json"}, body: `{`, want: 400},
 	}
 	for name, tc := range cases {
@@ -203,7 +203,7 @@ func TestDeliveriesAreAuthenticated(t *testing.T) {
 				t.Fatal(err)
 			}
 			req.Header = http.Header{
-				"Ce-Specversion": {"1.0"}, "Ce-Type": {"io.vitistack.network.requested"}, "Ce-Source": {"/x"}, "Ce-Id": {name + path},
+				"Ce-Specversion": {"1.0"}, "Ce-Type": {"com.example.other"}, "Ce-Source": {"/x"}, "Ce-Id": {name + path},
 				"Content-Type": {"application/json"}, "Authorization": tc.authorization,
 			}
 			res, err := http.DefaultClient.Do(req)

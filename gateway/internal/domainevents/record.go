@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
@@ -35,12 +36,12 @@ func ToHistory(e event.Event, namespace, cause string) history.Event {
 	return h
 }
 
-// Data returns the data of an event as JSON.
+// Data returns the data of an event as JSON in UTF-8.
 func Data(e event.Event) json.RawMessage {
 	if len(e.Data()) == 0 {
 		return json.RawMessage("null")
 	}
-	if json.Valid(e.Data()) {
+	if utf8.Valid(e.Data()) && json.Valid(e.Data()) {
 		return e.Data()
 	}
 	quoted, err := json.Marshal(string(e.Data()))

@@ -61,6 +61,21 @@ func (s *Signer) Sign(ctx context.Context, e *event.Event) error {
 	return dsse.Sign(e, key)
 }
 
+// Keys returns the keys that functions accept.
+func (s *Signer) Keys(ctx context.Context) ([]ed25519.PublicKey, error) {
+	kept, err := s.Store.ConfigMap(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the keys that sign events: %w", err)
+	}
+	var keys []ed25519.PublicKey
+	for _, text := range kept.Data {
+		if key, err := dsse.ParsePublic(text); err == nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
 // Derive returns a secret of size bytes for a purpose, which is the same for all gateways with this key. While the keys cannot be
 // read, it is derived from the last known key.
 func (s *Signer) Derive(ctx context.Context, purpose string, size int) ([]byte, error) {

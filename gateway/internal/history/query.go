@@ -64,21 +64,30 @@ func (e events) CausedBy(ctx context.Context, id string) ([]Event, error) {
 	return e.selectAll(ctx, eventsCausedBy, fit(id, 255))
 }
 
-// Has reports whether an event is in the history.
-func (e events) Has(ctx context.Context, id, source string) (bool, error) {
+// Recorded is what the history has of an event with an id and a source.
+type Recorded struct {
+	Type, Subject string
+	// Dead reports that a dead letter has the same id and source.
+	Dead bool
+}
+
+// Find returns what the history has of an event, and false if it is not in the history.
+func (e events) Find(ctx context.Context, id, source string) (found Recorded, known bool, err error) {
 	if err := e.requireReady(); err != nil {
-		return false, err
+		return Recorded{}, false, err
 	}
-	var one int
-	row := e.queryRow(ctx, "SELECT 1 FROM events WHERE id = ? AND source = ?", fit(id, 255), fit(source, 255))
-	err := row.Scan(&one)
+	letters := 0
+	row := e.queryRow(ctx, "SELECT type, subject, (SELECT COUNT(*) FROM dead_letters d WHERE d.id = e.id AND d.source = e.source) FROM events e WHERE e.id = ? AND e.source = ?",
+		fit(id, 255), fit(source, 255))
+	err = row.Scan(&found.Type, &found.Subject, &letters)
 	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
+		return Recorded{}, false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look for event %s: %w", id, err)
+		return Recorded{}, false, fmt.Errorf("look for event %s: %w", id, err)
 	}
-	return true, nil
+	found.Dead = letters > 0
+	return found, true, nil
 }
 
 // Count counts the events that a query selects, up to a bound.

@@ -114,6 +114,9 @@ func (c *Checker) Check(e event.Event, place string) []problem.FieldError {
 			report(a.field, "it has %d bytes: write at most %d", len(a.value), a.most)
 		}
 	}
+	if isOwnSource(e.Source()) {
+		report("/source", "%q is a source of the stack: write one of your own system, such as /ticketing", e.Source())
+	}
 	if err := e.Validate(); err != nil {
 		var invalid event.ValidationError
 		if errors.As(err, &invalid) {
@@ -136,6 +139,15 @@ func (c *Checker) Check(e event.Event, place string) []problem.FieldError {
 		return found
 	}
 	return append(found, c.checkData(e, place+"/data")...)
+}
+
+// ownSources begin the sources of the stack's own events.
+var ownSources = []string{"/gateway", "/functions", "/apis"}
+
+// isOwnSource reports whether a source is one of the stack's own, or differs from one only in what a reader may overlook.
+func isOwnSource(source string) bool {
+	source = "/" + strings.Trim(strings.ToLower(source), "/ ") + "/"
+	return slices.ContainsFunc(ownSources, func(own string) bool { return strings.HasPrefix(source, own+"/") })
 }
 
 // Plausible reports whether something can have happened at a time.

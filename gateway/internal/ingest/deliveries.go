@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -12,7 +13,9 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/events/dsse"
 	"github.com/vitistack/stack/events/triggerauth"
+	"github.com/vitistack/stack/gateway/internal/confirm"
 	"github.com/vitistack/stack/gateway/internal/domainevents"
 	"github.com/vitistack/stack/gateway/internal/heartbeat"
 	"github.com/vitistack/stack/gateway/internal/inventory"
@@ -38,6 +41,9 @@ type Deliveries struct {
 	Verifier *triggerauth.Verifier
 	Producer *domainevents.Producer
 	Recorder *Recorder
+	// Confirmer confirms the requests of functions, and Keys returns the keys that sign the answers of external systems.
+	Confirmer *confirm.Confirmer
+	Keys      func(context.Context) ([]ed25519.PublicKey, error)
 	// Heartbeats records heartbeats.
 	Heartbeats *heartbeat.Watcher
 	Metrics    *metrics.Gateway
@@ -131,9 +137,28 @@ func (d *Deliveries) receiveChange(ctx context.Context, c *fiber.Ctx, in *event.
 	return nil
 }
 
-// receiveForeign records an event of a conversation with an external system.
+// receiveForeign records an event of a conversation with an external system: the request of a function as the Kubernetes API confirms
+// it, or an answer that the gateway has signed. Other events are ignored.
 func (d *Deliveries) receiveForeign(ctx context.Context, c *fiber.Ctx, in *event.Event) error {
-	written, err := d.Recorder.Record(ctx, in)
+	var err error
+	out := *in
+	switch {
+	case events.IsRequest(in.Type()):
+		out, err = d.Confirmer.Confirm(ctx, *in)
+	case events.IsAnswer(in.Type()):
+		err = d.verify(ctx, *in)
+	default:
+		return d.finish(c, in, ignored, nil)
+	}
+	var refusal confirm.Refusal
+	if errors.As(err, &refusal) {
+		d.Log.Warn("Refused an event that the stack has not sent", "eventId", in.ID(), "type", in.Type(), "subject", in.Subject(), "reason", refusal.Error())
+		return d.finish(c, in, refused, problem.New(http.StatusUnprocessableEntity, "event %s is not recorded: %s", in.ID(), refusal))
+	}
+	if err != nil {
+		return d.finish(c, in, failed, problem.New(http.StatusServiceUnavailable, "event %s cannot be confirmed at present: %s: deliver it again later", in.ID(), err).WithRetryAfter(5))
+	}
+	written, err := d.Recorder.Record(ctx, &out)
 	if err != nil {
 		return d.finish(c, in, failed, d.unrecorded(err))
 	}
@@ -141,6 +166,18 @@ func (d *Deliveries) receiveForeign(ctx context.Context, c *fiber.Ctx, in *event
 		return d.finish(c, in, duplicate, nil)
 	}
 	return d.finish(c, in, Processed, nil)
+}
+
+// verify returns a confirm.Refusal for an answer that the gateway has not signed.
+func (d *Deliveries) verify(ctx context.Context, in event.Event) error {
+	keys, err := d.Keys(ctx)
+	if err != nil {
+		return err
+	}
+	if err := dsse.Verify(in, keys); err != nil {
+		return confirm.Refuse("%s: send it to POST /api/v1/events of the gateway", err)
+	}
+	return nil
 }
 
 // unrecorded returns the problem that makes the Broker redeliver an event that could not be recorded.

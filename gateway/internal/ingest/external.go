@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/gateway/internal/eventsigner"
 	"github.com/vitistack/stack/gateway/internal/filewatch"
+	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/metrics"
 	"github.com/vitistack/stack/gateway/internal/problem"
@@ -104,6 +106,9 @@ func (x *External) Receive(c *fiber.Ctx) error {
 	var out acceptedJSON
 	for _, e := range all {
 		taken, err := x.forward(ctx, e)
+		if conflict := new(problem.Problem); errors.As(err, &conflict) {
+			return conflict
+		}
 		if err != nil {
 			x.Metrics.Event(e.Type(), failed, 1)
 			x.Log.Warn("Cannot pass an event on", "eventId", e.ID(), "error", err.Error())
@@ -180,15 +185,15 @@ func (x *External) checkEvents(all []event.Event, batch bool) error {
 	return p
 }
 
-// forward signs an event and sends it to the Broker, unless it was accepted before. It reports whether the event is new.
+// forward signs an event and sends it to the Broker, unless it was accepted before. It reports whether the event is new. A
+// repetition of an event whose delivery has failed for good is forwarded again.
 func (x *External) forward(ctx context.Context, e event.Event) (bool, error) {
-	key := "ingested:" + e.Source() + "\x00" + e.ID()
-	if _, ok := x.Cache.Get(ctx, key); ok {
-		x.Metrics.Event(e.Type(), duplicate, 1)
-		return false, nil
-	}
-	known, err := x.Recorder.History.Has(ctx, e.ID(), e.Source())
-	if err == nil && known {
+	found, known := x.find(ctx, e)
+	switch {
+	case known && (found.Type != e.Type() || found.Subject != e.Subject()):
+		x.Metrics.Event(e.Type(), refused, 1)
+		return false, problem.New(http.StatusConflict, "another event has the id %q and the source %q: send event %s with another id, or with a source that no other system has", e.ID(), e.Source(), e.ID())
+	case known && !found.Dead:
 		x.Metrics.Event(e.Type(), duplicate, 1)
 		return false, nil
 	}
@@ -203,7 +208,21 @@ func (x *External) forward(ctx context.Context, e event.Event) (bool, error) {
 	if _, err := x.Recorder.Record(ctx, &e); err != nil {
 		x.Log.Warn("Cannot record an event that was passed on", "eventId", e.ID(), "error", err.Error())
 	}
-	x.Cache.Set(ctx, key, []byte{1}, x.CacheTTL)
+	x.Cache.Set(ctx, cacheKey(e), []byte(e.Type()+"\x00"+e.Subject()), x.CacheTTL)
 	x.Metrics.Event(e.Type(), Processed, 1)
 	return true, nil
 }
+
+// find returns what is known of the event that was accepted with the id and source of e: by the history, or while that cannot be read,
+// by the cache.
+func (x *External) find(ctx context.Context, e event.Event) (found history.Recorded, known bool) {
+	found, known, err := x.Recorder.History.Find(ctx, e.ID(), e.Source())
+	if err == nil {
+		return found, known
+	}
+	cached, known := x.Cache.Get(ctx, cacheKey(e))
+	found.Type, found.Subject, _ = strings.Cut(string(cached), "\x00")
+	return found, known
+}
+
+func cacheKey(e event.Event) string { return "ingested:" + e.Source() + "\x00" + e.ID() }

@@ -198,7 +198,7 @@ export const deadLettersView = {
     const filtered = ["q", "namespace", "destination", "type"].some((name) => query.get(name));
     return [
       h("h1", { tabindex: "-1" }, "Dead letters ", h("small", {}, answer.total ? count(Number(answer.total)) : "")),
-      h("p", { class: "soft" }, "No object of the stack is affected: resync reconciles it again. The receiver of a webhook misses the event until it is resent."),
+      h("p", { class: "soft" }, "Objects of the stack are not affected: resync reconciles them. A webhook, a ticketing system or an IPAM misses the event until it is sent again: answers of these by their sender, all others here."),
       searchForm(
         "Dead letters",
         "name, error, identifier …",

@@ -197,6 +197,6 @@ function deadLetters() {
             h("p", {}, link(href("dead-letters"), "Filter, send again or discard dead letters")),
           ],
     ),
-    h("p", { class: "soft small" }, "No object is affected: resync reconciles it again. ", link(href("events"), "All events")),
+    h("p", { class: "soft small" }, "Objects of the stack are not affected: resync reconciles them. Other systems miss the event until it is sent again. ", link(href("events"), "All events")),
   );
 }

@@ -47,8 +47,9 @@ func (d *Deliverer) dropOtherParties(ctx context.Context, due time.Time) error {
 	})
 }
 
-// Resend returns the delivery that sends the event of a dead letter again. A webhook gets the same event. A function gets a request to
-// reconcile the object, because functions read the live object. An error says why the event cannot be sent.
+// Resend returns the delivery that sends the event of a dead letter again. A webhook gets the same event, and the subscribers of
+// Triggers get the same request to an external system. A function gets a request to reconcile the object, because functions read the
+// live object. An error says why the event cannot be sent.
 func (d *Deliverer) Resend(l history.DeadLetter) (history.Delivery, error) {
 	now := time.Now()
 	broker := false
@@ -58,23 +59,57 @@ func (d *Deliverer) Resend(l history.DeadLetter) (history.Delivery, error) {
 		}
 		broker = broker || e.Name == BrokerName
 	}
-	if !events.IsChange(l.Type) && l.Type != events.TypeResync {
+	again := requestOf
+	if events.IsChange(l.Type) || l.Type == events.TypeResync {
+		again = reconcileRequest
+	} else if !events.IsRequest(l.Type) {
 		return history.Delivery{}, fmt.Errorf("no endpoint is called %q: configure it in handlers.webhook.endpoints, or let the sender of the event send it again", l.Destination)
 	}
 	if !broker {
 		return history.Delivery{}, fmt.Errorf("the gateway has no Broker: set K_SINK")
 	}
-	ref, err := objectOf(l)
+	request, err := again(l, now)
 	if err != nil {
 		return history.Delivery{}, err
 	}
-	request := events.NewReconcileRequest(resendSource, ref, "", "")
-	request.SetID(fmt.Sprintf("dead-letter-%d-%d", l.Sequence, now.UnixMilli()))
 	body, err := json.Marshal(request)
 	if err != nil {
-		return history.Delivery{}, fmt.Errorf("encode the request to reconcile %s %s: %w", ref.Kind, ref.Name, err)
+		return history.Delivery{}, fmt.Errorf("encode event %s: %w", request.ID(), err)
 	}
 	return history.Delivery{Endpoint: BrokerName, EventID: request.ID(), Type: request.Type(), Body: string(body), Due: now, Created: now}, nil
+}
+
+// reconcileRequest returns a request to reconcile the object of a dead letter.
+func reconcileRequest(l history.DeadLetter, now time.Time) (event.Event, error) {
+	ref, err := objectOf(l)
+	if err != nil {
+		return event.Event{}, err
+	}
+	request := events.NewReconcileRequest(resendSource, ref, "", "")
+	request.SetID(fmt.Sprintf("dead-letter-%d-%d", l.Sequence, now.UnixMilli()))
+	return request, nil
+}
+
+// requestOf returns the request to an external system that a dead letter keeps. The attribute provider selects the Trigger of an IPAM.
+func requestOf(l history.DeadLetter, now time.Time) (event.Event, error) {
+	var about struct {
+		UID      string `json:"uid"`
+		Provider string `json:"provider"`
+	}
+	ref := inventory.RefOfSubject(l.Subject)
+	if err := json.Unmarshal([]byte(l.Data), &about); err != nil || ref.Kind == "" {
+		return event.Event{}, errors.New("its subject or its data is not that of a request: discard it")
+	}
+	e := event.New()
+	e.SetID(l.ID)
+	e.SetSource(l.Source)
+	e.SetType(l.Type)
+	e.SetTime(now)
+	ref.Set(&e, about.UID)
+	if about.Provider != "" {
+		e.SetExtension("provider", about.Provider)
+	}
+	return e, e.SetData(event.ApplicationJSON, json.RawMessage(l.Data))
 }
 
 // objectOf returns the object that a dead letter is about: by its subject, or by its data for kinds that the gateway does not keep.
