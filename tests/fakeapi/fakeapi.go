@@ -133,6 +133,20 @@ func (s *Server) Put(t testing.TB, plural string, o Object) {
 	s.notify(r, kind, encoded)
 }
 
+// PutUnseen creates or updates an object with its resourceVersion, as Put does. No watch reports it, as while a watch is behind.
+func (s *Server) PutUnseen(t testing.TB, plural string, o Object) {
+	t.Helper()
+	s.Serve(plural)
+	encoded, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.resources[plural]
+	r.objects[o.GetNamespace()+"/"+o.GetName()], r.keys = encoded, nil
+}
+
 // Delete removes an object.
 func (s *Server) Delete(plural, namespace, name string) {
 	s.mu.Lock()

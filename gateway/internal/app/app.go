@@ -9,12 +9,15 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/events/triggerauth"
@@ -188,7 +191,7 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 	}
 	a.producer = domainevents.New(domainevents.Options{
 		Store: a.store, History: a.history, Show: a.showOwnEvent, BrokerDelay: delay, Log: log,
-		Synced: a.isSynced,
+		Synced: a.isSynced, Version: a.currentVersion,
 		Deliveries: func(e event.Event, namespace string, direct bool) []history.Delivery {
 			skip := ""
 			if direct {
@@ -212,6 +215,18 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 // isSynced reports whether all objects of a kind are in the store.
 func (a *app) isSynced(kind inventory.Kind) bool {
 	return a.watcher.Progress()[kind].State == watch.Synced
+}
+
+// currentVersion reads the resource version of the object with a UID, and is empty if that does not exist at its place.
+func (a *app) currentVersion(ctx context.Context, kind inventory.Kind, namespace, name, uid string) (string, error) {
+	found, err := a.kubernetes.Object(ctx, v1alpha1.GroupVersion.String(), strings.ToLower(string(kind))+"s", namespace, name)
+	if apierrors.IsNotFound(err) { // the API server does not serve the kind
+		return "", nil
+	}
+	if err != nil || found == nil || string(found.GetUID()) != uid {
+		return "", err
+	}
+	return found.GetResourceVersion(), nil
 }
 
 // networks returns the NetworkNamespaces, and whether all are known.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/tests/fakeapi"
 	"github.com/vitistack/stack/tests/stand/apiserver"
@@ -137,6 +138,49 @@ func TestReplicas(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestReplicaBehind runs two gateways with one database. The watch of the second has not reported a machine, and the last change of a
+// cluster, that the first has recorded. The second records no deletion and no step back, so that the real deletion is an event.
+func TestReplicaBehind(t *testing.T) {
+	t.Parallel()
+	database := "--database.url=" + servers.Postgres(t)
+	first := start(t, database)
+	second := startCold(t, func(*fakeapi.Server) {}, database)
+	second.waitReady()
+	eventually(t, "the second database", func() bool { return second.get("/health/database").StatusCode == 200 })
+	shop := func(phase string) *v1alpha1.KubernetesCluster {
+		c := aCluster("team-a", "shop", phase)
+		c.CreationTimestamp = newborn("m", "").GetCreationTimestamp()
+		return c
+	}
+	second.api.Put(t, "kubernetesclusters", shop("Pending"))
+	count := func(s *env, name string) int {
+		return strings.Count(string(s.get("/api/v1/events?name="+name).body), `"sequence"`)
+	}
+	eventually(t, "the new cluster", func() bool { return count(second, "shop") == 1 })
+	for range 100 { // the versions of both API servers are counted apart
+		first.api.Put(t, "kubernetesclusters", shop("Pending"))
+	}
+	machine, running := newborn("m1", "Running"), shop("Running")
+	first.api.Put(t, "machines", machine)
+	first.api.Put(t, "kubernetesclusters", running)
+	eventually(t, "the machine and the change of the cluster", func() bool { return count(first, "m1") == 1 && count(first, "shop") == 2 })
+	second.api.PutUnseen(t, "machines", machine)
+	second.api.PutUnseen(t, "kubernetesclusters", running)
+	for name, kind := range map[string]string{"m1": "Machine", "shop": "KubernetesCluster"} {
+		if r := second.deliver("raw-"+name, events.TypeRefUpdate, kind, "team-a", name); r.StatusCode != http.StatusAccepted {
+			t.Errorf("%s: the replica that is behind answers %s %s", name, r.Status, r.body)
+		}
+	}
+	if m, c := count(first, "m1"), count(first, "shop"); m != 1 || c != 2 {
+		t.Errorf("after the events came to the replica that is behind there are %d of the machine and %d of the cluster: %s", m, c, first.get("/api/v1/events").body)
+	}
+	first.api.Delete("machines", "team-a", "m1")
+	eventually(t, "the deletion", func() bool { return count(first, "m1") == 2 })
+	// The etcd of an API server is restored: what it has is older than the record, and current.
+	second.api.Put(t, "kubernetesclusters", shop("Restored"))
+	eventually(t, "the change after a restore", func() bool { return count(second, "shop") == 3 })
 }
 
 // TestReplicasApart cuts a replica off Redis while it records an event. The clients of

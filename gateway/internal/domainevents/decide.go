@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,8 +66,21 @@ func decide(kind inventory.Kind, o observed) (decision, error) {
 	}
 }
 
+// version is the part of each record that says which version of the object last led to a change of the record.
+type version struct {
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+// isOlder reports whether a resource version is older than another one of the same kind. Versions that are no numbers are not older.
+func isOlder(a, b string) bool {
+	x, errX := strconv.ParseUint(a, 10, 64)
+	y, errY := strconv.ParseUint(b, 10, 64)
+	return errX == nil && errY == nil && x < y
+}
+
 // knownMachine is what is recorded of a Machine.
 type knownMachine struct {
+	version
 	// Created reports that the event of the machine's creation was sent.
 	Created bool              `json:"created"`
 	Cluster string            `json:"cluster,omitempty"`
@@ -90,8 +104,10 @@ func decideMachine(o observed) (decision, error) {
 	}
 	f := o.now.Object.Facts.(*inventory.Machine)
 	runs := f.Phase == string(v1alpha1.MachineRunning)
-	next := knownMachine{Created: known.Created || runs, Cluster: f.Cluster, Labels: o.now.Object.Labels}
-	v := decision{document: next, changed: o.known == nil || !equal(known, next)}
+	next := knownMachine{version: known.version, Created: known.Created || runs, Cluster: f.Cluster, Labels: o.now.Object.Labels}
+	changed := o.known == nil || !equal(known, next)
+	next.ResourceVersion = o.now.Object.ResourceVersion
+	v := decision{document: next, changed: changed}
 	if runs && !known.Created && !(o.isOld && o.known == nil) {
 		v.events = []draft{{events.TypeMachineCreated, "created", events.MachineCreated{
 			Object: object, Cluster: f.Cluster, Provider: f.Provider, Template: f.Template,
@@ -103,6 +119,7 @@ func decideMachine(o observed) (decision, error) {
 
 // knownCluster is what is recorded of a KubernetesCluster.
 type knownCluster struct {
+	version
 	Phase string          `json:"phase"`
 	Spec  json.RawMessage `json:"spec"`
 }
@@ -113,21 +130,26 @@ func decideCluster(o observed) (decision, error) {
 		return decision{}, err
 	}
 	object := events.Object{UID: o.id, Namespace: o.namespace, Name: o.name}
+	before, err := known.state(o.known)
+	if err != nil {
+		return decision{}, err
+	}
 	if o.now == nil {
-		changes, err := difference(o.known, nil)
+		changes, err := difference(before, nil)
 		return decision{changed: true, events: []draft{{events.TypeClusterUpdated, "deleted", events.ClusterUpdated{
 			Object: object, Changes: changes,
 		}}}}, err
 	}
 	next := knownCluster{Phase: o.now.Phase, Spec: o.now.Object.Spec}
-	document, err := json.Marshal(next)
+	after, err := json.Marshal(next)
 	if err != nil {
 		return decision{}, fmt.Errorf("encode cluster: %w", err)
 	}
-	changes, err := difference(o.known, document)
+	changes, err := difference(before, after)
 	if err != nil {
 		return decision{}, err
 	}
+	next.ResourceVersion = o.now.Object.ResourceVersion
 	v := decision{document: next, changed: len(changes) > 0}
 	if v.changed && !(o.isOld && o.known == nil) {
 		v.events = []draft{{events.TypeClusterUpdated, "updated." + o.now.Object.ResourceVersion, events.ClusterUpdated{
@@ -137,8 +159,22 @@ func decideCluster(o observed) (decision, error) {
 	return v, nil
 }
 
+// state returns a record without its version, or nil if there is no record.
+func (k knownCluster) state(recorded json.RawMessage) (json.RawMessage, error) {
+	if recorded == nil {
+		return nil, nil
+	}
+	k.version = version{}
+	document, err := json.Marshal(k)
+	if err != nil {
+		return nil, fmt.Errorf("encode cluster: %w", err)
+	}
+	return document, nil
+}
+
 // knownAddress is what is recorded of a NetworkConfiguration.
 type knownAddress struct {
+	version
 	Interfaces []events.NetworkInterface `json:"interfaces"`
 }
 
@@ -156,7 +192,10 @@ func decideAddress(o observed) (decision, error) {
 		// The last complete configuration stays recorded until the next one.
 		return decision{document: known, changed: o.known == nil}, nil
 	}
-	v := decision{document: next, changed: o.known == nil || !equal(known, next)}
+	next.version = known.version
+	changed := o.known == nil || !equal(known, next)
+	next.ResourceVersion = o.now.Object.ResourceVersion
+	v := decision{document: next, changed: changed}
 	if v.changed && !(o.isOld && o.known == nil) {
 		v.events = []draft{{events.TypeNetworkConfigured, "configured." + o.now.Object.ResourceVersion, events.NetworkConfigured{
 			Object:           events.Object{UID: o.id, Namespace: o.namespace, Name: o.name},

@@ -63,6 +63,8 @@ func TestDecide(t *testing.T) {
 		"AddressSame":      {reason: "the configuration is recorded once", kind: inventory.KindConfiguration, now: addressItem(complete), known: `{"interfaces":[{"name":"eth0","macAddress":"02:00","addresses":["10.0.0.5"]}]}`},
 		"AddressForAWhile": {reason: "a missing address is no new configuration", kind: inventory.KindConfiguration, now: addressItem(inventory.Interface{Name: "eth0"}), known: `{"interfaces":[{"name":"eth0","macAddress":"02:00","addresses":["10.0.0.5"]}]}`},
 		"AddressGone":      {reason: "a deleted interface is removed", kind: inventory.KindConfiguration, known: `{"interfaces":null}`, changed: true, forget: true},
+		"ClusterLater":     {reason: "the version is no change of the cluster", kind: inventory.KindCluster, now: clusterItem("Running", `{"v":2}`), known: `{"resourceVersion":"6","phase":"Running","spec":{"v":2}}`},
+		"ClusterGoneLater": {reason: "the version is no change of the deleted cluster", kind: inventory.KindCluster, known: `{"resourceVersion":"10","phase":"Deleting","spec":{}}`, changed: true, forget: true, want: []draft{{events.TypeClusterUpdated, "deleted", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/phase", From: "Deleting"}, {Path: "/spec", From: map[string]any{}}}}}}},
 		"OtherKinds":       {reason: "other kinds have no events", kind: inventory.KindNetwork, now: machineItem("Running")},
 	}
 	for name, tc := range cases {

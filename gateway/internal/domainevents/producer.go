@@ -28,6 +28,9 @@ type Options struct {
 	History *history.Store
 	// Synced reports whether all objects of a kind are in the store, so that a missing object is deleted.
 	Synced func(inventory.Kind) bool
+	// Version reads the resource version of the object with a UID from the API server, and is empty if that does not exist. The store
+	// may be behind another replica, which has recorded what the store does not have yet.
+	Version func(ctx context.Context, kind inventory.Kind, namespace, name, uid string) (string, error)
 	// Deliveries returns the deliveries of an event to endpoints. direct reports that the Broker gets the event as a reply.
 	Deliveries func(e event.Event, namespace string, direct bool) []history.Delivery
 	// Show is called once for each recorded event.
@@ -254,6 +257,9 @@ func (p *Producer) reconcile(ctx context.Context, s subject, cause string) ([]ev
 		if err != nil {
 			return nil, err
 		}
+		if behind, err := p.isBehind(ctx, s, now, known); err != nil || behind {
+			return nil, err
+		}
 		v, err := p.decide(s, now, known)
 		if err != nil {
 			return nil, err
@@ -272,6 +278,24 @@ func (p *Producer) reconcile(ctx context.Context, s subject, cause string) ([]ev
 		return made, err
 	}
 	return nil, fmt.Errorf("record %s %s/%s: %w", s.kind, s.namespace, s.name, history.ErrConflict)
+}
+
+// isBehind reports whether the store is behind the record of an object: the object that it lacks exists, or it has an older version
+// than the record and the API server. After a restore of the API server's etcd, the older version is the current one.
+func (p *Producer) isBehind(ctx context.Context, s subject, now *inventory.Item, known history.Known) (bool, error) {
+	if s.kind == KindOperator || known.Version == 0 {
+		return false, nil
+	}
+	stored := ""
+	if now != nil {
+		stored = now.Object.ResourceVersion
+		var last version
+		if err := read(known.Document, &last); err != nil || !isOlder(stored, last.ResourceVersion) {
+			return false, err
+		}
+	}
+	current, err := p.Version(ctx, s.kind, s.namespace, s.name, s.id)
+	return current != stored, err
 }
 
 // knowsDeletions reports whether an object of the kind that is not in the store is deleted.
