@@ -7,6 +7,9 @@ import (
 	"github.com/vitistack/stack/events/triggerauth"
 )
 
+// unauthenticated is the outcome of a delivery without the token of an expected Trigger.
+const unauthenticated = "unauthenticated"
+
 // authenticate reports whether the sender of a request may deliver events. If not, it
 // answers the request. It does not read the body.
 func (r *receiver) authenticate(w http.ResponseWriter, req *http.Request) bool {
@@ -17,7 +20,7 @@ func (r *receiver) authenticate(w http.ResponseWriter, req *http.Request) bool {
 	if err == nil {
 		return true
 	}
-	name, status := "unauthenticated", http.StatusUnauthorized
+	name, status := unauthenticated, http.StatusUnauthorized
 	if errors.Is(err, triggerauth.ErrUnavailable) {
 		name, status = outcome(err)
 	} else {

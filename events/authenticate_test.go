@@ -71,6 +71,14 @@ func TestServeAuthenticates(t *testing.T) {
 		handled++
 		return nil, nil
 	}, events.WithVerifier(v))
+	first, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := io.ReadAll(first.Body); !strings.Contains(string(text), `vitistack_function_deliveries_total{function="test-function",outcome="unauthenticated"}`) {
+		t.Errorf("the counter of refused deliveries does not exist before the first: %s", text)
+	}
+	_ = first.Body.Close()
 	forged := token[:len(token)-4] + "AAAA"
 	for name, tc := range map[string]struct{ reason, authorization, says string }{
 		"None":   {"every pod can post", "", "set authentication-oidc to enabled"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +56,9 @@ func TestExamples(t *testing.T) {
 			var e event.Event
 			if err := json.Unmarshal(file, &e); err != nil {
 				t.Fatal(err)
+			}
+			if !slices.Contains(events.Types, eventType) {
+				t.Errorf("events.Types lacks %s", eventType)
 			}
 			if e.Type() != eventType || e.Validate() != nil {
 				t.Errorf("want a valid event of type %s, got %s: %v", eventType, e.Type(), e.Validate())

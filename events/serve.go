@@ -113,6 +113,9 @@ func Serve(ctx context.Context, listener net.Listener, name string, handle Handl
 	}
 	r.serialized = Serialize(r.call, r.concurrent...)
 	metrics.ExposeMetadata(true)
+	if r.verifier != nil {
+		r.counter(unauthenticated) // exists at 0, because an alert on its increase does not see the first value of a counter
+	}
 	drainer := &handlers.Drainer{Inner: r.routes(), QuietPeriod: shutdownQuiet}
 	server := &http.Server{
 		Handler:           drainer,
@@ -253,8 +256,13 @@ func complete(reply *event.Event, cause event.Event, function string) error {
 	return nil
 }
 
+// counter returns the counter of deliveries with an outcome.
+func (r *receiver) counter(outcome string) *metrics.Counter {
+	return metrics.GetOrCreateCounter(fmt.Sprintf(`vitistack_function_deliveries_total{function=%q,outcome=%q}`, r.name, outcome))
+}
+
 func (r *receiver) count(outcome string, took time.Duration) {
-	metrics.GetOrCreateCounter(fmt.Sprintf(`vitistack_function_deliveries_total{function=%q,outcome=%q}`, r.name, outcome)).Inc()
+	r.counter(outcome).Inc()
 	metrics.GetOrCreatePrometheusHistogram(fmt.Sprintf(`vitistack_function_delivery_duration_seconds{function=%q}`, r.name)).Update(took.Seconds())
 	r.push.counted()
 }

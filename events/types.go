@@ -64,6 +64,13 @@ const (
 	TypeNetworkConfigured = "infrastructure.network.configured"
 )
 
+// Types are all types of the events of the stack.
+var Types = []string{
+	TypeRefAdd, TypeRefUpdate, TypeRefDelete, TypeAdd, TypeUpdate, TypeDelete, TypeResync, TypeResyncRequested, TypeResyncContinued, TypePing,
+	TypeNetworkRequested, TypeNetworkProvisioned, TypeNetworkFailed, TypeNetworkReleased, TypeWorkorderRequested, TypeWorkorderApproved, TypeWorkorderRejected,
+	TypeMachineCreated, TypeMachineDeleted, TypeClusterUpdated, TypeOperatorStatus, TypeNetworkConfigured,
+}
+
 // ResyncRequested names the objects that are due. Without objects they are too many to name, and resync
 // reads all that exist.
 type ResyncRequested struct {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/stand/servers"
 )
 
 // The time of a rule test: ten minutes without a fault, three hours with it, and two hours after it, in steps of a minute.
@@ -35,8 +37,14 @@ const (
 type alertTest struct {
 	reason string
 	fault  func(s *env)
+	// prepare runs before the fault. It may be nil.
+	prepare func(s *env)
 	// silent are the heartbeats that do not come: broker, source or resync.
 	silent string
+	// cutsDatabase is a fault of the connection to the database.
+	cutsDatabase bool
+	// once reports that the fault happens once: its alerts fire minutes later, and not three hours later.
+	once bool
 	// shows is in the metrics of the fault. It is empty if there are no metrics.
 	shows string
 	// drops begins the names of series that the gateway does not serve during the fault.
@@ -78,6 +86,9 @@ var alertTests = map[string]alertTest{
 	"Resync": {
 		reason: "it makes no rounds, and its metrics stay as they were", silent: "resync", shows: `vitistack_heartbeat_up{dependency="resync",name=""} 0`,
 		want: []string{"VitistackResyncDoesNotComplete", "VitistackResyncSilent"},
+	},
+	"Database": {
+		reason: "the gateway cannot reach its database", cutsDatabase: true, shows: `vitistack_operator_database_up 0`, want: []string{"VitistackDatabaseDown"},
 	},
 	"Backend": {
 		reason: "the only Kea server hangs", fault: func(s *env) { s.api.Put(s.t, "configmaps", serversReport(s.t, "healthy", "unreachable")) },
@@ -129,20 +140,37 @@ var alertTests = map[string]alertTest{
 		shows: `vitistack_network_free_addresses{namespace="team-a",network="net"} 2`, want: []string{"VitistackAddressesRunOut"},
 	},
 	"DeadLetters": {
-		reason: "the Broker gives up an event", fault: func(s *env) {
+		reason: "the Broker gives up one event", once: true, fault: func(s *env) {
 			s.do(http.MethodPost, "/dead-letters?destination=create-vm", `{}`, "Ce-Specversion", "1.0", "Ce-Id", "dead", "Ce-Source", "https://kubernetes",
-				"Ce-Type", events.TypeRefUpdate, "Ce-Kind", "Machine", "Ce-Namespace", "team-a", "Ce-Name", "web", "Content-Type", "application/json")
+				"Ce-Type", events.TypeNetworkReleased, "Ce-Kind", "Machine", "Ce-Namespace", "team-a", "Ce-Name", "web", "Content-Type", "application/json")
 		},
 		shows: `status="dead"} 1`, want: []string{"VitistackDeadLetters"},
 	},
 	"Unauthenticated": {
-		reason: "a function refuses a delivery", fault: func(s *env) {
+		reason: "a function refuses its first delivery", once: true, fault: func(s *env) {
 			s.push(`vitistack_function_deliveries_total{function="create-vm",outcome="unauthenticated",instance="a"} 1`)
 		},
 		shows: `vitistack_function_deliveries_total{function="create-vm",outcome="unauthenticated"} 1`, want: []string{"VitistackUnauthenticatedDeliveries"},
 	},
+	"UnauthenticatedLater": {
+		reason: "a function refuses a delivery after others", once: true, prepare: func(s *env) {
+			s.push(`vitistack_function_deliveries_total{function="create-vm",outcome="unauthenticated",instance="a"} 0`)
+		},
+		fault: func(s *env) {
+			s.push(`vitistack_function_deliveries_total{function="create-vm",outcome="unauthenticated",instance="a"} 1`)
+		},
+		shows: `vitistack_function_deliveries_total{function="create-vm",outcome="unauthenticated"} 1`, want: []string{"VitistackUnauthenticatedDeliveries"},
+	},
+	"UnauthenticatedGateway": {
+		reason: "the gateway refuses one delivery", once: true, fault: func(s *env) { s.app.metrics.Event("_other", "unauthenticated", 1) },
+		shows: `vitistack_operator_events_processed_total{event_type="_other",status="unauthenticated"} 1`, want: []string{"VitistackUnauthenticatedDeliveries"},
+	},
+	"FormerWebhook": {
+		reason: "an endpoint that is not configured any more has one event", once: true, fault: func(s *env) { s.app.metrics.Delivery("_other", "dead") },
+		shows: `vitistack_operator_event_deliveries_total{endpoint="_other",outcome="dead"} 1`, want: []string{"VitistackWebhooksFail"},
+	},
 	"Webhook": {
-		reason: "an endpoint takes no event", fault: func(s *env) { s.app.metrics.Delivery("hook", "dead") },
+		reason: "an endpoint takes one event not", once: true, fault: func(s *env) { s.app.metrics.Delivery("hook", "dead") },
 		shows: `vitistack_operator_event_deliveries_total{endpoint="hook",outcome="dead"} 1`, want: []string{"VitistackWebhooksFail"},
 	},
 	"SlowAPI": {
@@ -204,8 +232,8 @@ var counted = regexp.MustCompile(`(_total|_bucket|_count|_sum)(\{|$)`)
 var gauges = regexp.MustCompile(`^vitistack_operator_(clusters|machines)_total\{`)
 
 // notation returns the values of a series over the whole time in the notation of promtool. A counter grows with each minute of the fault by
-// as much as one fault adds. Times count from the beginning of the test; one that the fault has stopped stays as it is.
-func (p phases) notation(name string) string {
+// as much as one fault adds, unless the fault happens once. Times count from the beginning of the test; one that the fault has stopped stays as it is.
+func (p phases) notation(name string, once bool) string {
 	part := func(known bool, value, step float64, n int) string {
 		if !known {
 			return fmt.Sprintf("_x%d", n)
@@ -223,6 +251,9 @@ func (p phases) notation(name string) string {
 		return strings.Join([]string{part(p.known[0], begin(0, 0), 60, before), part(p.known[1], begin(1, before), step, during), part(p.known[0], begin(0, before+during), 60, after)}, " ")
 	case counted.MatchString(name) && !gauges.MatchString(name):
 		grows := faulty - healthy
+		if once {
+			grows = 0
+		}
 		return strings.Join([]string{part(p.known[0], healthy, 0, before), part(p.known[1], faulty, grows, during), part(p.known[1], faulty+grows*(during-1), 0, after)}, " ")
 	default:
 		return strings.Join([]string{part(p.known[0], healthy, 0, before), part(p.known[1], faulty, 0, during), part(p.known[0], healthy, 0, after)}, " ")
@@ -250,7 +281,7 @@ func TestAlerts(t *testing.T) {
 				all := measure(t, tc)
 				mu.Lock()
 				defer mu.Unlock()
-				writeGroup(&groups, name, all, tc.want)
+				writeGroup(&groups, name, all, tc)
 			})
 		}
 	})
@@ -276,16 +307,28 @@ func TestAlerts(t *testing.T) {
 // measure returns the series of a gateway without a fault and in it.
 func measure(t *testing.T, tc alertTest) map[string]phases {
 	t.Helper()
-	s := startWithHeartbeats(t)
+	fault, settings := tc.fault, []string{"--handlers.webhook.enabled=true", `--handlers.webhook.endpoints=[{"name":"hook","url":"https://webhook.example.com/events","types":["none"]}]`}
+	if tc.cutsDatabase {
+		address, err := url.Parse(servers.Postgres(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		link := cutProxy(t, address.Host)
+		link.lead(address.Host)
+		address.Host = link.Addr().String()
+		settings = append(settings, "--database.url="+address.String(), "--health.checkInterval=1s")
+		fault = func(*env) { link.lead("") }
+	}
+	s := startWithHeartbeats(t, settings...)
 	s.api.Put(t, "configmaps", serversReport(t, "healthy", "healthy"))
 	s.api.Put(t, "configmaps", reported(t))
 	s.api.Put(t, "etcdbackups", brokenBackup("True", time.Now()))
 	shop := follower("shop", "test", "old", metav1.Condition{Type: "Ready", Status: "True", Reason: "ClusterRunning", LastTransitionTime: born})
 	s.api.Put(t, "kubernetesclusters", shop)
 	s.api.Put(t, "clustertemplates", rollingTemplate(nil))
-	s.push(`vitistack_function_deliveries_total{function="create-vm",outcome="unauthenticated",instance="a"} 0`)
-	s.app.metrics.DeclareDeliveries("hook", "dead")
-	s.app.metrics.Route("/clusters")(http.MethodGet, http.StatusOK, time.Millisecond)
+	if tc.prepare != nil {
+		tc.prepare(s)
+	}
 	works := []string{
 		`vitistack_heartbeat_up{dependency="broker",name=""} 1`, `vitistack_heartbeat_up{dependency="eventSource",name="vitistack-resources"} 1`,
 		`vitistack_heartbeat_up{dependency="resync",name=""} 1`, `vitistack_backend_up{backend="kea",server="primary"} 1`, `vitistack_etcd_backup_ready{namespace="team-a",backup="nightly"} 1`,
@@ -308,8 +351,8 @@ func measure(t *testing.T, tc alertTest) map[string]phases {
 	if tc.shows == "" {
 		return all
 	}
-	if tc.fault != nil {
-		tc.fault(s)
+	if fault != nil {
+		fault(s)
 	}
 	<-time.After(time.Until(at.Add(1100 * time.Millisecond))) // a second passes, so that a time that goes on differs
 	still := slices.DeleteFunc(slices.Clone(works), func(line string) bool {
@@ -322,16 +365,20 @@ func measure(t *testing.T, tc alertTest) map[string]phases {
 }
 
 // writeGroup writes a test of promtool: no alert fires before a fault and long after it, and the right ones fire at its end.
-func writeGroup(b *strings.Builder, name string, all map[string]phases, want []string) {
+func writeGroup(b *strings.Builder, name string, all map[string]phases, tc alertTest) {
 	fmt.Fprintf(b, "- name: %s\n  interval: 1m\n  input_series:\n", name)
 	for series, p := range all {
-		fmt.Fprintf(b, "  - {series: '%s', values: '%s'}\n", series, p.notation(series))
+		fmt.Fprintf(b, "  - {series: '%s', values: '%s'}\n", series, p.notation(series, tc.once))
 	}
 	b.WriteString("  promql_expr_test:\n")
-	for _, minute := range []int{before - 1, before + during - 1, before + during + after - 1} {
+	fires := before + during - 1
+	if tc.once {
+		fires = before + 5
+	}
+	for _, minute := range []int{before - 1, fires, before + during + after - 1} {
 		fmt.Fprintf(b, "  - expr: 'group by (alertname) (ALERTS{alertstate=\"firing\"})'\n    eval_time: %dm\n    exp_samples:\n", minute)
-		if minute == before+during-1 {
-			for _, alert := range want {
+		if minute == fires {
+			for _, alert := range tc.want {
 				fmt.Fprintf(b, "    - {labels: '{alertname=\"%s\"}', value: 1}\n", alert)
 			}
 		}

@@ -89,7 +89,7 @@ func newApp(version string, c *config.Config, kubernetes *rest.Config, log *slog
 		Version: version, Started: a.started, Fresh: c.Handlers.MetricsInterval, MaxSeries: c.Metrics.MaxSeries, CountEvents: c.Handlers.Metrics,
 	}, metrics.Sources{
 		Snapshot: a.store.Current, Stream: a.hub.Stats,
-		Database: func() sql.DBStats { return a.history.Stats() }, Displaced: func() uint64 { return a.server.Displaced() },
+		Database: func() sql.DBStats { return a.history.Stats() }, DatabaseUp: func() bool { return a.health.DatabaseUp() }, Displaced: func() uint64 { return a.server.Displaced() },
 		Heartbeats: func() []inventory.Dependency { return a.heartbeats.Last() },
 	})
 	for _, create := range []func(*rest.Config) error{a.createKubernetes, a.createStores, a.createServer, a.createEvents, a.createNodeEvents} {
@@ -176,6 +176,7 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 		return err
 	}
 	ingest.DeclareCounters(a.metrics)
+	a.metrics.DeclareDeliveries(metrics.Other, webhook.Dead)
 	for _, e := range endpoints {
 		for _, outcome := range []string{webhook.Delivered, webhook.Retried, webhook.Dead} {
 			a.metrics.DeclareDeliveries(e.Name, outcome)

@@ -32,14 +32,14 @@ func putLease(t *testing.T, api *fakeapi.Server, name, label string, renewed tim
 }
 
 // startWithHeartbeats runs a gateway that expects a heartbeat each second, whose Leases another process renewed an hour ago.
-func startWithHeartbeats(t *testing.T) *env {
+func startWithHeartbeats(t *testing.T, settings ...string) *env {
 	t.Helper()
 	s := startCold(t, func(api *fakeapi.Server) {
 		api.Serve("leases")
 		for name, label := range map[string]string{"heartbeat-broker": "broker", "heartbeat-vitistack": "event-source", "heartbeat-vitistack-resources": "event-source", "resync": "resync"} {
 			putLease(t, api, name, label, time.Now().Add(-time.Hour))
 		}
-	}, "--heartbeat.schedule=@every 1s", "--resync.schedule=@every 1s", "--handlers.metrics.updateInterval=0s")
+	}, append(settings, "--heartbeat.schedule=@every 1s", "--resync.schedule=@every 1s", "--handlers.metrics.updateInterval=0s")...)
 	s.waitReady()
 	eventually(t, "the database", func() bool { return s.get("/health/database").StatusCode == http.StatusOK })
 	return s

@@ -95,6 +95,12 @@ func TestIngest(t *testing.T) {
 	if late.StatusCode != http.StatusAccepted {
 		t.Errorf("of a system that was cut off for long: %s %s", late.Status, late.body)
 	}
+	if err := s.app.history.Expire(t.Context(), time.Now().Add(-30*24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if again := send(happened(approved("5", good), time.Now().Add(-40*24*time.Hour).Format(time.RFC3339)), structured); again.object(t)["duplicates"] != 1.0 {
+		t.Errorf("the late event again, after the history has expired: %s", again.body)
+	}
 	cases := map[string]struct {
 		reason, body, media string
 		status              int
@@ -114,11 +120,16 @@ func TestIngest(t *testing.T) {
 		"NoEvent":  {reason: "no event", body: "{}", media: "application/json", status: 415},
 		"NoJSON":   {reason: "no JSON", body: "{", media: structured, status: 400},
 		"NotData":  {reason: "data that is no object", body: approved("9", `"text"`), media: structured, status: 422, pointers: []string{"/data"}},
+		"UTF8":     {reason: "data that no database takes", body: "{\"uid\":\"\xff\",\"generation\":1,\"by\":\"me\"}", media: "application/json", status: 400},
 		"TooLarge": {reason: "an event that is too large", body: approved("9", `{"uid":"`+strings.Repeat("x", 1<<20)+`"}`), media: structured, status: 413},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := send(tc.body, tc.media)
+			var headers []string
+			if name == "UTF8" {
+				headers = []string{"Ce-Specversion", "1.0", "Ce-Type", events.TypeWorkorderApproved, "Ce-Source", "/ticketing/corp", "Ce-Id", "9"}
+			}
+			r := send(tc.body, tc.media, headers...)
 			if r.StatusCode != tc.status {
 				t.Fatalf("%s: %s %s", tc.reason, r.Status, r.body)
 			}

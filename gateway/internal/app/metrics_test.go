@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/gateway/internal/metrics"
 	"github.com/vitistack/stack/tests/fakeapi"
 )
@@ -127,13 +129,16 @@ func TestFaultsAreCountedFromZero(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--handlers.metrics.updateInterval=0s", "--handlers.webhook.enabled=true", `--handlers.webhook.endpoints=[{"name":"hook","url":"https://webhook.example.com/events"}]`)
 	text := s.get("/metrics").body
-	for _, line := range []string{
-		`vitistack_operator_events_processed_total{event_type="dev.knative.apiserver.ref.update",status="dead"} 0`,
-		`vitistack_operator_events_processed_total{event_type="io.vitistack.resync",status="dead"} 0`,
+	lines := []string{
 		`vitistack_operator_events_processed_total{event_type="_other",status="dead"} 0`,
 		`vitistack_operator_events_processed_total{event_type="_other",status="unauthenticated"} 0`,
 		`vitistack_operator_event_deliveries_total{endpoint="hook",outcome="dead"} 0`,
-	} {
+		`vitistack_operator_event_deliveries_total{endpoint="_other",outcome="dead"} 0`,
+	}
+	for _, eventType := range events.Types {
+		lines = append(lines, fmt.Sprintf(`vitistack_operator_events_processed_total{event_type=%q,status="dead"} 0`, eventType))
+	}
+	for _, line := range lines {
 		if !bytes.Contains(text, []byte(line+"\n")) {
 			t.Errorf("the metrics lack %s", line)
 		}

@@ -62,6 +62,13 @@ func (h *Health) SetReady() {
 // IsReady reports whether the first snapshot exists.
 func (h *Health) IsReady() bool { return h.ready.Load() }
 
+// DatabaseUp reports whether the last check of the database has succeeded.
+func (h *Health) DatabaseUp() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.database.Err == nil
+}
+
 // Drain makes the gateway not ready and not alive, because it is about to end.
 func (h *Health) Drain() { h.draining.Store(true) }
 
@@ -120,7 +127,7 @@ func (h *Health) dependencies(now time.Time) []inventory.Dependency {
 	defer h.mu.Unlock()
 	return []inventory.Dependency{
 		h.database.report(inventory.DependencyDatabase, "DatabaseUnavailable",
-			"The gateway cannot use the database of the history: history and dead letters answer 503, and events wait at the Broker. "+logSaysWhy, now),
+			"The gateway cannot use the database of the history: history and dead letters answer 503. Events wait at the Broker for an hour, and dead letters for a minute: later ones are lost. "+logSaysWhy, now),
 		h.cache.report(inventory.DependencyCache, "CacheUnavailable",
 			"The gateway cannot use Redis: replicas do not share events, metrics and answers. "+logSaysWhy, now),
 	}

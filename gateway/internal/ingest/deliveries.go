@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -199,14 +200,13 @@ func (d *Deliveries) finish(c *fiber.Ctx, in *event.Event, outcome string, err e
 // DeclareCounters makes the counters of dead letters and of refused deliveries exist at 0.
 func DeclareCounters(m *metrics.Gateway) {
 	m.DeclareEvents(unauthenticated, metrics.Other)
-	m.DeclareEvents(deadLettered, metrics.Other, events.TypeRefAdd, events.TypeRefUpdate, events.TypeRefDelete, events.TypeAdd, events.TypeUpdate, events.TypeDelete,
-		events.TypeResync, events.TypeResyncRequested, events.TypeResyncContinued, events.TypeNetworkProvisioned, events.TypeNetworkFailed,
-		events.TypeWorkorderApproved, events.TypeWorkorderRejected)
+	m.DeclareEvents(deadLettered, metrics.Other)
+	m.DeclareEvents(deadLettered, events.Types...)
 }
 
 // boundedType returns a type as a label of a metric. Types of other systems share one label.
 func boundedType(t string) string {
-	if _, known := events.NewData(t); known || events.IsChange(t) || t == events.TypePing || t == events.TypeResync || t == events.TypeResyncRequested || t == events.TypeResyncContinued {
+	if slices.Contains(events.Types, t) {
 		return t
 	}
 	return metrics.Other

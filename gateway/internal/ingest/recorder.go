@@ -20,8 +20,12 @@ type Recorder struct {
 	Show func(e event.Event, namespace string)
 }
 
+// late is the age from which the history has the time of an event's arrival.
+const late = 24 * time.Hour
+
 // Record writes an event of another system to the history, plans its deliveries to webhooks, and shows it to clients. It reports
-// whether the event is new; a known event changes nothing. An event with an implausible time gets the current time.
+// whether the event is new; a known event changes nothing. An event with an implausible time gets the current time, and in the history
+// also one that is late: the history expires by this time, and has to recognise a repetition for all of its retention.
 func (r *Recorder) Record(ctx context.Context, in *event.Event) (bool, error) {
 	if now := time.Now(); !Plausible(in.Time(), now) {
 		in.SetTime(now)
@@ -29,6 +33,9 @@ func (r *Recorder) Record(ctx context.Context, in *event.Event) (bool, error) {
 	ref := inventory.RefOfSubject(in.Subject())
 	recorded := domainevents.ToHistory(*in, ref.Namespace, "")
 	recorded.Kind, recorded.Name = ref.Kind, ref.Name
+	if now := time.Now(); now.Sub(in.Time()) > late {
+		recorded.Time = now
+	}
 	if ref.Kind == string(inventory.KindCluster) {
 		recorded.Cluster = ref.Name
 	}

@@ -17,6 +17,8 @@ type Sources struct {
 	Snapshot func() *inventory.Snapshot
 	Stream   func() stream.Stats
 	Database func() sql.DBStats
+	// DatabaseUp reports whether the database works.
+	DatabaseUp func() bool
 	// Displaced returns how many connections were closed to make room for others.
 	Displaced func() uint64
 	// Heartbeats returns the dependencies whose heartbeats the gateway expects, with the exact times of the last ones.
@@ -95,6 +97,13 @@ func NewGateway(o Options, from Sources) *Gateway {
 		add(float64(s.OpenConnections), "open")
 		add(float64(s.InUse), "in_use")
 		add(float64(s.Idle), "idle")
+	})
+	r.gauge("vitistack_operator_database_up", "Whether the database of the history works", nil, func(add addSeries) {
+		up := 0.0
+		if from.DatabaseUp() {
+			up = 1
+		}
+		add(up)
 	})
 	r.gauge("vitistack_backend_up", "Whether a server of a backend answers and can be used", []string{"backend", "server"},
 		func(add addSeries) { addServers(from.Snapshot(), add) })

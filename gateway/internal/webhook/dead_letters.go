@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/metrics"
 )
 
 // resendSource is the source of the reconcile requests that replace dead letters.
@@ -41,10 +43,18 @@ func (d *Deliverer) dropOtherParties(ctx context.Context, due time.Time) error {
 	return d.History.MoveOtherEndpoints(ctx, parties, due, func(pending history.Delivery) history.DeadLetter {
 		name, _, _ := strings.Cut(pending.Endpoint, "@")
 		pending.Error = fmt.Sprintf("endpoint %s is not configured at this address any more: last error: %q", name, pending.Error)
-		d.Count(name, Dead)
+		d.Count(d.countedName(name), Dead)
 		d.Log.Warn("Event cannot be delivered", "endpoint", name, "eventId", pending.EventID, "error", pending.Error)
 		return letter(name, pending, 0)
 	})
+}
+
+// countedName returns the name by which deliveries to an endpoint are counted. Endpoints that are not configured share one.
+func (d *Deliverer) countedName(name string) string {
+	if slices.ContainsFunc(d.Endpoints, func(e Endpoint) bool { return e.Name == name }) {
+		return name
+	}
+	return metrics.Other
 }
 
 // Resend returns the delivery that sends the event of a dead letter again. A webhook gets the same event, and the subscribers of
