@@ -25,6 +25,8 @@ type Member struct {
 	Done, Stalled bool
 	// Held is whether the cluster is paused or being deleted, so that it would not follow its spec.
 	Held bool
+	// Deleting is whether the cluster is being deleted, so that it does not count.
+	Deleting bool
 	// Reason and Message are those of the condition Ready.
 	Reason, Message string
 }
@@ -35,7 +37,8 @@ func MemberOf(kc *v1alpha1.KubernetesCluster) Member {
 	if applied, ok := Applied(kc); ok {
 		m.Template, m.Revision = applied.Name, applied.Revision
 	}
-	m.Held = kc.Spec.Paused || v1alpha1.IsPaused(kc) || kc.DeletionTimestamp != nil
+	m.Deleting = kc.DeletionTimestamp != nil
+	m.Held = m.Deleting || kc.Spec.Paused || v1alpha1.IsPaused(kc)
 	isObserved := kc.Status.ObservedGeneration == kc.Generation
 	m.Done = isObserved && !m.Held && meta.IsStatusConditionTrue(kc.Status.Conditions, v1alpha1.ConditionReady)
 	m.Stalled = isObserved && meta.IsStatusConditionTrue(kc.Status.Conditions, v1alpha1.ConditionStalled)
@@ -85,7 +88,8 @@ const (
 //
 // Within a wave come first the clusters that were being updated when the template changed, because the change
 // may repair them, and last those that are not Ready for another reason. A cluster that is paused is left out
-// until it continues.
+// until it continues, also if it is recorded: it takes no place of maxConcurrent, keeps no wave open and stops
+// nothing, because its namespace decides for how long it is paused. A cluster that is being deleted does not count.
 func Decide(t *v1alpha1.ClusterTemplate, members []Member, now time.Time) Decision {
 	r := newRollout(t, members)
 	r.finishWave(now)
@@ -112,7 +116,7 @@ type rollout struct {
 }
 
 func newRollout(t *v1alpha1.ClusterTemplate, members []Member) *rollout {
-	r := &rollout{members: slices.Clone(members), revision: Revision(t.Spec.Cluster), name: t.Name}
+	r := &rollout{members: slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Deleting }), revision: Revision(t.Spec.Cluster), name: t.Name}
 	if t.Spec.Rollout != nil {
 		r.spec = *t.Spec.Rollout
 	}
@@ -155,15 +159,18 @@ func (r *rollout) recorded(m Member) (v1alpha1.TemplateUpdate, bool) {
 	return r.status.Updating[i], true
 }
 
-// isUpdating reports whether a cluster is being updated to the revision.
-func (r *rollout) isUpdating(m Member) bool {
+// isRecorded reports whether the status records the update of a cluster to the revision.
+func (r *rollout) isRecorded(m Member) bool {
 	u, ok := r.recorded(m)
 	return ok && u.Revision == r.revision
 }
 
-// isWaiting reports whether a cluster has another revision and is not being updated. A new cluster does not wait.
+// isUpdating reports whether a cluster is being updated to the revision. A paused cluster waits instead.
+func (r *rollout) isUpdating(m Member) bool { return r.isRecorded(m) && !m.Held }
+
+// isWaiting reports whether a cluster has still to be updated and is not being updated. A new cluster does not wait.
 func (r *rollout) isWaiting(m Member) bool {
-	return m.Template == r.name && m.Revision != r.revision && !r.isUpdating(m)
+	return m.Template == r.name && (m.Revision != r.revision || r.isRecorded(m)) && !r.isUpdating(m)
 }
 
 // WaveOf returns the index of the wave of a cluster. That of a cluster that no wave selects is the number of waves.
@@ -299,18 +306,18 @@ func (r *rollout) decision(isPausing bool, until time.Time) Decision {
 		d.Reason, d.Message = ReasonStopped, fmt.Sprintf("KubernetesCluster %s does not become Ready with the template: %s: %s. %s. "+
 			"Correct KubernetesCluster %s, or change the template: then the rollout continues", f, f.Reason, strings.TrimRight(f.Message, "."), wait(len(waiting)), f)
 	case len(updating) > 0:
-		d.Reason, d.Message = ReasonRolling, fmt.Sprintf("updating KubernetesCluster %s%s; %s", names(updating), r.inWave(), wait(len(waiting)))
+		d.Reason, d.Message = ReasonRolling, fmt.Sprintf("updating KubernetesCluster %s%s; %s%s", names(updating), r.inWave(), wait(len(waiting)), leftOut(held))
 	case len(waiting) == 0:
 		d.Ready, d.Reason, d.Message = true, ReasonCurrent, fmt.Sprintf("all clusters (%d) have the fields of the template", s.Clusters)
 	case len(held) == len(waiting):
 		d.Reason, d.Message = ReasonHeld, fmt.Sprintf("KubernetesCluster %s is paused: the rollout continues when it is resumed (spec.paused)", names(held))
 	case r.spec.Paused:
-		d.Reason, d.Message = ReasonPaused, wait(len(waiting))+": set spec.rollout.paused to false to continue"
+		d.Reason, d.Message = ReasonPaused, wait(len(waiting))+leftOut(held)+": set spec.rollout.paused to false to continue"
 	case isPausing:
 		at := metav1.NewTime(until)
 		s.NextCheckTime = &at
-		d.Reason, d.Message = ReasonWave, fmt.Sprintf("wave %s is finished, and the next wave starts at %s; %s. Shorten pauseAfter of the wave to continue earlier",
-			s.Wave, until.UTC().Format(time.RFC3339), wait(len(waiting)))
+		d.Reason, d.Message = ReasonWave, fmt.Sprintf("wave %s is finished, and the next wave starts at %s; %s%s. Shorten pauseAfter of the wave to continue earlier",
+			s.Wave, until.UTC().Format(time.RFC3339), wait(len(waiting)), leftOut(held))
 	}
 	d.Status = r.status
 	return d
@@ -332,6 +339,14 @@ func wait(n int) string {
 	default:
 		return fmt.Sprintf("%d clusters wait", n)
 	}
+}
+
+// leftOut names the paused clusters among those that wait, or returns nothing.
+func leftOut(held []Member) string {
+	if len(held) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", of which KubernetesCluster %s is paused and left out until it is resumed (spec.paused)", names(held))
 }
 
 // names lists the first clusters of a list and counts the others.

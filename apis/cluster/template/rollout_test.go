@@ -54,6 +54,7 @@ func TestDecide(t *testing.T) {
 	}
 	busy := func(m template.Member) template.Member { m.Done = false; return m }
 	held := func(m template.Member) template.Member { m.Done, m.Held = false, true; return m }
+	deleting := func(m template.Member) template.Member { m = held(m); m.Deleting = true; return m }
 	fresh := func(m template.Member) template.Member { m.Template, m.Revision, m.Done = "", "", false; return m }
 	updating := func(all ...v1alpha1.TemplateUpdate) func(*v1alpha1.ClusterTemplate) {
 		return func(ct *v1alpha1.ClusterTemplate) { ct.Status.Updating = all }
@@ -91,15 +92,22 @@ func TestDecide(t *testing.T) {
 			u.Message = "spec.talos is wrong"
 			ct.Status.Updating = []v1alpha1.TemplateUpdate{u}
 		}, []template.Member{member("test-a", "old"), member("test-b", "old")}, []string{"test-a"}, template.ReasonStopped, "ClusterTemplateRejected: spec.talos is wrong"},
-		"Before":   {"a cluster that is Stalled before its turn comes last in its wave", nil, []template.Member{stalled(member("test-a", "old")), member("test-b", "old")}, []string{"test-b"}, template.ReasonRolling, ""},
-		"Repair":   {"the template changed while a cluster was being updated: that cluster is first", updating(update("test-b", "old")), []template.Member{member("test-a", "older"), stalled(member("test-b", "old"))}, []string{"test-b"}, template.ReasonRolling, ""},
-		"Paused":   {"nothing starts while the rollout is paused", func(ct *v1alpha1.ClusterTemplate) { ct.Spec.Rollout.Paused = true }, []template.Member{member("test-a", "old")}, nil, template.ReasonPaused, "set spec.rollout.paused to false"},
-		"Resuming": {"a recorded cluster is written also while the rollout is paused", func(ct *v1alpha1.ClusterTemplate) { ct.Spec.Rollout.Paused = true; updating(update("test-a", rev))(ct) }, []template.Member{member("test-a", "old")}, []string{"test-a"}, template.ReasonRolling, ""},
-		"Held":     {"a paused cluster is left out, and does not keep the next wave from starting", inTest, []template.Member{held(member("test-a", "old")), member("prod-a", "old")}, nil, template.ReasonWave, "2 clusters wait"},
-		"OnlyHeld": {"only paused clusters wait", nil, []template.Member{held(member("test-a", "old")), member("prod-a", rev)}, nil, template.ReasonHeld, "KubernetesCluster a/test-a is paused"},
-		"WaveOver": {"the pause begins when the last cluster of the wave is Ready", func(ct *v1alpha1.ClusterTemplate) { inTest(ct); updating(update("test-a", rev))(ct) }, []template.Member{member("test-a", rev), member("prod-a", "old")}, nil, template.ReasonWave, "starts at 2026-11-26T13:00:00Z"},
-		"Pausing":  {"the pause has not passed", finished(59 * time.Minute), []template.Member{member("test-a", rev), member("prod-a", "old")}, nil, template.ReasonWave, "starts at 2026-11-26T12:01:00Z"},
-		"Passed":   {"the pause has passed", finished(time.Hour), []template.Member{member("test-a", rev), member("prod-a", "old")}, []string{"prod-a"}, template.ReasonRolling, "in wave prod"},
+		"Before":        {"a cluster that is Stalled before its turn comes last in its wave", nil, []template.Member{stalled(member("test-a", "old")), member("test-b", "old")}, []string{"test-b"}, template.ReasonRolling, ""},
+		"Repair":        {"the template changed while a cluster was being updated: that cluster is first", updating(update("test-b", "old")), []template.Member{member("test-a", "older"), stalled(member("test-b", "old"))}, []string{"test-b"}, template.ReasonRolling, ""},
+		"Paused":        {"nothing starts while the rollout is paused", func(ct *v1alpha1.ClusterTemplate) { ct.Spec.Rollout.Paused = true }, []template.Member{member("test-a", "old")}, nil, template.ReasonPaused, "set spec.rollout.paused to false"},
+		"Resuming":      {"a recorded cluster is written also while the rollout is paused", func(ct *v1alpha1.ClusterTemplate) { ct.Spec.Rollout.Paused = true; updating(update("test-a", rev))(ct) }, []template.Member{member("test-a", "old")}, []string{"test-a"}, template.ReasonRolling, ""},
+		"Held":          {"a paused cluster is left out, and does not keep the next wave from starting", inTest, []template.Member{held(member("test-a", "old")), member("prod-a", "old")}, nil, template.ReasonWave, "2 clusters wait"},
+		"OnlyHeld":      {"only paused clusters wait", nil, []template.Member{held(member("test-a", "old")), member("prod-a", rev)}, nil, template.ReasonHeld, "KubernetesCluster a/test-a is paused"},
+		"HeldUpdating":  {"a cluster that is paused while it is updated takes no place", updating(update("test-a", rev)), []template.Member{held(member("test-a", rev)), member("test-b", "old")}, []string{"test-b"}, template.ReasonRolling, "updating KubernetesCluster a/test-b in wave test; 1 cluster waits, of which KubernetesCluster a/test-a is paused"},
+		"HeldUnwritten": {"a recorded cluster that is paused before the write takes no place", updating(update("test-a", rev)), []template.Member{held(member("test-a", "old")), member("test-b", "old")}, []string{"test-b"}, template.ReasonRolling, "KubernetesCluster a/test-a is paused"},
+		"HeldStalled":   {"a cluster that is paused because it failed does not stop the others", updating(update("test-a", rev)), []template.Member{held(stalled(member("test-a", rev))), member("test-b", "old")}, []string{"test-b"}, template.ReasonRolling, "KubernetesCluster a/test-a is paused"},
+		"HeldWave":      {"a paused cluster that was being updated keeps no wave open", func(ct *v1alpha1.ClusterTemplate) { finished(time.Hour)(ct); updating(update("test-a", rev))(ct) }, []template.Member{held(member("test-a", rev)), member("prod-a", "old")}, []string{"prod-a"}, template.ReasonRolling, "in wave prod"},
+		"HeldLast":      {"only a paused cluster that was being updated is left", updating(update("test-a", rev)), []template.Member{held(member("test-a", rev)), member("prod-a", rev)}, nil, template.ReasonHeld, "KubernetesCluster a/test-a is paused"},
+		"Resumed":       {"a resumed cluster continues and takes its place again", updating(update("test-a", rev)), []template.Member{busy(member("test-a", rev)), member("test-b", "old")}, nil, template.ReasonRolling, "updating KubernetesCluster a/test-a"},
+		"Deleting":      {"a cluster that is being deleted does not count", updating(update("test-a", rev)), []template.Member{deleting(member("test-a", rev)), deleting(member("test-b", "old")), member("prod-a", rev)}, nil, template.ReasonCurrent, "all clusters (1)"},
+		"WaveOver":      {"the pause begins when the last cluster of the wave is Ready", func(ct *v1alpha1.ClusterTemplate) { inTest(ct); updating(update("test-a", rev))(ct) }, []template.Member{member("test-a", rev), member("prod-a", "old")}, nil, template.ReasonWave, "starts at 2026-11-26T13:00:00Z"},
+		"Pausing":       {"the pause has not passed", finished(59 * time.Minute), []template.Member{member("test-a", rev), member("prod-a", "old")}, nil, template.ReasonWave, "starts at 2026-11-26T12:01:00Z"},
+		"Passed":        {"the pause has passed", finished(time.Hour), []template.Member{member("test-a", rev), member("prod-a", "old")}, []string{"prod-a"}, template.ReasonRolling, "in wave prod"},
 		"Shortened": {"a change of pauseAfter counts at once", func(ct *v1alpha1.ClusterTemplate) {
 			finished(time.Minute)(ct)
 			ct.Spec.Rollout.Waves[0].PauseAfter = nil
@@ -127,7 +135,8 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%s: got %v, %s: %s; want %v, %s: %s", tc.because, apply, d.Reason, d.Message, tc.apply, tc.reason, tc.message)
 			}
 			s := d.Status
-			if s.ObservedGeneration != 7 || s.Revision != rev || int(s.Clusters) != len(tc.members) || s.CurrentClusters+s.UpdatingClusters+s.WaitingClusters != s.Clusters {
+			members := slices.DeleteFunc(slices.Clone(tc.members), func(m template.Member) bool { return m.Deleting })
+			if s.ObservedGeneration != 7 || s.Revision != rev || int(s.Clusters) != len(members) || s.CurrentClusters+s.UpdatingClusters+s.WaitingClusters != s.Clusters {
 				t.Errorf("status %+v", s)
 			}
 			if (s.NextCheckTime != nil) != (tc.reason == template.ReasonWave) {

@@ -27,10 +27,11 @@ var States = []State{StateNew, StateWaiting, StatePaused, StateUpdating, StateSt
 // updates that the status of the ClusterTemplate has recorded:
 //
 //	no content of the template                           New
+//	recorded or another revision, and paused             Paused
 //	recorded, Ready with its spec and the revision       Current
 //	recorded, Stalled with the revision, or refused      Stopped
 //	recorded otherwise                                   Updating
-//	another revision                                     Paused if the cluster is, or else Waiting
+//	another revision                                     Waiting
 //	the revision                                         Current
 func StateOf(m Member, name, revision string, updating []v1alpha1.TemplateUpdate) State {
 	has := m.Revision == revision
@@ -39,14 +40,14 @@ func StateOf(m Member, name, revision string, updating []v1alpha1.TemplateUpdate
 	switch {
 	case m.Template != name:
 		return StateNew
+	case m.Held && (isRecorded || !has):
+		return StatePaused
 	case isRecorded && (has && m.Stalled || !has && updating[i].Message != ""):
 		return StateStopped
 	case isRecorded && !(has && m.Done):
 		return StateUpdating
 	case has:
 		return StateCurrent
-	case m.Held:
-		return StatePaused
 	default:
 		return StateWaiting
 	}
