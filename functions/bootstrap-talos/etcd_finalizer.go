@@ -52,11 +52,15 @@ func (s *machineStore) releaseDeleted(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// releaseOrphan releases a Machine that is being deleted and whose cluster does not exist, and
-// reports whether it is one.
-func (s *machineStore) releaseOrphan(ctx context.Context, m *v1alpha1.Machine, owner *metav1.OwnerReference) (bool, error) {
-	if m.DeletionTimestamp == nil || !plan.HasEtcdFinalizer(m) {
+// releaseOrphan releases a Machine that is being deleted and whose cluster does not exist or does not
+// control it, and reports whether it is one.
+func (s *machineStore) releaseOrphan(ctx context.Context, m *v1alpha1.Machine) (bool, error) {
+	if !isHeld(m) {
 		return false, nil
+	}
+	owner := clusterOf(m)
+	if owner == nil {
+		return true, s.removeEtcdFinalizer(ctx, m)
 	}
 	kc := &v1alpha1.KubernetesCluster{}
 	err := s.kube.Get(ctx, m.Namespace, owner.Name, kc)
@@ -68,4 +72,17 @@ func (s *machineStore) releaseOrphan(ctx context.Context, m *v1alpha1.Machine, o
 	default:
 		return true, s.removeEtcdFinalizer(ctx, m)
 	}
+}
+
+// isHeld reports whether the finalizer of etcd keeps a Machine that is being deleted.
+func isHeld(m *v1alpha1.Machine) bool {
+	return m.DeletionTimestamp != nil && plan.HasEtcdFinalizer(m) && !v1alpha1.IsPaused(m)
+}
+
+// clusterOf returns the reference to the KubernetesCluster that controls a Machine, or nil.
+func clusterOf(m *v1alpha1.Machine) *metav1.OwnerReference {
+	if owner := metav1.GetControllerOf(m); owner != nil && owner.Kind == "KubernetesCluster" {
+		return owner
+	}
+	return nil
 }

@@ -63,7 +63,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 // the event carries of the Machine is enough to find out what to read.
 func (f *function) reconcileMachine(ctx context.Context, in event.Event, ref events.Ref, options reconcileOptions) (*event.Event, error) {
 	m := &v1alpha1.Machine{}
-	if isCarried := events.ObjectFrom(in, m); !isCarried || (m.DeletionTimestamp != nil && needsReconcile(m)) {
+	if isCarried := events.ObjectFrom(in, m); !isCarried || isHeld(m) || (m.DeletionTimestamp != nil && needsReconcile(m)) {
 		err := f.kube.Get(ctx, ref.Namespace, ref.Name, m)
 		if kube.NotFound(err) {
 			return f.reconcileDeletedMachine(ctx, ref, options)
@@ -72,13 +72,13 @@ func (f *function) reconcileMachine(ctx context.Context, in event.Event, ref eve
 			return nil, err
 		}
 	}
+	if orphan, err := f.machines.releaseOrphan(ctx, m); err != nil || orphan {
+		return nil, err
+	}
 	if !needsReconcile(m) {
 		return nil, nil
 	}
-	owner := metav1.GetControllerOf(m)
-	if orphan, err := f.machines.releaseOrphan(ctx, m, owner); err != nil || orphan {
-		return nil, err
-	}
+	owner := clusterOf(m)
 	if plan.NeedsConfig(m) {
 		return f.configureMachine(ctx, owner.Name, m, options)
 	}
@@ -92,8 +92,7 @@ func (f *function) reconcileMachine(ctx context.Context, in event.Event, ref eve
 
 // needsReconcile reports whether a Machine belongs to a cluster that has something to do for it.
 func needsReconcile(m *v1alpha1.Machine) bool {
-	owner := metav1.GetControllerOf(m)
-	return owner != nil && owner.Kind == "KubernetesCluster" && !plan.IsProgressing(m)
+	return clusterOf(m) != nil && !plan.IsProgressing(m)
 }
 
 // reconcileDeletedMachine reconciles the clusters that a deleted Machine may have belonged to.

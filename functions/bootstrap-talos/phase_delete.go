@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -31,8 +32,12 @@ type deletion struct {
 // manifests, and last the keys, without which a remaining node could not be reached. Nodes are
 // not drained. If a hypervisor no longer exists, the annotation vitistack.io/force=true
 // stops the wait for its machines. While a Machine is protected it deletes nothing and returns a
-// UserError, because a part of a cluster is of no use, and the node needs its keys.
+// UserError, because a part of a cluster is of no use, and the node needs its keys. A deletion with
+// --cascade=orphan keeps everything that the garbage collector orphans.
 func (d *deletion) deleteCluster(ctx context.Context, c *cluster) error {
+	if slices.Contains(c.Finalizers, metav1.FinalizerOrphanDependents) {
+		return d.status.write(ctx, c, setDeleting(c, reasonDeleting, "waits for the garbage collector to orphan the Machines and Secrets of the cluster", false))
+	}
 	if err := d.machines.read(ctx, c); err != nil {
 		return err
 	}
