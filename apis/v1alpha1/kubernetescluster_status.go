@@ -17,7 +17,12 @@ type KubernetesClusterStatus struct {
 	Message string `json:"message,omitempty"`
 	// Where the workload API is reached, for example https://192.168.10.10:6443.
 	// +optional
+	// +kubebuilder:validation:MaxLength=269
 	Endpoint string `json:"endpoint,omitempty"`
+	// NetworkNamespace in which the machines have their addresses. New machines get theirs there too.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
 	// Kubernetes version that the control plane runs.
 	// +optional
 	Version string `json:"version,omitempty"`
@@ -96,6 +101,7 @@ type KubernetesClusterStatus struct {
 	// Conditions of the cluster, by type. Ready sums the others up, and its message says what to
 	// do.
 	// +optional
+	// +kubebuilder:validation:MaxItems=50
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`

@@ -215,7 +215,7 @@ func (f *function) readForConfig(ctx context.Context, c *cluster) (bool, error) 
 	if err := runAll(ctx, c, f.planner.acceptSpec, f.planner.makePlan); err != nil {
 		return false, nil // the cluster's own event reports it
 	}
-	c.observed.network = c.Spec.NetworkNamespaceName
+	c.observed.network = cmp.Or(c.Status.NetworkNamespaceName, c.Spec.NetworkNamespaceName)
 	if c.observed.keys, err = f.secrets.readKeys(ctx, c.KubernetesCluster); err != nil || c.observed.keys == nil {
 		return false, err
 	}

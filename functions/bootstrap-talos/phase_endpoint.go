@@ -147,13 +147,19 @@ func (e *endpoints) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, erro
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	if c.Status.Endpoint == "" && a.Spec.RequestedAddress != c.plan.Endpoint.Address {
+	if a.Spec.RequestedAddress != c.plan.Endpoint.Address && !isEndpoint(c, a) {
 		if err := e.kube.Delete(ctx, a); err != nil {
 			return netip.Addr{}, err
 		}
 		return netip.Addr{}, reconcile.WaitError{Reason: "WaitingForVirtualAddress", Message: fmt.Sprintf("waits for IPAllocation %q, which asks for the address that the spec named before, to be deleted", a.Name), Requeue: true}
 	}
 	return allocatedAddress(a)
+}
+
+// isEndpoint reports whether the nodes of a cluster know the address of an IPAllocation as its endpoint.
+func isEndpoint(c *cluster, a *v1alpha2.IPAllocation) bool {
+	u, err := url.Parse(c.Status.Endpoint)
+	return err == nil && a.Status.Address != "" && u.Hostname() == a.Status.Address
 }
 
 // allocatedAddress returns the address of the IPAllocation of a cluster. Until it has one it

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,13 +27,10 @@ func (e *endpoints) findNetwork(ctx context.Context, c *cluster) error {
 // checkNetwork returns a UserError if the machines have no network, or a new cluster does not
 // fit into it.
 func (e *endpoints) checkNetwork(ctx context.Context, c *cluster) error {
-	name := c.Spec.NetworkNamespaceName
-	if name == "" {
-		var err error
-		if name, err = e.keptNetwork(ctx, c); err != nil {
-			return err
-		}
+	if err := e.recordNetwork(ctx, c); err != nil {
+		return err
 	}
+	name := cmp.Or(c.Status.NetworkNamespaceName, c.Spec.NetworkNamespaceName)
 	c.observed.network, c.observed.machineNetwork = name, name
 	if isTrue(c.KubernetesCluster, v1alpha1.ConditionNetworkAvailable) && name != "" && c.Status.Endpoint != "" {
 		return nil
@@ -52,22 +50,25 @@ func (e *endpoints) checkNetwork(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// keptNetwork returns the NetworkNamespace in which a machine has its addresses, or an empty string while none has any. A cluster
-// that names no network stays there, however many others are created later.
-func (e *endpoints) keptNetwork(ctx context.Context, c *cluster) (string, error) {
+// recordNetwork writes the NetworkNamespace in which a machine has its addresses into the status, once. The cluster
+// stays there, however many others are created later, and whatever network its spec names after that.
+func (e *endpoints) recordNetwork(ctx context.Context, c *cluster) error {
+	if c.Status.NetworkNamespaceName != "" {
+		return nil
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.observed.machines)) {
 		if len(c.observed.machines[name].Status.IPAddresses) == 0 {
 			continue
 		}
 		nc := &v1alpha1.NetworkConfiguration{}
 		if err := e.kube.Get(ctx, c.Namespace, name, nc); err != nil && !kube.NotFound(err) {
-			return "", err
+			return err
 		}
-		if kept := network.NameFor(nc); kept != "" {
-			return kept, nil
+		if c.Status.NetworkNamespaceName = network.NameFor(nc); c.Status.NetworkNamespaceName != "" {
+			return nil
 		}
 	}
-	return "", nil
+	return nil
 }
 
 // checkPlacement returns a UserError if a new cluster does not fit into its network. Afterwards

@@ -62,6 +62,63 @@ func TestClusterStaysInItsNetwork(t *testing.T) {
 	}
 }
 
+// TestNetworkIsRecorded writes another NetworkNamespace into a running cluster that names none, and then that of its
+// machines.
+func TestNetworkIsRecorded(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.create(&v1alpha2.NetworkNamespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "another"},
+		Spec:       v1alpha2.NetworkNamespaceSpec{IPAllocation: &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationStatic}},
+	})
+	kc := s.cluster("shop", 1, 1)
+	kc.Spec.NetworkNamespaceName = "net"
+	s.create(kc)
+	if got := s.awaitRunning("shop", "cp-0", "pool-0").Status.NetworkNamespaceName; got != "net" {
+		t.Errorf("the status names NetworkNamespace %q, want net", got)
+	}
+}
+
+// TestWrongEndpointIsCorrected writes the host of another server into a running cluster, and then the right one.
+func TestWrongEndpointIsCorrected(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.create(s.cluster("shop", 1, 0))
+	s.awaitRunning("shop", "cp-0")
+	endpoint := s.get("shop").Status.Endpoint
+	write := func(host string) {
+		s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+			kc.Spec.ControlPlaneEndpoint = &v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointCustom, Host: host}
+		})
+	}
+	write("127.0.0.9")
+	s.awaitReason("shop", "WaitingForEndpoint", "nothing serves the endpoint https://127.0.0.9:6443")
+	if got := s.get("shop").Status.Endpoint; got != endpoint {
+		t.Errorf("the endpoint is %s before it is served, want %s", got, endpoint)
+	}
+	write(plan.Address(s.machine("shop-cp-0")))
+	s.awaitRunning("shop", "cp-0")
+	s.awaitEndpoint("shop", plan.Address(s.machine("shop-cp-0")), "cp-0")
+}
+
+// TestWrongVirtualAddressIsCorrected writes an address outside of the network into a running cluster, and then none.
+func TestWrongVirtualAddressIsCorrected(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.create(s.cluster("shop", 1, 0))
+	s.awaitRunning("shop", "cp-0")
+	write := func(address string) {
+		s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+			kc.Spec.ControlPlaneEndpoint = &v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointVIP, Address: address}
+		})
+	}
+	write("192.0.2.9")
+	s.awaitReason("shop", "VirtualAddressFailed", "192.0.2.9")
+	write("")
+	s.awaitRunning("shop", "cp-0")
+	s.awaitEndpoint("shop", s.vip("shop"), "cp-0")
+}
+
 // TestEndpointOfANode replaces the node whose address is the endpoint.
 func TestEndpointOfANode(t *testing.T) {
 	t.Parallel()

@@ -452,6 +452,9 @@ func TestChangesAreRefused(t *testing.T) {
 		"late":     {cluster, "{data: {}, " + topology + "}", "{data: {}, " + topology + ", networking: {podCIDR: 10.1.0.0/16}}", "networking cannot be changed"},
 		"move":     {cluster, "{data: {}, " + topology + ", networkNamespaceName: a}", "{data: {}, " + topology + ", networkNamespaceName: b}", "a cluster does not move between networks"},
 		"nowhere":  {cluster, "{data: {}, " + topology + ", networkNamespaceName: a}", "{data: {}, " + topology + "}", "a cluster does not move between networks"},
+		"first":    {cluster, "{data: {}, " + topology + "}", "{data: {}, " + topology + ", networkNamespaceName: b}", "write net, in which its machines are"},
+		"host":     {cluster, "{data: {}, " + topology + ", controlPlaneEndpoint: {mode: custom, host: 10.0.0.5}}", "{data: {}, " + topology + ", controlPlaneEndpoint: {mode: custom, host: api.example.com}}", "controlPlaneEndpoint cannot be changed"},
+		"vip":      {cluster, "{data: {}, " + topology + ", controlPlaneEndpoint: {mode: vip, address: 10.0.0.5}}", "{data: {}, " + topology + ", controlPlaneEndpoint: {mode: vip, address: 10.0.0.6}}", "controlPlaneEndpoint cannot be changed"},
 		"moved":    {nc, "{networkNamespaceName: a}", "{networkNamespaceName: b}", "delete the NetworkConfiguration and create a new one"},
 		"anywhere": {nc, "{networkNamespaceName: a}", "{}", "delete the NetworkConfiguration and create a new one"},
 		"cores":    {class, size, strings.Replace(size, "cores: 8", "cores: 16", 1), "create another MachineClass and name it in template"},
@@ -472,7 +475,7 @@ func TestChangesAreRefused(t *testing.T) {
 				}
 			})
 			if tc.kind == cluster {
-				made.Object["status"] = map[string]any{"endpoint": "https://10.0.0.5:6443"}
+				made.Object["status"] = map[string]any{"endpoint": "https://10.0.0.5:6443", "networkNamespaceName": "net"}
 				if made, err = target.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
 					t.Fatal(err)
 				}
@@ -484,6 +487,52 @@ func TestChangesAreRefused(t *testing.T) {
 				t.Errorf("want it rejected with %q, got %v", tc.remedy, err)
 			}
 			sameRefusals(t, err, changed, made)
+		})
+	}
+}
+
+// TestClustersCanBeCorrected changes fields of a cluster with an endpoint that name something else than what its
+// machines have, and first writes what they have.
+func TestClustersCanBeCorrected(t *testing.T) {
+	t.Parallel()
+	client, namespace := setUp(t)
+	topology := "{data: {}, topology: {version: '1.33', controlplane: {replicas: 1}}"
+	waiting := []any{map[string]any{"type": "Ready", "status": "False", "reason": "VirtualAddressFailed", "message": "", "lastTransitionTime": "2026-11-26T12:00:00Z"}}
+	for name, tc := range map[string]struct {
+		reason     string
+		from, to   string
+		conditions []any
+	}{
+		"network": {"the network is that of the machines", "}", ", networkNamespaceName: net}", nil},
+		"wrong":   {"the name of the machines' network replaces another", ", networkNamespaceName: other}", ", networkNamespaceName: net}", nil},
+		"host":    {"the nodes do not know the host", ", controlPlaneEndpoint: {mode: custom, host: wrong.example.com}}", ", controlPlaneEndpoint: {mode: custom, host: api.example.com}}", nil},
+		"none":    {"the nodes do not know the host", ", controlPlaneEndpoint: {mode: custom, host: wrong.example.com}}", "}", nil},
+		"port":    {"the endpoint has another port", ", controlPlaneEndpoint: {mode: node, port: 8443}}", ", controlPlaneEndpoint: {mode: node}}", nil},
+		"six":     {"the endpoint has another family", ", controlPlaneEndpoint: {mode: vip, address: '2001:db8::5'}}", ", controlPlaneEndpoint: {mode: vip, address: '2001:db8::6'}}", nil},
+		"vip":     {"there is no virtual address", ", controlPlaneEndpoint: {mode: vip}}", ", controlPlaneEndpoint: {mode: node}}", waiting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			head := "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: right-" + name + "}\nspec: " + topology
+			target, obj := read(t, client, namespace, head+tc.from)
+			made, err := target.Create(t.Context(), obj, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := target.Delete(context.WithoutCancel(t.Context()), obj.GetName(), metav1.DeleteOptions{}); err != nil {
+					t.Error(err)
+				}
+			})
+			made.Object["status"] = map[string]any{"endpoint": "https://10.0.0.5:6443", "networkNamespaceName": "net", "conditions": tc.conditions}
+			if made, err = target.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			_, changed := read(t, client, namespace, head+tc.to)
+			changed.SetResourceVersion(made.GetResourceVersion())
+			if _, err = target.Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+				t.Errorf("%s: %v", tc.reason, err)
+			}
 		})
 	}
 }

@@ -69,6 +69,7 @@ func clusterRows() []row {
 		{field: "networking.podCIDR", on: one, to: "10.200.0.0/16"},
 		{field: "networking.serviceCIDR", on: one, to: "10.200.0.0/16"},
 		{field: "networkNamespaceName", on: one, to: "other"},
+		{field: "networkNamespaceName", on: ha, to: "other"}, // which names no network
 		{field: "data.provider", on: one, to: "eks"},
 		{field: "talos.serviceAccountKey", on: one, to: "RSA"},
 		{field: "talos.configChanges", on: one, to: "Staged", proof: "functions/bootstrap-talos TestConfigChanges"},

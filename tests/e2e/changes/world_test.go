@@ -113,7 +113,7 @@ func build(t *testing.T) *world {
 	}
 	w.e.Apply(site, fmt.Sprintf(cluster, "single", `data: {clusterId: single}, networkNamespaceName: network, addons: [{name: settings, configMap: addon-a}], talos: {version: 1.13.3}, topology: {version: "1.33", controlplane: {replicas: 1, taints: [{key: dedicated, value: etcd, effect: PreferNoSchedule}]},
   workers: [{name: a, replicas: 1, template: small, taints: [{key: team, value: red, effect: PreferNoSchedule}]}, {name: b, replicas: 1, template: small, autoscaling: {enabled: true, minReplicas: 1, maxReplicas: 2}}, {name: c, replicas: 1, template: small}]}`))
-	w.e.Apply(site, fmt.Sprintf(cluster, "ha", `data: {clusterId: ha}, networkNamespaceName: network, talos: {version: 1.13.3}, controlPlaneEndpoint: {mode: vip}, topology: {version: "1.33", controlplane: {replicas: 3, template: small, providerRef: {name: proxmox}}}`))
+	w.e.Apply(site, fmt.Sprintf(cluster, "ha", `data: {clusterId: ha}, talos: {version: 1.13.3}, controlPlaneEndpoint: {mode: vip}, topology: {version: "1.33", controlplane: {replicas: 3, template: small, providerRef: {name: proxmox}}}`))
 	w.e.Apply(site, fmt.Sprintf(backup, "often", `clusterName: single, schedule: "@every 2s", retention: 2, storageLocation: {type: local, path: first}`))
 	w.e.Apply(site, fmt.Sprintf(backup, "once", `clusterName: single, storageLocation: {type: local, path: once}`))
 	w.e.Apply(site, fmt.Sprintf(configuration, "host", `networkNamespaceName: network, networkInterfaces: [{name: eth0, macAddress: "02:00:00:00:10:01"}]`))
