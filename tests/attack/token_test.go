@@ -147,6 +147,7 @@ func TestStolenTokens(t *testing.T) {
 	x.refused("etcd-backup creates a Secret", x.make(backup, secrets, written("Secret", "web2-cloudinit", "Machine/web2", "")), `cannot create resource "secrets"`)
 	x.refused("create-vm creates a ConfigMap", x.make(createVM, configMaps, written("ConfigMap", "a-manifests", "KubernetesCluster/a", "")), `cannot create resource "configmaps"`)
 	x.ownObjects(createVM, bootstrap)
+	x.orphanedSecrets(createVM, bootstrap)
 	x.allowed("create-vm deletes a machine configuration", x.remove(createVM, secrets, "store-cp-0-machine-config"))
 	x.metadata(x.stolen("resync"))
 }
@@ -172,6 +173,28 @@ func (x *target) metadata(resync dynamic.Interface) {
 	for _, name := range []string{"held", "plain"} {
 		x.allowed("resync removes what requested a reconcile of "+name, x.patch(resync, engine.Machines, name, requested))
 	}
+}
+
+// orphanedSecrets has functions write Secrets that have the mark of a former Machine and no owner.
+func (x *target) orphanedSecrets(createVM, bootstrap dynamic.Interface) {
+	x.Helper()
+	const only = "writes only the Secrets"
+	const marked = ", annotations: {vitistack.io/uid: former}"
+	adopt := func(owner, more string) string {
+		return `{"metadata":{"annotations":{"vitistack.io/uid":"1"},"ownerReferences":[{"apiVersion":"vitistack.io/v1alpha1","kind":"Machine","name":"` + owner + `","uid":"1","controller":true}]}` + more + `}`
+	}
+	for name, metadata := range map[string]string{"old-cloudinit": marked, "old-password": marked, "plain-cloudinit": ""} {
+		x.create(secrets, "{apiVersion: v1, kind: Secret, metadata: {name: "+name+metadata+"}, data: {userdata: YQ==}}")
+	}
+	x.allowed("create-vm adopts the Secret of a former Machine", x.patch(createVM, secrets, "old-cloudinit", adopt("old", "")))
+	x.refused("create-vm adopts it for another Machine", x.patch(createVM, secrets, "old-cloudinit", adopt("web", "")), only)
+	x.refused("create-vm changes its data", x.patch(createVM, secrets, "old-cloudinit", adopt("old", `,"data":{"userdata":"Yg=="}`)), only)
+	x.refused("create-vm adds data", x.patch(createVM, secrets, "old-cloudinit", adopt("old", `,"stringData":{"more":"b"}`)), only)
+	x.refused("create-vm changes it without an owner", x.patch(createVM, secrets, "old-cloudinit", `{"metadata":{"labels":{"a":"b"}}}`), only)
+	x.refused("create-vm deletes it", x.remove(createVM, secrets, "old-cloudinit"), only)
+	x.refused("create-vm adopts a Secret with another ending", x.patch(createVM, secrets, "old-password", adopt("old", "")), only)
+	x.refused("create-vm adopts a Secret without a mark", x.patch(createVM, secrets, "plain-cloudinit", adopt("plain", "")), only)
+	x.refused("bootstrap-talos adopts it", x.patch(bootstrap, secrets, "old-cloudinit", adopt("old", "")), only)
 }
 
 // ownObjects has functions write and delete each object that they create.

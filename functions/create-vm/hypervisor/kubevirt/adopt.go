@@ -104,15 +104,20 @@ func usesClaim(vm *kubevirtv1.VirtualMachine, claim string) bool {
 	})
 }
 
-// adoptSecret marks the Secret with the first configuration of an adopted virtual machine.
+// adoptSecret marks the Secret with the first configuration of an adopted virtual machine. It leaves a Secret with
+// neither a mark nor a controller as it is, because the policy vitistack-written-secrets refuses to change it.
 func (g guestObjects) adoptSecret(ctx context.Context, m *v1alpha1.Machine) error {
 	secret := &corev1.Secret{}
 	err := g.client.Get(ctx, m.Namespace, kube.Name(m.Name, "cloudinit"), secret)
-	if kube.NotFound(err) || err == nil && !isAdoptable(secret, m) {
+	if kube.NotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
+	}
+	isForeign := secret.Annotations[v1alpha1.AnnotationUID] == "" && metav1.GetControllerOf(secret) == nil
+	if isForeign || !isAdoptable(secret, m) {
+		return nil
 	}
 	before := secret.DeepCopy()
 	g.mark(secret, m)
