@@ -19,7 +19,9 @@ func CheckOwner(obj kube.Object, kc *v1alpha1.KubernetesCluster) error {
 	if metav1.IsControlledBy(obj, kc) {
 		return nil
 	}
-	return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%s %s was not made for this cluster: delete it, or give the cluster another name", kube.KindOf(obj), obj.GetName())}
+	return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf(
+		"%s %s was not made for this cluster: run kubectl viti adopt -n %s if the cluster was restored, or else delete it, or give the cluster another name",
+		kube.KindOf(obj), obj.GetName(), kc.Namespace)}
 }
 
 // Labels returns the labels of everything that belongs to a cluster.

@@ -132,7 +132,7 @@ export const reasons = {
   "MachinesSkipped": ["platform team","Delete the machines that the message names at their provider: the deletion of the cluster was forced."],
   "MachinesUnhealthy": ["requester","See the message: it says when the machine is replaced, or why none is. Check the node with talosctl, and the hypervisor of its Machine.",["Machine"]],
   "Moved": ["no action","Its function adopts what exists, and then says whether it is Ready."],
-  "NameTaken": ["requester","Delete the object that the message names, or give this one another name."],
+  "NameTaken": ["requester","Delete the object that the message names, or give this one another name. If the object belongs to this one because both were restored, ask the platform team to run kubectl viti adopt instead."],
   "NetworkAvailable": ["no action","No action: this is as it should be."],
   "NetworkConfiguration/NetworkNamespaceNotFound": ["requester","Create the NetworkNamespace that the message names, or delete this object and create it again with another one in spec.networkNamespaceName."],
   "NetworkConfigurationNotFound": ["requester","Create the NetworkConfiguration that the message names, or name another in spec.networks."],

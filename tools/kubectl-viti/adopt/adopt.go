@@ -30,14 +30,32 @@ type Adopter struct {
 var (
 	virtualMachine = cluster.Kind{Name: "VirtualMachine", Resource: "virtualmachines", Group: "kubevirt.io", Version: "v1"}
 	secretKind     = cluster.Kind{Name: "Secret", Resource: "secrets", Version: "v1"}
+	configMapKind  = cluster.Kind{Name: "ConfigMap", Resource: "configmaps", Version: "v1"}
 )
+
+// kindOf returns the kind of the object of a row.
+func kindOf(r Row) cluster.Kind {
+	switch r.Kind {
+	case secretKind.Name:
+		return secretKind
+	case configMapKind.Name:
+		return configMapKind
+	default:
+		return cluster.MustFindKind(r.Kind)
+	}
+}
 
 // Plan returns what exists and what happens to it. It changes nothing.
 func (a *Adopter) Plan(ctx context.Context) ([]Row, error) {
-	rows, err := a.planMachines(ctx)
+	rows, err := a.planOwners(ctx)
 	if err != nil {
 		return nil, err
 	}
+	machines, err := a.planMachines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, machines...)
 	networks, err := a.planNetworks(ctx)
 	if err != nil {
 		return nil, err
@@ -53,7 +71,7 @@ func (a *Adopter) Apply(ctx context.Context, rows []Row) error {
 		if r.Action != Adopts {
 			continue
 		}
-		if r.Kind == "Secret" {
+		if r.IsNew {
 			_, err := a.Resource(secretKind.GVR()).Namespace(r.Namespace).Create(ctx, &unstructured.Unstructured{Object: r.Patch}, metav1.CreateOptions{FieldManager: "kubectl-viti"})
 			if err != nil && !apierrors.IsAlreadyExists(err) {
 				return fmt.Errorf("create Secret %s/%s: %w", r.Namespace, r.Name, err)
@@ -64,7 +82,7 @@ func (a *Adopter) Apply(ctx context.Context, rows []Row) error {
 		if err != nil {
 			return err
 		}
-		objects := a.Resource(cluster.MustFindKind(r.Kind).GVR()).Namespace(r.Namespace)
+		objects := a.Resource(kindOf(r).GVR()).Namespace(r.Namespace)
 		_, err = objects.Patch(ctx, r.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-viti"})
 		if err == nil {
 			err = removeFinalizers(ctx, objects, r.Name)
@@ -192,7 +210,7 @@ func (a *Adopter) planKeys(ctx context.Context, kc *unstructured.Unstructured, i
 		if keys == nil {
 			continue
 		}
-		r := Row{Kind: "Secret", Namespace: kc.GetNamespace(), Name: keys.GetName(), What: "Secret " + found.Items[j].GetName(), Action: Adopts, Patch: keys.Object,
+		r := Row{Kind: "Secret", Namespace: kc.GetNamespace(), Name: keys.GetName(), What: "Secret " + found.Items[j].GetName(), Action: Adopts, IsNew: true, Patch: keys.Object,
 			Note: "the keys of the talos-operator are copied; its Secret stays"}
 		_, err := a.Resource(secretKind.GVR()).Namespace(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
 		switch {
@@ -210,7 +228,12 @@ func (a *Adopter) planKeys(ctx context.Context, kc *unstructured.Unstructured, i
 }
 
 func (a *Adopter) list(ctx context.Context, k cluster.Kind, namespace string) ([]unstructured.Unstructured, error) {
-	all, err := a.ListPages(ctx, k, namespace, "")
+	return a.listLabelled(ctx, k, namespace, "")
+}
+
+// listLabelled lists the objects of a kind that have a label, or all.
+func (a *Adopter) listLabelled(ctx context.Context, k cluster.Kind, namespace, label string) ([]unstructured.Unstructured, error) {
+	all, err := a.ListPages(ctx, k, namespace, label)
 	switch {
 	case apierrors.IsNotFound(err): // the cluster does not have the kind, as KubeVirt's, or one that an operator lacks
 		return nil, nil

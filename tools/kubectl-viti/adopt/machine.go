@@ -24,8 +24,9 @@ type Row struct {
 	Kind, Namespace, Name, What string
 	// Action is one of the constants above, and Note its reason, or what differs.
 	Action, Note string
-	// Patch is the merge patch of the object that has it adopt, or nil.
+	// Patch is the merge patch of the object that has it adopt, or the object itself if IsNew is true, or nil.
 	Patch map[string]any
+	IsNew bool
 }
 
 // decideMachine decides whether a Machine adopts the VirtualMachine of its name. machines maps the UIDs of all
