@@ -155,6 +155,46 @@ func TestApprovalOfCreation(t *testing.T) {
 	requireAll("a stricter policy")
 }
 
+// TestApprovalOfARenamedPool renames a pool, and has the ticketing system reject and then approve that. Its workers stay until the
+// new name is approved.
+func TestApprovalOfARenamedPool(t *testing.T) {
+	t.Parallel()
+	asked := make(mailbox, 100)
+	s := newEnv(t, envOptions{handle: asked.listen})
+	decide := func(request event.Event, kind string) {
+		t.Helper()
+		decision := answer(t, request, kind, map[string]any{"reason": "no"})
+		s.server.Sign(t, &decision)
+		if _, err := s.function.handle(t.Context(), decision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kc := s.cluster("shop", 1, 1)
+	kc.Spec.Approval = &v1alpha1.ApprovalOptions{Policy: v1alpha1.ApprovalGrowth}
+	s.create(kc)
+	s.awaitReason("shop", "PendingApproval")
+	decide(<-asked, events.TypeWorkorderApproved)
+	before := s.awaitRunning("shop", "cp-0", "pool-0")
+	requireOld := func(after string) {
+		t.Helper()
+		for range 3 {
+			s.reconcile("shop")
+		}
+		if diff := cmp.Diff([]string{"cp-0", "pool-0"}, s.machines("shop")); diff != "" || plan.IsLeaving(s.machine("shop-pool-0")) {
+			t.Errorf("%s: a worker is removed: machines (-want +got):\n%s", after, diff)
+		}
+	}
+	s.change("shop", replicas(1, map[string]int32{"other": 1}))
+	s.awaitReason("shop", "PendingApproval", "1 worker")
+	requireOld("a request")
+	decide(next(t, asked, before.Generation+1), events.TypeWorkorderRejected)
+	s.awaitReason("shop", "ApprovalRejected")
+	requireOld("a rejection")
+	s.change("shop", replicas(1, map[string]int32{"other": 2}))
+	decide(next(t, asked, before.Generation+2), events.TypeWorkorderApproved)
+	s.awaitRunning("shop", "cp-0", "other-0", "other-1")
+}
+
 // next returns a request for a generation. Duplicates of it may follow.
 func next(t *testing.T, asked mailbox, generation int64) event.Event {
 	t.Helper()

@@ -34,7 +34,7 @@ func (ap *approvals) check(ctx context.Context, c *cluster) error {
 		c.Status.Approval = nil
 		return nil
 	}
-	c.Status.Approval = plan.NextApproval(c.Status.Approval, policy, c.Generation, c.Spec.Data.Workorder, plan.WantedPools(plan.EffectiveTopology(c.Spec.Topology)))
+	c.Status.Approval = plan.NextApproval(plan.WithTemplates(c.Status.Approval, c.before.Status.Accepted), policy, c.Generation, c.Spec.Data.Workorder, plan.WantedPools(plan.EffectiveTopology(c.Spec.Topology)))
 	a := c.Status.Approval
 	switch a.State {
 	case v1alpha1.ApprovalRequested:
@@ -135,7 +135,12 @@ func (ap *approvals) limitToApproved(ctx context.Context, c *cluster) error {
 	if !known || a == nil || len(a.Approved) == 0 {
 		return c.report.approval
 	}
-	c.accepted = plan.LimitToApproved(c.KubernetesCluster, a.Approved)
+	limited := c.DeepCopy()
+	kept := plan.KeptPools(c.before.Status.Accepted, c.Spec.Topology, a.Approved)
+	limited.Spec.Topology.Workers = append(limited.Spec.Topology.Workers, kept...)
+	c.Status.Accepted = c.Status.Accepted.DeepCopy()
+	c.Status.Accepted.Topology.Workers = append(c.Status.Accepted.Topology.Workers, kept...) // the next delivery keeps them too
+	c.accepted = plan.LimitToApproved(limited, a.Approved)
 	return nil
 }
 

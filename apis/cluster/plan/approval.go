@@ -39,7 +39,8 @@ func ApprovalPolicyOf(spec v1alpha1.KubernetesClusterSpec, ns *corev1.Namespace)
 	}
 }
 
-// ApprovalOfPresent returns the approval of the machines that a cluster had before a policy applied to it.
+// ApprovalOfPresent returns the approval of the machines that a cluster had before a policy applied to it. WithTemplates
+// adds their templates.
 func ApprovalOfPresent(s v1alpha1.KubernetesClusterStatus) *v1alpha1.ApprovalStatus {
 	return &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalApproved, Generation: s.ObservedGeneration, Approved: presentPools(s)}
 }
@@ -86,8 +87,24 @@ func WantedPools(t v1alpha1.ClusterTopology) []v1alpha1.ApprovedPool {
 	return pools
 }
 
-// presentPools returns the machines that a cluster has, by pool. Their template is empty, so
-// that every template fits.
+// WithTemplates returns an approval in which approved pools without a template have that of the last valid spec, because
+// every template would fit an empty one.
+func WithTemplates(a *v1alpha1.ApprovalStatus, last *v1alpha1.AcceptedSpec) *v1alpha1.ApprovalStatus {
+	if a == nil || last == nil {
+		return a
+	}
+	a = a.DeepCopy()
+	had := WantedPools(last.Topology)
+	for i := range a.Approved {
+		p := &a.Approved[i]
+		if at := slices.IndexFunc(had, func(h v1alpha1.ApprovedPool) bool { return h.Name == p.Name }); at >= 0 && p.Template == "" {
+			p.Template = had[at].Template
+		}
+	}
+	return a
+}
+
+// presentPools returns the machines that a cluster has, by pool, without their templates.
 func presentPools(s v1alpha1.KubernetesClusterStatus) []v1alpha1.ApprovedPool {
 	var planes int32
 	for _, n := range s.Nodes {
@@ -108,6 +125,21 @@ func hasGrown(approved, wanted []v1alpha1.ApprovedPool) bool {
 	return slices.ContainsFunc(wanted, func(w v1alpha1.ApprovedPool) bool {
 		i := slices.IndexFunc(approved, func(a v1alpha1.ApprovedPool) bool { return a.Name == w.Name })
 		return i < 0 || w.Replicas > approved[i].Replicas || (approved[i].Template != "" && w.Template != approved[i].Template)
+	})
+}
+
+// KeptPools returns the approved pools of the last valid spec that a topology lacks, with their number of workers, while it has a
+// pool that is not approved. That may be one of them under another name, so their workers stay until the new name is approved.
+func KeptPools(last *v1alpha1.AcceptedSpec, t v1alpha1.ClusterTopology, approved []v1alpha1.ApprovedPool) []v1alpha1.WorkerPool {
+	isApproved := func(p v1alpha1.WorkerPool) bool {
+		return slices.ContainsFunc(approved, func(a v1alpha1.ApprovedPool) bool { return a.Name == p.Name })
+	}
+	isNew := func(p v1alpha1.WorkerPool) bool { return !isApproved(p) }
+	if last == nil || !slices.ContainsFunc(t.Workers, isNew) {
+		return nil
+	}
+	return slices.DeleteFunc(EffectiveTopology(last.Topology).Workers, func(p v1alpha1.WorkerPool) bool {
+		return isNew(p) || slices.ContainsFunc(t.Workers, func(w v1alpha1.WorkerPool) bool { return w.Name == p.Name })
 	})
 }
 

@@ -150,6 +150,62 @@ func TestLimitToApproved(t *testing.T) {
 	}
 }
 
+// TestWithTemplates requests approval of another template for the machines that a cluster had before the policy.
+func TestWithTemplates(t *testing.T) {
+	t.Parallel()
+	status := v1alpha1.KubernetesClusterStatus{
+		Accepted: &v1alpha1.AcceptedSpec{Topology: v1alpha1.ClusterTopology{
+			ControlPlane: v1alpha1.ControlPlaneTopology{Replicas: 1}, Workers: []v1alpha1.WorkerPool{{Name: "w", Replicas: 2}},
+		}},
+		Nodes: []v1alpha1.NodeStatus{{Role: v1alpha1.RoleControlPlane}}, Pools: []v1alpha1.PoolStatus{{Name: "w", Replicas: 2}},
+	}
+	status.Accepted.Topology.ControlPlane.Template, status.Accepted.Topology.Workers[0].Template = "large", "medium"
+	a := WithTemplates(ApprovalOfPresent(status), status.Accepted)
+	if diff := cmp.Diff(pools(1, 2), a.Approved); diff != "" {
+		t.Errorf("approved (-want +got):\n%s", diff)
+	}
+	larger := pools(1, 2)
+	larger[1].Template = "xlarge"
+	for name, tc := range map[string]struct {
+		wanted []v1alpha1.ApprovedPool
+		want   v1alpha1.ApprovalState
+	}{"Same": {pools(1, 2), v1alpha1.ApprovalApproved}, "Larger": {larger, v1alpha1.ApprovalRequested}} {
+		if got := NextApproval(a, v1alpha1.ApprovalGrowth, 9, "", tc.wanted).State; got != tc.want {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestKeptPools(t *testing.T) {
+	t.Parallel()
+	topology := func(names ...string) (t v1alpha1.ClusterTopology) {
+		for _, name := range names {
+			t.Workers = append(t.Workers, v1alpha1.WorkerPool{Name: name, Replicas: 2})
+		}
+		return t
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		last   v1alpha1.ClusterTopology
+		now    v1alpha1.ClusterTopology
+		want   string
+	}{
+		"Renamed":    {"the new name is not approved", topology("w"), topology("web"), "w"},
+		"Again":      {"the next delivery finds it in the last valid spec", topology("web", "w"), topology("web"), "w"},
+		"Removed":    {"without a new pool, a pool is scaled down", topology("w"), topology(), ""},
+		"Added":      {"nothing is missing", topology("w"), topology("w", "web"), ""},
+		"Unapproved": {"a pool that was never approved has no workers", topology("x"), topology("web"), ""},
+	} {
+		var got []string
+		for _, p := range KeptPools(&v1alpha1.AcceptedSpec{Topology: tc.last}, tc.now, pools(1, 2)) {
+			got = append(got, p.Name)
+		}
+		if strings.Join(got, " ") != tc.want {
+			t.Errorf("%s: %s: got %v, want %q", name, tc.reason, got, tc.want)
+		}
+	}
+}
+
 func TestDecisionData(t *testing.T) {
 	t.Parallel()
 	d := Decision{}
