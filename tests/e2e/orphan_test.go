@@ -95,8 +95,9 @@ func TestOrphanedMachine(t *testing.T) {
 	const web = `apiVersion: vitistack.io/v1alpha1
 kind: Machine
 metadata: {name: web}
-spec: {template: small, providerRef: {name: kubevirt}, networkNamespaceName: network, cloudInit: {userData: "#cloud-config"}}
+spec: {template: small, providerRef: {name: kubevirt}, networkNamespaceName: network, cloudInit: {secretRef: {name: web-user-data, key: userdata}}}
 `
+	u.Apply("default", "apiVersion: v1\nkind: Secret\nmetadata: {name: web-user-data, labels: {vitistack.io/cloud-init: \"true\"}}\nstringData: {userdata: \"#cloud-config\\nhostname: web\\n\"}\n")
 	u.Apply("default", web)
 	former := u.UntilPhase(engine.Machines, "default", "web", "Running").GetUID()
 	vms := uidsOf(u.Engine, engine.VirtualMachines)
