@@ -248,7 +248,7 @@ var advices = map[string]Advice{
 	"VersionNotSupported":   on(PlatformTeam, "Upgrade the hypervisor to a version that the message names."),
 	"CredentialsMissing":    on(PlatformTeam, "Create the Secret with the keys that the message names, and name it in spec.credentialsRef of the MachineProvider."),
 	"CredentialsInvalid":    on(PlatformTeam, "Correct the Secret of the MachineProvider as the message says."),
-	"CredentialsNotAllowed": on(PlatformTeam, "Move the Secret of the MachineProvider into the namespace of the stack, or add its namespace to credentials.namespaces of the chart."),
+	"CredentialsNotAllowed": on(PlatformTeam, "Add the namespace of the Secret that the MachineProvider names to credentials.namespaces of the chart. If that value is empty, the Secret may also be in the namespace of the stack."),
 	"EndpointNotAllowed":    on(PlatformTeam, allowEndpoint),
 	"EndpointUntrusted":     on(PlatformTeam, "Add the authority of the certificate to spec.endpoint.caBundle of the MachineProvider, or to ca.crt of its Secret."),
 	"SecretsNotAllowed":     on(PlatformTeam, grantRights),

@@ -46,7 +46,7 @@ export const reasons = {
   "CredentialsIncomplete": ["requester","Add the keys that the message names to the Secret."],
   "CredentialsInvalid": ["platform team","Correct the Secret of the MachineProvider as the message says."],
   "CredentialsMissing": ["platform team","Create the Secret with the keys that the message names, and name it in spec.credentialsRef of the MachineProvider."],
-  "CredentialsNotAllowed": ["platform team","Move the Secret of the MachineProvider into the namespace of the stack, or add its namespace to credentials.namespaces of the chart."],
+  "CredentialsNotAllowed": ["platform team","Add the namespace of the Secret that the MachineProvider names to credentials.namespaces of the chart. If that value is empty, the Secret may also be in the namespace of the stack."],
   "CredentialsNotFound": ["requester","Create the Secret that the message names."],
   "Deleting": ["no action","No action: the message names what is still being deleted.",["Machine","MachineProvider"]],
   "DiskCannotGrow": ["requester","Write the present size of the disk, or have the platform team set allowVolumeExpansion of its StorageClass."],
