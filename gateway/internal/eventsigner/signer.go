@@ -25,6 +25,11 @@ const (
 	fresh = 10 * time.Second
 	// retired is the time for which a key is accepted after the creation of the next one.
 	retired = time.Hour
+	// readTimeout bounds one read of the keys.
+	readTimeout = 10 * time.Second
+	// firstWait is the longest wait of Derive for a read without a known key, and refreshWait with one. A read that succeeds in this
+	// time takes effect at once, so that a rotation ends sessions.
+	firstWait, refreshWait = 2 * time.Second, time.Second / 2
 )
 
 // Entries are the contents of a Secret or a ConfigMap.
@@ -47,9 +52,21 @@ type Signer struct {
 	Store Store
 	Now   func() time.Time
 
-	mu   sync.Mutex
-	key  ed25519.PrivateKey
-	read time.Time
+	mu sync.Mutex
+	// key is the last known key, and readAt when it was read.
+	key    ed25519.PrivateKey
+	readAt time.Time
+	// last is the newest read. It may have failed, or not have ended.
+	last *read
+}
+
+// read is one read of the keys, which all callers share that need it.
+type read struct {
+	began time.Time
+	done  chan struct{}
+	// key and err are set before done is closed.
+	key ed25519.PrivateKey
+	err error
 }
 
 // Sign adds a signature to an event. An error means that the keys cannot be read or written at present.
@@ -77,39 +94,96 @@ func (s *Signer) Keys(ctx context.Context) ([]ed25519.PublicKey, error) {
 }
 
 // Derive returns a secret of size bytes for a purpose, which is the same for all gateways with this key. While the keys cannot be
-// read, it is derived from the last known key.
+// read, it is derived from the last known key, and Derive does not wait for an API server that does not answer.
 func (s *Signer) Derive(ctx context.Context, purpose string, size int) ([]byte, error) {
-	key, err := s.current(ctx)
+	key, err := s.lastKnown(ctx)
 	if err != nil {
-		if key = s.last(); key == nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	return hkdf.Key(sha256.New, key.Seed(), nil, purpose, size)
-}
-
-func (s *Signer) last() ed25519.PrivateKey {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.key
 }
 
 // current returns the key after functions accept it.
 func (s *Signer) current(ctx context.Context) (ed25519.PrivateKey, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.key != nil && s.Now().Sub(s.read) < fresh {
+	if s.key != nil && s.Now().Sub(s.readAt) < fresh {
+		defer s.mu.Unlock()
 		return s.key, nil
 	}
+	r := s.join()
+	s.mu.Unlock()
+	return r.wait(ctx)
+}
+
+// lastKnown returns the key of the last read that succeeded. It requests another read if the newest one is not fresh, and waits for
+// it a short time only.
+func (s *Signer) lastKnown(ctx context.Context) (ed25519.PrivateKey, error) {
+	s.mu.Lock()
+	key, longest := s.key, refreshWait
+	if key == nil {
+		longest = firstWait
+	} else if s.last.hasEnded() && s.Now().Sub(s.last.began) < fresh {
+		s.mu.Unlock()
+		return key, nil
+	}
+	r := s.join()
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, longest-s.Now().Sub(r.began))
+	defer cancel()
+	found, err := r.wait(ctx)
+	if err != nil && key != nil {
+		return key, nil
+	}
+	return found, err
+}
+
+// join returns the read under way, or starts one. The caller holds mu.
+func (s *Signer) join() *read {
+	if s.last != nil && !s.last.hasEnded() {
+		return s.last
+	}
+	r := &read{began: s.Now(), done: make(chan struct{})}
+	s.last = r
+	go func() {
+		defer close(r.done)
+		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+		defer cancel()
+		if r.key, r.err = s.load(ctx); r.err != nil {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.key, s.readAt = r.key, s.Now()
+	}()
+	return r
+}
+
+func (r *read) hasEnded() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait returns the key that was read, at most until ctx ends.
+func (r *read) wait(ctx context.Context) (ed25519.PrivateKey, error) {
+	select {
+	case <-r.done:
+		return r.key, r.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read the signing key: %w", ctx.Err())
+	}
+}
+
+// load reads the key, and has functions accept it.
+func (s *Signer) load(ctx context.Context) (ed25519.PrivateKey, error) {
 	name, key, err := s.find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.publish(ctx, name, key); err != nil {
-		return nil, err
-	}
-	s.key, s.read = key, s.Now()
-	return key, nil
+	return key, s.publish(ctx, name, key)
 }
 
 // attempts bounds the retries of a write that conflicts with another gateway.

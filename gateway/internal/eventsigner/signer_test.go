@@ -1,6 +1,7 @@
 package eventsigner
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -23,6 +25,8 @@ type memory struct {
 	// late is called between a read and the following write.
 	late func()
 	err  error
+	// hangs makes reads of the Secret wait until their context ends.
+	hangs bool
 }
 
 func (m *memory) read(e *Entries) (Entries, error) {
@@ -54,7 +58,23 @@ func (m *memory) write(e *Entries, version string, data map[string][]byte) (bool
 	return true, m.err
 }
 
-func (m *memory) Secret(context.Context) (Entries, error)    { return m.read(&m.secret) }
+func (m *memory) Secret(ctx context.Context) (Entries, error) {
+	m.mu.Lock()
+	hangs := m.hangs
+	m.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return Entries{}, ctx.Err()
+	}
+	return m.read(&m.secret)
+}
+
+func (m *memory) hang(hangs bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hangs = hangs
+}
+
 func (m *memory) ConfigMap(context.Context) (Entries, error) { return m.read(&m.configMap) }
 func (m *memory) UpdateSecret(_ context.Context, version string, data map[string][]byte) (bool, error) {
 	return m.write(&m.secret, version, data)
@@ -133,6 +153,51 @@ func TestUnreadable(t *testing.T) {
 	if err := s.Sign(t.Context(), &e); err == nil || e.Extensions()[dsse.Extension] != nil {
 		t.Errorf("an event is signed without a key: %v", err)
 	}
+}
+
+// TestHang has the API server accept requests without an answer. Derived secrets stay the same, and are not waited for.
+func TestHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{hangs: true}
+		s := &Signer{Store: m, Now: time.Now}
+		derive := func() ([]byte, error, time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			began := time.Now()
+			secret, err := s.Derive(ctx, "test", 32)
+			return secret, err, time.Since(began)
+		}
+		if _, err, took := derive(); err == nil || took > 3*time.Second {
+			t.Errorf("without a key: %v after %s", err, took)
+		}
+		time.Sleep(readTimeout)
+		m.hang(false)
+		want, err, _ := derive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.hang(true)
+		time.Sleep(2 * fresh)
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				if got, err, took := derive(); !bytes.Equal(got, want) || took > time.Second {
+					t.Errorf("while the API server hangs: %v after %s", err, took)
+				}
+			})
+		}
+		all.Wait()
+		if _, _, took := derive(); took > 0 {
+			t.Errorf("the next request waits %s for the same read", took)
+		}
+		time.Sleep(readTimeout + fresh)
+		m.hang(false)
+		m.secret.Data = nil
+		if got, err, _ := derive(); err != nil || bytes.Equal(got, want) {
+			t.Errorf("a new key is not used at the first request after its creation: %v", err)
+		}
+	})
 }
 
 func TestChanges(t *testing.T) {
