@@ -39,12 +39,16 @@ function setState(state, why = "") {
   notify("connection");
 }
 
+function streamPath() {
+  const query = new URLSearchParams({ topics: ["summary", "events", ...topics].join(",") });
+  if (lastID) query.set("lastEventId", lastID);
+  return `/api/v1/stream?${query}`;
+}
+
 export function connect() {
   clearTimeout(timer);
   source?.close();
-  const query = new URLSearchParams({ topics: ["summary", "events", ...topics].join(",") });
-  if (lastID) query.set("lastEventId", lastID);
-  const opened = new EventSource(`/api/v1/stream?${query}`);
+  const opened = new EventSource(streamPath());
   source = opened;
   connection.attemptAt = Date.now();
   for (const name of Object.keys(handlers)) {
@@ -102,10 +106,32 @@ async function explain() {
     const ready = await (await fetchInTime("/ready")).json();
     if (connection.state !== "reconnecting") return;
     if (ready.status === "starting") setState("reconnecting", starting(ready.waiting));
-    else if (failures > 2)
-      setState("reconnecting", "The gateway answers, but refuses another live connection. Close other tabs of this page.");
+    else if (failures > 2) {
+      const why = await streamRefusal();
+      if (connection.state === "reconnecting") setState("reconnecting", why);
+    }
   } catch {
     if (connection.state === "reconnecting") setState("reconnecting", "The gateway cannot be reached. Check that it runs, and your network.");
+  }
+}
+
+// streamRefusal requests the stream once and returns why it is refused, because an EventSource does not show the answer.
+async function streamRefusal() {
+  const ended = new AbortController();
+  const signal = AbortSignal.any([ended.signal, AbortSignal.timeout(attemptTimeout)]);
+  const answer = await fetch(streamPath(), { signal });
+  if (answer.ok) {
+    ended.abort();
+    return "The gateway answers, but the live connection is cut. Check the proxies between this page and the gateway.";
+  }
+  const { detail = `it answers ${answer.status}` } = await answer.json().catch(() => ({}));
+  switch (answer.status) {
+    case 400:
+      return `The gateway has another release than this page. Reload the page. The gateway says: ${detail}.`;
+    case 429:
+      return `The gateway refuses the live connection: ${detail}. Close other tabs of this page.`;
+    default:
+      return `The gateway refuses the live connection: ${detail}.`;
   }
 }
 
