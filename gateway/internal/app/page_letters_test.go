@@ -96,3 +96,33 @@ func TestPageDeadLetters(t *testing.T) {
 	}
 	b.Clean()
 }
+
+// TestPageDeadLettersBeyondTheRateLimit discards more letters than the rate limit allows at once. The page goes on after the time that the
+// gateway names.
+func TestPageDeadLettersBeyondTheRateLimit(t *testing.T) {
+	t.Parallel()
+	writer, line := keyLine(t, "writer", "read+write")
+	s := start(t, "--auth.keys="+line, "--rateLimit.enabled=true", "--rateLimit.requestsPerMinute=600", "--rateLimit.burstSize=10")
+	const letters = 30
+	for i := range letters {
+		putLetter(t, s, "web-"+strconv.Itoa(i), "create-vm")
+	}
+	b := browser.New(t, s.url, 1200, 900)
+	b.Open("#/dead-letters")
+	b.Wait("the letters", `document.querySelectorAll(".letters > li").length === 30`)
+	click := func(label string) {
+		t.Helper()
+		b.Do(`[...document.querySelectorAll("main button")].find((x) => x.textContent === ` + browser.Quote(label) + `).click()`)
+		b.AwaitDrawing()
+	}
+	click("Discard: all 30 shown")
+	b.Wait("the form for a key", `document.getElementById("write-key")`)
+	b.Do(`document.getElementById("write-key").focus()`)
+	b.Press(writer)
+	b.Press(kb.Enter)
+	b.Wait("the question", `document.querySelector(".confirm")?.textContent.includes("Discard 30 dead letters?")`)
+	click("Discard")
+	b.Wait("the progress", `/\d+ of 30 are done. The gateway limits requests: the next one follows in \d+ s./.test(document.querySelector(".confirm [role=status]")?.textContent)`)
+	b.Wait("the end of all letters", `document.querySelector("main")?.textContent.includes("30 dead letters is discarded")`)
+	eventually(t, "the empty list", func() bool { return s.get("/api/v1/dead-letters?limit=1").Header.Get("X-Total-Count") == "0" })
+}

@@ -10,7 +10,7 @@ import { eventText } from "./texts.js";
 
 const pageSize = 50;
 // view has the action that waits for a confirmation, what has been removed, and what went wrong, by sequence.
-const view = { wanted: null, busy: false, gone: new Set(), errors: new Map(), keyError: "", done: "" };
+const view = { wanted: null, busy: false, gone: new Set(), errors: new Map(), keyError: "", progress: "", done: "" };
 
 // receiverOf is the function of a destination, or the name of a webhook's endpoint.
 export const receiverOf = (destination) => /\/\/([a-z-]+)/.exec(destination ?? "")?.[1] ?? (destination || "its receiver");
@@ -35,26 +35,43 @@ const actions = {
 
 const mayWrite = () => connection.session?.scopes?.includes("write");
 
-// perform acts on letters one after the other, and stops at the first one that is refused.
+// perform acts on letters one after the other, and waits while the gateway limits requests. It stops at the first letter that is refused, and
+// when the user stops it or leaves the view.
 async function perform(path) {
-  const { act, letters } = view.wanted;
+  const wanted = view.wanted;
+  const { act, letters } = wanted;
   view.busy = true;
   view.errors.clear();
   view.done = "";
   let n = 0;
-  for (const l of letters) {
-    const refusal = await actions[act].request(l.sequence).then(refusalOf, () => "The gateway cannot be reached. Nothing has changed.");
+  while (n < letters.length && view.wanted === wanted) {
+    const { sequence } = letters[n];
+    const progress = `${n} of ${letters.length} are done.`;
+    setProgress(progress);
+    const answer = await actions[act].request(sequence).catch(() => undefined);
+    if (answer?.status === 429) {
+      const seconds = Number(answer.headers.get("Retry-After")) || 5;
+      setProgress(`${progress} The gateway limits requests: the next one follows in ${seconds} s.`);
+      await new Promise((done) => setTimeout(done, 1000 * seconds));
+      continue;
+    }
+    const refusal = answer ? await refusalOf(answer) : "The gateway cannot be reached. Nothing has changed.";
     if (refusal) {
-      view.errors.set(l.sequence, `${actions[act].verb} failed: ${refusal}`);
+      view.errors.set(sequence, `${actions[act].verb} failed: ${refusal}`);
       break;
     }
-    view.gone.add(l.sequence);
+    view.gone.add(sequence);
     n++;
   }
   if (n > 0) view.done = actions[act].done(plural(n, "dead letter"));
-  view.wanted = null;
+  if (view.wanted === wanted) view.wanted = null;
   view.busy = false;
   retry(path);
+  notify("answer");
+}
+
+function setProgress(text) {
+  view.progress = text;
   notify("answer");
 }
 
@@ -91,8 +108,9 @@ function confirmation(path) {
       "div",
       { class: "buttons" },
       h("button", { type: "button", class: "primary", disabled: view.busy, onclick: () => perform(path) }, actions[act].verb),
-      h("button", { type: "button", disabled: view.busy, onclick: cancel }, "Cancel"),
+      h("button", { type: "button", onclick: cancel }, view.busy ? "Stop" : "Cancel"),
     ),
+    view.busy && letters.length > 1 && h("p", { role: "status" }, view.progress),
   );
 }
 
