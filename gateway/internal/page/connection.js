@@ -1,10 +1,12 @@
 // The connection keeps the stream open. It goes on where it was after a cut, and
 // always knows the age of the displayed data.
-import { clear, handlers, notify, streamState, topics } from "./store.js";
+import { clear, handlers, isReceiving, notify, streamState, topics } from "./store.js";
 import { span } from "./format.js";
 
 // missedHeartbeats is the number of intervals of heartbeats without a message after which the connection counts as dead.
 const missedHeartbeats = 2;
+// missedInSnapshot is the same for a snapshot that is not complete, because a slow connection needs a while for each frame of it.
+const missedInSnapshot = 6;
 const longestWait = 15_000;
 // attemptTimeout is how long an attempt may take, in milliseconds.
 const attemptTimeout = 8_000;
@@ -174,7 +176,7 @@ export function summary() {
 export function watchConnection() {
   setInterval(() => {
     if (connection.state === "live") {
-      if (dataAge() > heartbeat * missedHeartbeats) disconnect("The gateway does not respond.");
+      if (dataAge() > heartbeat * (isReceiving() ? missedInSnapshot : missedHeartbeats)) disconnect("The gateway does not respond.");
     } else if (source && Date.now() - connection.attemptAt > attemptTimeout) disconnect(unanswered);
     if (connection.state !== "live") notify("connection");
   }, 1000);

@@ -96,6 +96,9 @@ export function networkOf(item) {
   return there.length === 1 ? there[0] : undefined;
 }
 
+// isReceiving reports whether a snapshot has begun and is not complete.
+export const isReceiving = () => incoming !== null;
+
 const touch = (topic) => versions.set(topic, versions.get(topic) + 1);
 
 // clear forgets everything, for example after a logout.

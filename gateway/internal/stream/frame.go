@@ -28,35 +28,69 @@ func appendHead(b []byte, id, event string) []byte {
 	return append(b, "\ndata: "...)
 }
 
-// patchFrame returns the changes of a topic. With a namespace it leaves out items of other namespaces; it is nil if none is left.
+// frameBytes bounds the items of one frame in bytes, beside a single larger item. A client of a slow connection that has waited for less
+// than two heartbeats gets a whole frame.
+const frameBytes = 32 << 10
+
+// patchFrame returns the changes of a topic, in frames of at most frameBytes. Only the last frame has the identifier, because a client
+// resumes after the changes of the identifier. With a namespace it leaves out items of other namespaces; it is nil if none is left.
 func patchFrame(id string, version uint64, change *inventory.Change, namespace string) []byte {
-	b := appendHead(nil, id, "patch")
-	b = append(b, `{"topic":"`...)
-	b = append(b, change.Topic...)
-	b = append(b, `","version":`...)
-	b = strconv.AppendUint(b, version, 10)
-	b = append(b, `,"upserts":[`...)
-	upserted := 0
+	p := patch{topic: change.Topic, version: version}
 	for _, i := range change.Upserts {
 		if seen(i, namespace) {
-			b = appendComma(b, upserted)
-			b = append(b, i.JSON...)
-			upserted++
+			p.upsert(i)
 		}
 	}
-	b = append(b, `],"removes":[`...)
-	removed := 0
 	for _, i := range change.Removes {
 		if seen(i, namespace) {
-			b = appendComma(b, removed)
-			b = strconv.AppendQuote(b, i.ID)
-			removed++
+			p.remove(i)
 		}
 	}
-	if upserted+removed == 0 {
+	if len(p.upserts)+len(p.removes) == 0 {
 		return nil
 	}
-	return append(b, "]}\n\n"...)
+	p.end(id)
+	return p.frames
+}
+
+// patch collects the frames of a patch.
+type patch struct {
+	topic   inventory.Topic
+	version uint64
+	frames  []byte
+	// upserts and removes are the lists of the frame that has not ended.
+	upserts, removes []byte
+}
+
+func (p *patch) upsert(i *inventory.Item) {
+	p.reserve(len(i.JSON))
+	p.upserts = append(appendComma(p.upserts, len(p.upserts)), i.JSON...)
+}
+
+func (p *patch) remove(i *inventory.Item) {
+	p.reserve(len(i.ID))
+	p.removes = strconv.AppendQuote(appendComma(p.removes, len(p.removes)), i.ID)
+}
+
+// reserve ends the frame if it has no room for size more bytes.
+func (p *patch) reserve(size int) {
+	if have := len(p.upserts) + len(p.removes); have > 0 && have+size > frameBytes {
+		p.end("")
+	}
+}
+
+func (p *patch) end(id string) {
+	b := appendHead(p.frames, id, "patch")
+	b = append(b, `{"topic":"`...)
+	b = append(b, p.topic...)
+	b = append(b, `","version":`...)
+	b = strconv.AppendUint(b, p.version, 10)
+	b = append(b, `,"upserts":[`...)
+	b = append(b, p.upserts...)
+	b = append(b, `],"removes":[`...)
+	b = append(b, p.removes...)
+	p.frames = append(b, "]}\n\n"...)
+	p.upserts, p.removes = p.upserts[:0], p.removes[:0]
 }
 
 // seen reports whether a client of a namespace sees an item.
@@ -100,15 +134,27 @@ func syncedFrame(id string, version uint64) []byte {
 	return encodeFrame(id, "synced", []byte(`{"version":`+strconv.FormatUint(version, 10)+`}`))
 }
 
-// chunkSize bounds the items of one frame of a snapshot, so that a browser can draw between two frames.
-const chunkSize = 500
+// frameItems bounds the items of one frame of a snapshot, so that a browser can draw between two frames.
+const frameItems = 500
 
-// snapshotFrames returns a topic's items in frames of at most chunkSize items. There is at least one frame.
+// chunks splits items into the contents of frames of at most frameItems and frameBytes. There is at least one.
+func chunks(items []*inventory.Item) (all [][]*inventory.Item) {
+	first, size := 0, 0
+	for n, i := range items {
+		if n > first && (n-first == frameItems || size+len(i.JSON) > frameBytes) {
+			all = append(all, items[first:n])
+			first, size = n, 0
+		}
+		size += len(i.JSON)
+	}
+	return append(all, items[first:])
+}
+
+// snapshotFrames returns a topic's items in frames. There is at least one frame.
 func snapshotFrames(topic inventory.Topic, items []*inventory.Item) [][]byte {
-	parts := max((len(items)+chunkSize-1)/chunkSize, 1)
-	frames := make([][]byte, 0, parts)
-	for part := range parts {
-		chunk := items[part*chunkSize : min((part+1)*chunkSize, len(items))]
+	parts := chunks(items)
+	frames := make([][]byte, 0, len(parts))
+	for part, chunk := range parts {
 		size := 96
 		for _, i := range chunk {
 			size += len(i.JSON) + 1
@@ -119,7 +165,7 @@ func snapshotFrames(topic inventory.Topic, items []*inventory.Item) [][]byte {
 		b = append(b, `","part":`...)
 		b = strconv.AppendInt(b, int64(part), 10)
 		b = append(b, `,"parts":`...)
-		b = strconv.AppendInt(b, int64(parts), 10)
+		b = strconv.AppendInt(b, int64(len(parts)), 10)
 		b = append(b, `,"items":[`...)
 		for n, i := range chunk {
 			b = appendComma(b, n)

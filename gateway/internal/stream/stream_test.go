@@ -46,6 +46,15 @@ func newWorld(t *testing.T, limits stream.Limits) *world {
 // set sets the phase of a machine and publishes it.
 func (w *world) set(namespace, name, phase string) {
 	w.t.Helper()
+	w.put(namespace, name, phase)
+	w.publish()
+}
+
+func (w *world) publish() { w.hub.Publish(w.store.Commit(time.Unix(0, 0))) }
+
+// put sets the phase of a machine.
+func (w *world) put(namespace, name, phase string) {
+	w.t.Helper()
 	w.version++
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(w.version),
@@ -56,7 +65,6 @@ func (w *world) set(namespace, name, phase string) {
 		w.t.Fatal(err)
 	}
 	w.store.Put(o)
-	w.hub.Publish(w.store.Commit(time.Unix(0, 0)))
 }
 
 // reader is a client of the stream.
@@ -68,6 +76,8 @@ type reader struct {
 	// phases has the phases that the client knows.
 	phases map[string]string
 	lastID string
+	// longest is the size of the largest data of one event.
+	longest int
 }
 
 func (w *world) connect(lastID string, filter stream.Filter) *reader {
@@ -118,6 +128,7 @@ func (r *reader) next() (event string, data map[string]any) {
 		case strings.HasPrefix(line, "event: "):
 			event = line[7:]
 		case strings.HasPrefix(line, "data: "):
+			r.longest = max(r.longest, len(line))
 			if err := json.Unmarshal([]byte(line[6:]), &data); err != nil {
 				r.t.Fatalf("data of %s: %v", event, err)
 			}
@@ -177,7 +188,7 @@ func TestSnapshotThenPatches(t *testing.T) {
 		t.Errorf("after the patch: %v", r.phases)
 	}
 	w.store.Remove(inventory.KindMachine, inventory.Key{Namespace: "team-a", Name: "m1"})
-	w.hub.Publish(w.store.Commit(time.Unix(0, 0)))
+	w.publish()
 	r.until("patch")
 	if len(r.phases) != 0 {
 		t.Errorf("after the removal: %v", r.phases)
