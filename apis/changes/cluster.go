@@ -7,6 +7,7 @@ var kubernetesClusterEffects = []Effect{
 	{"addons[].url", "one control plane", Applied, "the manifests of the URL are applied; what those of the former one have created stays"},
 	{"approval.policy", "one control plane", Applied, "the next growth waits for an approval; what exists stays"},
 	{"controlPlaneEndpoint.address", "three on Proxmox", InitialOnly, "spec.controlPlaneEndpoint cannot be changed once status.endpoint is the endpoint that it names"},
+	{"controlPlaneEndpoint.host", "one control plane", Applied, "the nodes and the kubeconfig name the host once the workload API answers there; until then it can be corrected"},
 	{"controlPlaneEndpoint.host", "three on Proxmox", InitialOnly, "spec.controlPlaneEndpoint cannot be changed once status.endpoint is the endpoint that it names"},
 	{"controlPlaneEndpoint.mode", "three on Proxmox", InitialOnly, "spec.controlPlaneEndpoint cannot be changed once status.endpoint is the endpoint that it names"},
 	{"controlPlaneEndpoint.port", "three on Proxmox", InitialOnly, "spec.controlPlaneEndpoint cannot be changed once status.endpoint is the endpoint that it names"},

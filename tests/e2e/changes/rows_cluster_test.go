@@ -64,6 +64,7 @@ func clusterRows() []row {
 		{field: "controlPlaneEndpoint.port", on: ha, to: "443"},
 		{field: "controlPlaneEndpoint.address", on: ha, to: "192.0.2.9"},
 		{field: "controlPlaneEndpoint.host", on: ha, to: "api.example.com", with: map[string]string{"controlPlaneEndpoint.mode": "custom"}},
+		{field: "controlPlaneEndpoint.host", on: one, to: "api.example.com", with: map[string]string{"controlPlaneEndpoint.mode": "custom"}, proof: "functions/bootstrap-talos TestWrongEndpointIsCorrected"},
 		{field: "networking.cni", on: one, to: "none"},
 		{field: "networking.dnsDomain", on: one, to: "blue.local"},
 		{field: "networking.podCIDR", on: one, to: "10.200.0.0/16"},
