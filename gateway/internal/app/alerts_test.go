@@ -63,13 +63,30 @@ func rollingTemplate(update *v1alpha1.TemplateUpdate) *v1alpha1.ClusterTemplate 
 	return ct
 }
 
-// brokenBackup is an EtcdBackup that is not Ready, or whose newest snapshot is three days old.
-func brokenBackup(ready metav1.ConditionStatus, last time.Time) *v1alpha1.EtcdBackup {
+// nightlyBackup is an EtcdBackup with a schedule, and its newest snapshot.
+func nightlyBackup(ready metav1.ConditionStatus, last time.Time) *v1alpha1.EtcdBackup {
 	b := &v1alpha1.EtcdBackup{TypeMeta: metav1.TypeMeta{APIVersion: "vitistack.io/v1alpha1", Kind: "EtcdBackup"}, ObjectMeta: meta("team-a", "nightly")}
+	b.Spec.Schedule = "0 3 * * *"
 	at := metav1.NewTime(last)
 	b.Status.LastBackupTime = &at
 	b.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: ready, Reason: "BackupFailed", LastTransitionTime: born}}
 	return b
+}
+
+// endedBackup is a working EtcdBackup whose newest snapshot is three days old, because it takes no more of them.
+func endedBackup(name string, end func(*v1alpha1.EtcdBackupSpec)) *v1alpha1.EtcdBackup {
+	b := nightlyBackup("True", time.Now().Add(-72*time.Hour))
+	b.ObjectMeta = meta("team-a", name)
+	end(&b.Spec)
+	return b
+}
+
+// networkWith is a ready network with some free addresses.
+func networkWith(total, free int) *v1alpha2.NetworkNamespace {
+	n := aNetwork("team-a", "net")
+	n.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Ready", LastTransitionTime: born}}
+	n.Status.IPAllocationSummary = &v1alpha2.IPAllocationSummary{TotalCount: int64(total), AllocatedCount: int64(total - free), AvailableCount: int64(free)}
+	return n
 }
 
 var alertTests = map[string]alertTest{
@@ -117,11 +134,11 @@ var alertTests = map[string]alertTest{
 		shows: `vitistack_cluster_template_clusters{template="standard",state="Stopped"} 1`, want: []string{"VitistackRolloutStopped"},
 	},
 	"BackupFails": {
-		reason: "the last snapshot is recent, and the next one fails", fault: func(s *env) { s.api.Put(s.t, "etcdbackups", brokenBackup("False", time.Now())) },
+		reason: "the last snapshot is recent, and the next one fails", fault: func(s *env) { s.api.Put(s.t, "etcdbackups", nightlyBackup("False", time.Now())) },
 		shows: `vitistack_etcd_backup_ready{namespace="team-a",backup="nightly"} 0`, want: []string{"VitistackBackupFails"},
 	},
 	"BackupIsOld": {
-		reason: "nothing fails, and no snapshot is taken", fault: func(s *env) { s.api.Put(s.t, "etcdbackups", brokenBackup("True", time.Now().Add(-72*time.Hour))) },
+		reason: "nothing fails, and no snapshot is taken", fault: func(s *env) { s.api.Put(s.t, "etcdbackups", nightlyBackup("True", time.Now().Add(-72*time.Hour))) },
 		shows: `vitistack_etcd_backup_ready{namespace="team-a",backup="nightly"} 1`, want: []string{"VitistackBackupIsOld"},
 	},
 	"Orphans": {
@@ -131,13 +148,32 @@ var alertTests = map[string]alertTest{
 		shows: `vitistack_orphans{backend="leases"} 1`, want: []string{"VitistackOrphans"},
 	},
 	"Addresses": {
-		reason: "two addresses are left", fault: func(s *env) {
-			n := aNetwork("team-a", "net")
-			n.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Ready", LastTransitionTime: born}}
-			n.Status.IPAllocationSummary = &v1alpha2.IPAllocationSummary{TotalCount: 250, AllocatedCount: 248, AvailableCount: 2}
-			s.api.Put(s.t, "networknamespaces", n)
-		},
+		reason: "two addresses are left", fault: func(s *env) { s.api.Put(s.t, "networknamespaces", networkWith(250, 2)) },
 		shows: `vitistack_network_free_addresses{namespace="team-a",network="net"} 2`, want: []string{"VitistackAddressesRunOut"},
+	},
+	"SmallNetwork": {
+		reason: "all addresses of a small network are planned for", fault: func(s *env) { s.api.Put(s.t, "networknamespaces", networkWith(6, 2)) },
+		shows: `vitistack_network_free_addresses{namespace="team-a",network="net"} 2`,
+	},
+	"BackupOnce": {
+		reason: "a backup without a schedule is complete after its snapshot", fault: func(s *env) {
+			s.api.Put(s.t, "etcdbackups", endedBackup("once", func(spec *v1alpha1.EtcdBackupSpec) { spec.Schedule = "" }))
+		},
+		shows: `vitistack_etcd_backup_ready{namespace="team-a",backup="once"} 1`,
+	},
+	"BackupSuspended": {
+		reason: "a suspended backup takes no snapshots", fault: func(s *env) {
+			s.api.Put(s.t, "etcdbackups", endedBackup("suspended", func(spec *v1alpha1.EtcdBackupSpec) { spec.Suspend = true }))
+		},
+		shows: `vitistack_etcd_backup_ready{namespace="team-a",backup="suspended"} 1`,
+	},
+	"ObjectsTakeTurns": {
+		reason: "at any time one of many new machines waits, and none for long", fault: func(s *env) {
+			m := aMachine("team-a", "web", "Creating")
+			m.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "WaitingForAddress", LastTransitionTime: metav1.Now()}}
+			s.api.Put(s.t, "machines", m)
+		},
+		shows: `vitistack_pipeline_waiting_objects{layer="machine",reason="WaitingForAddress"} 1`,
 	},
 	"DeadLetters": {
 		reason: "the Broker gives up one event", once: true, fault: func(s *env) {
@@ -322,7 +358,7 @@ func measure(t *testing.T, tc alertTest) map[string]phases {
 	s := startWithHeartbeats(t, settings...)
 	s.api.Put(t, "configmaps", serversReport(t, "healthy", "healthy"))
 	s.api.Put(t, "configmaps", reported(t))
-	s.api.Put(t, "etcdbackups", brokenBackup("True", time.Now()))
+	s.api.Put(t, "etcdbackups", nightlyBackup("True", time.Now()))
 	shop := follower("shop", "test", "old", metav1.Condition{Type: "Ready", Status: "True", Reason: "ClusterRunning", LastTransitionTime: born})
 	s.api.Put(t, "kubernetesclusters", shop)
 	s.api.Put(t, "clustertemplates", rollingTemplate(nil))

@@ -11,6 +11,8 @@ import (
 type BackupState struct {
 	Namespace, Name string
 	Ready           bool
+	// Recurs reports that the EtcdBackup has a schedule and is not suspended, so that newer snapshots are expected.
+	Recurs bool
 	// LastSuccess is when the newest snapshot was due. It is zero if there is none.
 	LastSuccess time.Time
 }
@@ -20,7 +22,10 @@ func backupStates(objects []*Object) []BackupState {
 	all := make([]BackupState, 0, len(objects))
 	for _, o := range objects {
 		if !o.Deleting {
-			all = append(all, BackupState{Namespace: o.Namespace, Name: o.Name, Ready: o.Readiness.Ready, LastSuccess: o.Facts.(*Backup).LastSuccess})
+			f := o.Facts.(*Backup)
+			all = append(all, BackupState{
+				Namespace: o.Namespace, Name: o.Name, Ready: o.Readiness.Ready, Recurs: f.Schedule != "" && !f.Suspended, LastSuccess: f.LastSuccess,
+			})
 		}
 	}
 	slices.SortFunc(all, func(a, b BackupState) int {

@@ -150,6 +150,9 @@ type Tally struct {
 	Waiting map[string]int `json:"waiting"`
 }
 
+// UnknownReason counts the items without a reason.
+const UnknownReason = "Unknown"
+
 func tally(items []*Item) Tally {
 	t := Tally{ByStatus: map[string]int{}, ByPhase: map[string]int{}, Waiting: map[string]int{}}
 	for _, i := range items {
@@ -159,7 +162,7 @@ func tally(items []*Item) Tally {
 		if i.Readiness.Ready {
 			t.Ready++
 		} else {
-			t.Waiting[cmp.Or(i.Readiness.Reason, "Unknown")]++
+			t.Waiting[cmp.Or(i.Readiness.Reason, UnknownReason)]++
 		}
 	}
 	return t

@@ -115,7 +115,7 @@ func NewGateway(o Options, from Sources) *Gateway {
 		func(add addSeries) { addLastHeartbeats(from.Heartbeats(), add) })
 	r.gauge("vitistack_etcd_backup_ready", "Whether an EtcdBackup is Ready", []string{"namespace", "backup"},
 		func(add addSeries) { addBackups(from.Snapshot(), o.MaxSeries, add) })
-	r.gauge("vitistack_etcd_backup_last_success_timestamp_seconds", "Time at which the newest snapshot of an EtcdBackup was due", []string{"namespace", "backup"},
+	r.gauge("vitistack_etcd_backup_last_success_timestamp_seconds", "Time at which the newest snapshot of an EtcdBackup with a schedule was due. No series while it is suspended", []string{"namespace", "backup"},
 		func(add addSeries) { addLastBackups(from.Snapshot(), o.MaxSeries, add) })
 	r.gauge("vitistack_cluster_template_clusters", "Clusters of a ClusterTemplate, by their state in the rollout", []string{"template", "state"},
 		func(add addSeries) { countFollowers(from.Snapshot(), o.MaxSeries, add) })
@@ -163,8 +163,16 @@ func (m *Gateway) addPipeline(snapshot func() *inventory.Snapshot, maxSeries int
 	}
 	r.gauge("vitistack_pipeline_waiting_objects", "Objects that are not ready, by layer and reason", []string{"layer", "reason"},
 		func(add addSeries) { countWaiting(snapshot(), add) })
+	r.gauge("vitistack_pipeline_overdue_objects", "Objects that have not been ready for an hour, by layer and reason", []string{"layer", "reason"},
+		func(add addSeries) { countOverdue(snapshot(), time.Now(), add) })
 	r.gauge("vitistack_network_free_addresses", "Addresses of a network that can be allocated", []string{"namespace", "network"},
-		func(add addSeries) { countFree(snapshot(), maxSeries, add) })
+		func(add addSeries) {
+			countAddresses(snapshot(), maxSeries, func(n *inventory.Network) int64 { return n.Free }, add)
+		})
+	r.gauge("vitistack_network_addresses", "Addresses of a network, allocated or not", []string{"namespace", "network"},
+		func(add addSeries) {
+			countAddresses(snapshot(), maxSeries, func(n *inventory.Network) int64 { return n.Total }, add)
+		})
 	r.gauge("vitistack_orphans", "Resources that the stack created at a backend for objects that do not exist", []string{"backend"}, func(add addSeries) {
 		for _, backend := range inventory.OrphanBackends {
 			add(float64(snapshot().Orphans(backend)), backend)

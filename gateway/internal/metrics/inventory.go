@@ -3,6 +3,7 @@ package metrics
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/vitistack/stack/apis/backend"
 	"github.com/vitistack/stack/apis/cluster/template"
@@ -126,9 +127,10 @@ func addBackups(s *inventory.Snapshot, maxSeries int, add addSeries) {
 	}
 }
 
+// addLastBackups adds the newest snapshot of each EtcdBackup that takes more of them.
 func addLastBackups(s *inventory.Snapshot, maxSeries int, add addSeries) {
 	for _, b := range s.Backups()[:min(len(s.Backups()), maxSeries)] {
-		if !b.LastSuccess.IsZero() {
+		if b.Recurs && !b.LastSuccess.IsZero() {
 			add(float64(b.LastSuccess.Unix()), b.Namespace, b.Name)
 		}
 	}
@@ -159,13 +161,33 @@ func countFollowers(s *inventory.Snapshot, maxSeries int, add addSeries) {
 // functions use a few each, but a status may contain any reason.
 const maxReasons = 50
 
+// overdue is the time after which an object that is not ready has waited too long.
+const overdue = time.Hour
+
 func countWaiting(s *inventory.Snapshot, add addSeries) {
+	addReasons(func(topic inventory.Topic) map[string]int { return s.Collection(topic).Tally.Waiting }, add)
+}
+
+func countOverdue(s *inventory.Snapshot, now time.Time, add addSeries) {
+	addReasons(func(topic inventory.Topic) map[string]int {
+		counts := map[string]int{}
+		for _, i := range s.Collection(topic).Items {
+			if r := i.Readiness; !r.Ready && !r.Since.IsZero() && now.Sub(r.Since) >= overdue {
+				counts[cmp.Or(r.Reason, inventory.UnknownReason)]++
+			}
+		}
+		return counts
+	}, add)
+}
+
+// addReasons adds the counts of objects by layer and reason, up to a bound.
+func addReasons(count func(inventory.Topic) map[string]int, add addSeries) {
 	for _, topic := range inventory.Topics {
 		layer, ok := layerOf[topic]
 		if !ok {
 			continue
 		}
-		waiting := s.Collection(topic).Tally.Waiting
+		waiting := count(topic)
 		reasons := make([]string, 0, len(waiting))
 		for reason := range waiting {
 			reasons = append(reasons, reason)
@@ -187,7 +209,8 @@ func countWaiting(s *inventory.Snapshot, add addSeries) {
 	}
 }
 
-func countFree(s *inventory.Snapshot, maxSeries int, add addSeries) {
+// countAddresses adds a number of addresses of each network, up to a bound.
+func countAddresses(s *inventory.Snapshot, maxSeries int, number func(*inventory.Network) int64, add addSeries) {
 	added := 0
 	var rest int64
 	for _, i := range s.Collection(inventory.TopicNetworks).Items {
@@ -195,10 +218,10 @@ func countFree(s *inventory.Snapshot, maxSeries int, add addSeries) {
 		switch {
 		case !f.Counted:
 		case added < maxSeries:
-			add(float64(f.Free), i.Namespace, i.Name)
+			add(float64(number(f)), i.Namespace, i.Name)
 			added++
 		default:
-			rest += f.Free
+			rest += number(f)
 		}
 	}
 	if added == maxSeries && rest > 0 {
