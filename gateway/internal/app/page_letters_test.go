@@ -80,7 +80,7 @@ func TestPageDeadLetters(t *testing.T) {
 	}
 	click("Discard: web-1")
 	click("Discard")
-	b.Wait("the end of the letter", `document.querySelector("main [role=status]")?.textContent.includes("1 dead letter is discarded")`)
+	b.Wait("the end of the letter", `document.querySelector("main [role=status]")?.textContent.includes("Discarded 1 dead letter")`)
 	if total := s.get("/api/v1/dead-letters?limit=1").Header.Get("X-Total-Count"); total != "3" {
 		t.Errorf("%s dead letters after one is discarded, want 3", total)
 	}
@@ -123,6 +123,6 @@ func TestPageDeadLettersBeyondTheRateLimit(t *testing.T) {
 	b.Wait("the question", `document.querySelector(".confirm")?.textContent.includes("Discard 30 dead letters?")`)
 	click("Discard")
 	b.Wait("the progress", `/\d+ of 30 are done. The gateway limits requests: the next one follows in \d+ s./.test(document.querySelector(".confirm [role=status]")?.textContent)`)
-	b.Wait("the end of all letters", `document.querySelector("main")?.textContent.includes("30 dead letters is discarded")`)
+	b.Wait("the end of all letters", `document.querySelector("main")?.textContent.includes("Discarded 30 dead letters")`)
 	eventually(t, "the empty list", func() bool { return s.get("/api/v1/dead-letters?limit=1").Header.Get("X-Total-Count") == "0" })
 }

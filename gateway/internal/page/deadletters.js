@@ -21,14 +21,14 @@ export const deadLettersStamp = () => `${streamState.gaps}.${feed.filter((e) => 
 const actions = {
   resend: {
     verb: "Send again",
-    question: (n) => `Send ${n} again? The receiver gets the event once more, and the dead letter is removed.`,
-    done: (n) => `${n} is sent again. It comes back here if it is refused again.`,
+    question: (n) => `Send ${n} again? The receiver gets each event once more, and the dead letters are removed.`,
+    done: (n) => `Sent ${n} again. Each that is refused again comes back here.`,
     request: (sequence) => fetch(`/api/v1/dead-letters/${sequence}/resend`, { method: "POST" }),
   },
   discard: {
     verb: "Discard",
-    question: (n) => `Discard ${n}? It is deleted from the history, and cannot be sent again.`,
-    done: (n) => `${n} is discarded.`,
+    question: (n) => `Discard ${n}? Discarded events are deleted from the history and cannot be sent again.`,
+    done: (n) => `Discarded ${n}.`,
     request: (sequence) => fetch(`/api/v1/dead-letters/${sequence}`, { method: "DELETE" }),
   },
 };
