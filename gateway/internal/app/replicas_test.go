@@ -18,6 +18,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/tests/fakeapi"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/browser"
@@ -146,7 +147,8 @@ func TestReplicaBehind(t *testing.T) {
 	t.Parallel()
 	database := "--database.url=" + servers.Postgres(t)
 	first := start(t, database)
-	second := startCold(t, func(*fakeapi.Server) {}, database)
+	// With a Broker, the second waits for two seconds before it records what it has watched.
+	second := startCold(t, func(*fakeapi.Server) {}, database, "--broker.sink="+newBroker(t).URL)
 	second.waitReady()
 	eventually(t, "the second database", func() bool { return second.get("/health/database").StatusCode == 200 })
 	shop := func(phase string) *v1alpha1.KubernetesCluster {
@@ -167,7 +169,11 @@ func TestReplicaBehind(t *testing.T) {
 	first.api.Put(t, "kubernetesclusters", running)
 	eventually(t, "the machine and the change of the cluster", func() bool { return count(first, "m1") == 1 && count(first, "shop") == 2 })
 	second.api.PutUnseen(t, "machines", machine)
+	second.api.Put(t, "kubernetesclusters", shop("Provisioning")) // a state between the two that the first has recorded
 	second.api.PutUnseen(t, "kubernetesclusters", running)
+	eventually(t, "the state in between", func() bool {
+		return second.app.store.Current().Collection(inventory.TopicClusters).Find("uid-shop").Phase == "Provisioning"
+	})
 	for name, kind := range map[string]string{"m1": "Machine", "shop": "KubernetesCluster"} {
 		if r := second.deliver("raw-"+name, events.TypeRefUpdate, kind, "team-a", name); r.StatusCode != http.StatusAccepted {
 			t.Errorf("%s: the replica that is behind answers %s %s", name, r.Status, r.body)
