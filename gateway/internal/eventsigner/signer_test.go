@@ -161,19 +161,19 @@ func TestHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{hangs: true}
 		s := &Signer{Store: m, Now: time.Now}
-		derive := func() ([]byte, error, time.Duration) {
+		derive := func() ([]byte, time.Duration, error) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			began := time.Now()
 			secret, err := s.Derive(ctx, "test", 32)
-			return secret, err, time.Since(began)
+			return secret, time.Since(began), err
 		}
-		if _, err, took := derive(); err == nil || took > 3*time.Second {
+		if _, took, err := derive(); err == nil || took > 3*time.Second {
 			t.Errorf("without a key: %v after %s", err, took)
 		}
 		time.Sleep(readTimeout)
 		m.hang(false)
-		want, err, _ := derive()
+		want, _, err := derive()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,19 +182,19 @@ func TestHang(t *testing.T) {
 		var all sync.WaitGroup
 		for range 10 {
 			all.Go(func() {
-				if got, err, took := derive(); !bytes.Equal(got, want) || took > time.Second {
+				if got, took, err := derive(); !bytes.Equal(got, want) || took > time.Second {
 					t.Errorf("while the API server hangs: %v after %s", err, took)
 				}
 			})
 		}
 		all.Wait()
-		if _, _, took := derive(); took > 0 {
+		if _, took, _ := derive(); took > 0 {
 			t.Errorf("the next request waits %s for the same read", took)
 		}
 		time.Sleep(readTimeout + fresh)
 		m.hang(false)
 		m.secret.Data = nil
-		if got, err, _ := derive(); err != nil || bytes.Equal(got, want) {
+		if got, _, err := derive(); err != nil || bytes.Equal(got, want) {
 			t.Errorf("a new key is not used at the first request after its creation: %v", err)
 		}
 	})
