@@ -13,7 +13,9 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -100,10 +102,13 @@ func (r *Env) Drive(name string, w *Wire, what string, done func(m *v1alpha1.Mac
 	}
 }
 
+// editRetries is how a change of a Machine that create-vm writes at the same time is repeated, for about five seconds.
+var editRetries = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.5, Steps: 12}
+
 // Edit changes the spec of a Machine.
 func (r *Env) Edit(name string, change func(*v1alpha1.Machine)) {
 	r.Helper()
-	err := kube.OnConflict(func() error {
+	err := retry.OnError(editRetries, kube.Conflict, func() error {
 		m := &v1alpha1.Machine{}
 		if err := r.Kube.Get(r.Context(), r.Namespace, name, m); err != nil {
 			return err
