@@ -239,6 +239,11 @@ func TestHiddenVMID(t *testing.T) {
 	if vmid := vmidOf(m); vmid == taken || sum(w.Count, "POST /api2/json/nodes/pve*/qemu") > 3 {
 		t.Errorf("VMID %d, requests %v", vmid, w.Count)
 	}
+	for _, vm := range sim.Machines() {
+		if vm.ID == vmidOf(m) && (vm.Pool != "tenants" || !strings.Contains(vm.Config["tags"], string(m.UID))) {
+			t.Errorf("the pool and the tags are missing: %+v", vm)
+		}
+	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 	for _, vm := range sim.Machines() {
 		if vm.ID == taken && (!maps.Equal(vm.Config, hidden) || vm.Starts > 0) {

@@ -47,7 +47,7 @@ func createMachine(c *call) (any, error) {
 	s.machines[id] = &machine{ID: id, Node: c.node.Name, Config: map[string]string{"lock": "create"}}
 	copies := s.options.Times.Copy * time.Duration(strings.Count(strings.Join(slices.Collect(maps.Values(config)), ";"), "import-from="))
 	upid := s.fork(c, "qmcreate", strconv.Itoa(id), id, copies, func(t *task) error {
-		if err := s.create(t, id, pool, config); err != nil {
+		if err := c.create(t, id, pool, config); err != nil {
 			delete(s.machines, id)
 			return fmt.Errorf("unable to create VM %d - %w", id, err)
 		}
@@ -63,10 +63,17 @@ func createMachine(c *call) (any, error) {
 	return upid, nil
 }
 
-func (s *Server) create(t *task, id int, pool string, config map[string]string) error {
+// create does the work of the task of a creation. It checks the privilege for tags while the machine is in no pool.
+func (c *call) create(t *task, id int, pool string, config map[string]string) error {
+	s := c.server
 	m := s.machines[id]
 	if m == nil {
 		return fmt.Errorf("no lock found trying to remove 'create'  lock") //nolint:perfsprint // Proxmox VE's words
+	}
+	if config["tags"] != "" && s.major() >= release9 {
+		if err := c.demand("/vms/"+strconv.Itoa(id), "VM.Config.Options"); err != nil {
+			return err
+		}
 	}
 	if _, err := s.makeDrives(t, m.Node, id, config); err != nil {
 		return err
@@ -197,7 +204,7 @@ var optionPrivileges = func() map[string]string {
 		"VM.Config.CPU":    "cores sockets cpu cpulimit cpuunits vcpus numa smp affinity",
 		"VM.Config.Memory": "memory balloon shares hugepages keephugepages allow-ksm",
 		"VM.Config.HWType": "acpi bios hotplug kvm machine scsihw smbios1 tablet vga watchdog audio0 vmgenid arch rng0",
-		"VM.Config.Options": "agent autostart bootdisk boot name onboot ostype protection reboot startdate startup tdf template description " +
+		"VM.Config.Options": "agent autostart bootdisk boot name onboot ostype protection reboot startdate startup tags tdf template description " +
 			"localtime keyboard hookscript migrate_downtime migrate_speed spice_enhancements vmstatestorage freeze",
 		"VM.Config.Cloudinit": "cicustom cipassword citype ciuser nameserver searchdomain sshkeys ciupgrade",
 	} {
@@ -210,7 +217,7 @@ var optionPrivileges = func() map[string]string {
 
 func (c *call) mayConfigure(id int, pool, option, value string, isNew bool) error {
 	switch {
-	case c.user.user == "root@pam" && c.user.token == "", option == "tags", strings.HasPrefix(option, "unused"), strings.HasPrefix(option, "serial"):
+	case c.user.user == "root@pam" && c.user.token == "", option == "tags" && isNew, strings.HasPrefix(option, "unused"), strings.HasPrefix(option, "serial"):
 		return nil
 	case driveName.MatchString(option):
 		if isNew {

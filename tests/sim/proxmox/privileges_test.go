@@ -64,6 +64,20 @@ func TestPrivileges(t *testing.T) {
 	}
 }
 
+// TestTagsInPool creates machines with tags in a pool that grants everything.
+func TestTagsInPool(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{"8.4.14": "OK", "9.1.3": "unable to create VM 100 - Permission check failed (/vms/100, VM.Config.Options)"} {
+		r := setUp(t, proxmox.Options{Version: version, Pools: []string{"tenants"}})
+		r.server.SetUser(proxmox.User{Name: "viti@pve", Grants: []proxmox.Grant{{Path: "/pool/tenants", Privileges: proxmox.Administrator}}})
+		if exit := r.task("POST", "/nodes/pve1/qemu", params{"vmid": 100, "pool": "tenants", "tags": "a"}); strings.TrimSpace(exit) != want {
+			t.Errorf("Proxmox VE %s: the creation ends with %q, want %q", version, exit, want)
+		}
+		r.done("POST", "/nodes/pve1/qemu", params{"vmid": 101, "pool": "tenants"})
+		r.do("PUT", "/nodes/pve1/qemu/101/config", params{"tags": "a"})
+	}
+}
+
 // TestTasksAreForgotten reads a task that Proxmox VE has no longer.
 func TestTasksAreForgotten(t *testing.T) {
 	t.Parallel()

@@ -132,6 +132,8 @@ func (c creation) create(ctx context.Context, m *v1alpha1.Machine, want hypervis
 	}
 	if c.options.Pool != "" {
 		options["pool"] = c.options.Pool
+		// Proxmox VE checks the privilege for tags before the virtual machine is in the pool. The first update writes the tags.
+		delete(options, "tags")
 	}
 	var given []pve.VirtualMachineOption
 	for key, value := range options {

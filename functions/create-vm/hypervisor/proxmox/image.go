@@ -23,10 +23,10 @@ type images struct{ api }
 
 // findTemplate returns the template from which a machine is cloned, or nothing.
 func (x images) findTemplate(ctx context.Context, m *v1alpha1.Machine, all inventory) (inventoryItem, error) {
-	id := imageID(m)
-	if id == "" || imageURL(m) != "" {
+	if !isClone(m) {
 		return inventoryItem{}, nil
 	}
+	id := imageID(m)
 	var names []string
 	for _, i := range all {
 		if !i.isVM() || i.Template == 0 {
@@ -53,6 +53,9 @@ func templateNotFound(id string, names []string) error {
 	}
 	return reconcile.UserError{Reason: "ImageNotFound", Message: fmt.Sprintf("Proxmox VE has no template %s: %s", id, instead)}
 }
+
+// isClone reports whether a machine is cloned from a template.
+func isClone(m *v1alpha1.Machine) bool { return imageID(m) != "" && imageURL(m) == "" }
 
 // imageID returns the image that a machine names, or nothing.
 func imageID(m *v1alpha1.Machine) string {

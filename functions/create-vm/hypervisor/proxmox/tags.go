@@ -52,7 +52,7 @@ func splitTags(tags string) []string {
 // ends with spec.protected.
 const protectedLine = "protected by spec.protected"
 
-// uidLine returns the line of a description with the UID of a machine. A clone has no tags at first.
+// uidLine returns the line of a description with the UID of a machine. A clone and a virtual machine in a pool have no tags at first.
 func uidLine(m *v1alpha1.Machine) string { return "uid: " + string(m.UID) }
 
 // machineDescription returns the description of a machine's virtual machine.

@@ -28,7 +28,7 @@ type changes struct {
 // started, or nil once nothing differs.
 func (c changes) apply(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	change := differingOptions(m, want, vm)
-	if !slices.Contains(splitTags(vm.config["tags"]), uidTag(m)) {
+	if isClone(m) && !slices.Contains(splitTags(vm.config["tags"]), uidTag(m)) {
 		if t, err := c.configureClone(ctx, m, want, vm, change); err != nil || t != nil {
 			return t, err
 		}
