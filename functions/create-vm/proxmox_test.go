@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -150,4 +151,27 @@ func TestProxmoxProviderStatus(t *testing.T) {
 		t.Errorf("%d writes for an unchanged status: %v", writes, w.Count)
 	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})
+}
+
+// TestProxmoxNoOvercommit creates machines until the memory of the only host belongs to machines. Their guests use a quarter of it.
+func TestProxmoxNoOvercommit(t *testing.T) {
+	t.Parallel()
+	r, sim := newPVE(t, proxmoxsim.Options{Nodes: []proxmoxsim.Node{{Name: "pve1", CPUs: 32, Memory: 10 << 30, Bridges: []string{"vmbr0"}}}}, nil)
+	create := func(name string) {
+		r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineSpec{
+			Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, Resources: &v1alpha1.MachineResources{Memory: &v1alpha1.MachineMemory{Size: "3Gi"}},
+		}})
+	}
+	for _, name := range []string{"m1", "m2", "m3"} {
+		create(name)
+		r.Drive(name, &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	}
+	create("m4")
+	m := r.Drive("m4", &hypervisortest.Wire{}, "fits on no host", hypervisortest.HasReason("InsufficientResources"))
+	if message := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(message, "pve1: it has 1Gi of memory left") {
+		t.Errorf("the message does not say what the host has left: %s", message)
+	}
+	if n := len(sim.Machines()); n != 3 {
+		t.Errorf("%d virtual machines exist", n)
+	}
 }

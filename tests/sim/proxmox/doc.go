@@ -30,8 +30,8 @@
 // digest of a configuration, its lock, and one task at a time for each machine;
 // what is rewritten in a new configuration; changes that remain pending on a running
 // machine; cloud-init's drive and uploaded CDs; full and
-// linked clones; growing disks; protection; thin pools that are full and hosts
-// without memory; downloads that do not overwrite files.
+// linked clones; growing disks; protection; thin pools that are full, and hosts
+// that start more machines than their memory is for; downloads that do not overwrite files.
 //
 // # What is not simulated
 //

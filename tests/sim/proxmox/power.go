@@ -10,21 +10,19 @@ import (
 // nodeReserve is the memory that a host reserves for itself.
 const nodeReserve = 2 * gib
 
-func (s *Server) memoryTotal(node string) int64 {
-	n, _ := s.host(node)
-	return n.Memory
-}
-
-// memoryUsed returns the memory that a host and its running machines use.
+// memoryUsed returns the memory that a host and its running machines use. QEMU allocates the memory that the guest touches.
 func (s *Server) memoryUsed(node string) int64 {
 	used := nodeReserve
 	for _, m := range s.machines {
 		if m.Node == node && m.Running {
-			used += m.Memory
+			used += m.memoryTouched()
 		}
 	}
 	return used
 }
+
+// memoryTouched returns the memory that the guest of a running machine has touched: a quarter of what it has.
+func (m *machine) memoryTouched() int64 { return m.Memory / 4 }
 
 // cpuUsed returns the busy share of a host. Its guests use a quarter of their CPUs.
 func (s *Server) cpuUsed(n Node) float64 {
@@ -111,17 +109,12 @@ func (s *Server) start(t *task, m *machine) error {
 	if err := s.bridged(t, m); err != nil {
 		return err
 	}
-	memory := memoryOf(m.Config)
-	if s.memoryUsed(m.Node)+memory > n.Memory {
-		t.print("kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory")
-		return errors.New("start failed: QEMU exited with code 1")
-	}
 	guest := s.guestOf(m)
 	if err := s.options.Guests.PowerOn(guest); err != nil {
 		t.print("kvm: %s", err)
 		return errors.New("start failed: QEMU exited with code 1")
 	}
-	m.Running, m.Since, m.Memory, m.guest, m.booted = true, time.Now(), memory, &guest, false
+	m.Running, m.Since, m.Memory, m.guest, m.booted = true, time.Now(), memoryOf(m.Config), &guest, false
 	m.Starts++
 	s.nextPID++
 	m.PID = s.nextPID

@@ -159,7 +159,7 @@ func (s *Server) hotplugs(m *machine, name, value string) bool {
 		return true
 	case name == "memory":
 		more := memoryOf(map[string]string{"memory": value}) - m.Memory
-		if !can("memory") || m.Config["numa"] != "1" || more < 0 || s.memoryUsed(m.Node)+more > s.memoryTotal(m.Node) {
+		if !can("memory") || m.Config["numa"] != "1" || more < 0 {
 			return false
 		}
 		m.Memory += more

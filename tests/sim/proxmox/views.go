@@ -116,7 +116,7 @@ func (c *call) machineView(m *machine) map[string]any {
 		view["name"] = fmt.Sprintf("VM %d", m.ID)
 	}
 	if m.Running {
-		view["status"], view["mem"], view["uptime"] = "running", m.Memory, int(time.Since(m.Since).Seconds())+1
+		view["status"], view["mem"], view["uptime"] = "running", m.memoryTouched(), int(time.Since(m.Since).Seconds())+1
 	}
 	if offline {
 		view["status"] = "unknown"

@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// inventoryItem is a host, a storage on a host, or a virtual machine, as /cluster/resources lists them.
+// inventoryItem is a host, a storage on a host, a virtual machine or a container, as /cluster/resources lists them.
 type inventoryItem struct {
 	Type       string  `json:"type"`
 	Node       string  `json:"node"`
@@ -35,6 +35,9 @@ type inventoryItem struct {
 
 // isVM reports whether an item is a virtual machine.
 func (i inventoryItem) isVM() bool { return i.Type == "qemu" }
+
+// isGuest reports whether an item is a virtual machine or a container.
+func (i inventoryItem) isGuest() bool { return i.isVM() || i.Type == "lxc" }
 
 // online reports whether a host answers.
 func (i inventoryItem) online() bool { return i.Status == "online" }

@@ -40,8 +40,7 @@ type placement struct {
 // rankHosts sorts the hosts that can take a machine: those with the fewest machines of its
 // group first, and among them in turn, because the machines of a group are created at the same
 // time. A machine without a group goes to the host with the most free memory. why says for
-// every other host what it lacks. A machine of the stack that is off counts with all of its
-// memory, because it will start.
+// every other host what it lacks.
 func (c inventory) rankHosts(d demand) (fit []placement, why map[string]string) {
 	why = map[string]string{}
 	free, group := c.count(d.group)
@@ -76,20 +75,29 @@ func (c inventory) rankHosts(d demand) (fit []placement, why map[string]string) 
 	return fit, why
 }
 
-// count returns the free memory of each host, and its number of machines of a group.
+// count returns the free memory of each host, and its number of machines of a group. Free is what neither is in use nor belongs
+// to a virtual machine or a container. A guest that runs uses less than its memory until it needs more, and the host has to have that then.
 func (c inventory) count(tags []string) (free map[string]int64, group map[string]int) {
 	free, group = map[string]int64{}, map[string]int{}
+	unassigned := map[string]int64{}
 	for _, i := range c {
 		switch {
 		case i.Type == "node":
 			free[i.Node] += i.MaxMem - i.Mem
-		case !i.isVM() || i.Template == 1:
-		case i.Status != "running" && slices.Contains(i.tags(), tagManaged):
-			free[i.Node] -= i.MaxMem
+			unassigned[i.Node] += i.MaxMem
+		case !i.isGuest() || i.Template == 1:
+		default:
+			unassigned[i.Node] -= i.MaxMem
+			if i.Status != "running" && slices.Contains(i.tags(), tagManaged) {
+				free[i.Node] -= i.MaxMem // it will start
+			}
 		}
 		if i.isVM() && len(tags) > 0 && !slices.ContainsFunc(tags, func(t string) bool { return !slices.Contains(i.tags(), t) }) {
 			group[i.Node]++
 		}
+	}
+	for node := range free {
+		free[node] = min(free[node], unassigned[node])
 	}
 	return free, group
 }
