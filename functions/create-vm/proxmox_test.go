@@ -175,3 +175,28 @@ func TestProxmoxNoOvercommit(t *testing.T) {
 		t.Errorf("%d virtual machines exist", n)
 	}
 }
+
+// TestProxmoxLongDiskNames starts a machine of Proxmox VE 8.4 whose disks have names of all lengths.
+func TestProxmoxLongDiskNames(t *testing.T) {
+	t.Parallel()
+	grants := without("VM.GuestAgent.Audit")
+	grants[0].Privileges = append(grants[0].Privileges, "VM.Monitor")
+	r, sim := newPVE(t, proxmoxsim.Options{Version: "8.4.14", Users: []proxmoxsim.User{{Name: pveUser, Grants: grants}}}, nil)
+	names := []string{"root", "database-of-customer", "database-of-customers", "database-of-customers-in-the-north-west1", "database-of-customers-in-the-north-west2"}
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}}}
+	for _, name := range names {
+		m.Spec.Disks = append(m.Spec.Disks, v1alpha1.MachineDisk{Name: name, Size: "1Gi"})
+	}
+	r.Create(m)
+	m = r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.Disks[4].Size = "2Gi" })
+	m = r.Drive("m1", &hypervisortest.Wire{}, "has a larger disk", func(now *v1alpha1.Machine) bool {
+		return hypervisortest.IsRunning(now) && now.Status.ObservedGeneration > m.Generation
+	})
+	for _, vm := range sim.Machines() {
+		if vm.Config["scsi5"] != "" || !strings.Contains(vm.Config["scsi1"], "serial=database-of-customer,") || !strings.Contains(vm.Config["scsi4"], "size=2G") {
+			t.Errorf("its disks are %v", vm.Config)
+		}
+	}
+	r.DeleteMachine(m, &hypervisortest.Wire{})
+}

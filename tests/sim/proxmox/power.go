@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -109,6 +110,9 @@ func (s *Server) start(t *task, m *machine) error {
 	if err := s.bridged(t, m); err != nil {
 		return err
 	}
+	if err := s.checkSerials(t, m); err != nil {
+		return err
+	}
 	guest := s.guestOf(m)
 	if err := s.options.Guests.PowerOn(guest); err != nil {
 		t.print("kvm: %s", err)
@@ -148,6 +152,22 @@ func (s *Server) bridged(t *task, m *machine) error {
 		if !found {
 			t.print("bridge '%s' does not exist", nic.Bridge)
 			t.print("kvm: network script /usr/libexec/qemu-server/pve-bridge failed with status 512")
+			return errors.New("start failed: QEMU exited with code 1")
+		}
+	}
+	return nil
+}
+
+// checkSerials returns an error if the serial number of a SCSI disk is too long for QEMU. In Proxmox VE 8 it is the device ID too.
+func (s *Server) checkSerials(t *task, m *machine) error {
+	longest, use := 36, ""
+	if s.major() < release9 {
+		longest, use = 20, " when it is also used as the default for device_id"
+	}
+	for _, name := range drives(m.Config) {
+		d, err := parseDrive(name, m.Config[name])
+		if err == nil && strings.HasPrefix(name, "scsi") && len(d["serial"]) > longest {
+			t.print("kvm: -device scsi-hd,id=%s: The serial number can't be longer than %d characters%s", name, longest, use)
 			return errors.New("start failed: QEMU exited with code 1")
 		}
 	}

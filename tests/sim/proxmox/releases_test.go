@@ -1,6 +1,7 @@
 package proxmox_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -41,5 +42,20 @@ func TestReleases(t *testing.T) {
 				t.Errorf("%s: %s answers %q, want %q", tc.reason, tc.release, status, tc.refused)
 			}
 		})
+	}
+}
+
+// TestSerials starts machines whose disks have serial numbers of the limits of QEMU, and longer ones.
+func TestSerials(t *testing.T) {
+	t.Parallel()
+	const refused = "start failed: QEMU exited with code 1"
+	for version, limit := range map[string]int{"8.4.14": 20, proxmox.Version: 36} {
+		r := setUp(t, proxmox.Options{Version: version})
+		for id, want := range map[int]string{100 + limit: "OK", 101 + limit: refused} {
+			r.done("POST", "/nodes/pve1/qemu", params{"vmid": id, "scsi0": "local-lvm:1,serial=" + strings.Repeat("a", id-100)})
+			if exit := r.task("POST", fmt.Sprintf("/nodes/pve1/qemu/%d/status/start", id), params{}); exit != want {
+				t.Errorf("Proxmox VE %s: with %d characters, the start ends with %q, want %q", version, id-100, exit, want)
+			}
+		}
 	}
 }

@@ -2,6 +2,7 @@ package proxmox
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -135,9 +136,22 @@ func newDiskOption(d hypervisor.Disk, storage string) string {
 	return fmt.Sprintf("%s:%d%s", storage, gigabytes(d), diskSuffix(d))
 }
 
-// diskSuffix returns the properties of a disk. Its serial number is its name, which identifies the
-// disk later.
-func diskSuffix(d hypervisor.Disk) string { return ",serial=" + d.Name + ",discard=on,iothread=1" }
+// diskSuffix returns the properties of a disk. Its serial number identifies the disk later.
+func diskSuffix(d hypervisor.Disk) string {
+	return ",serial=" + diskSerial(d.Name) + ",discard=on,iothread=1"
+}
+
+// diskSerial returns the serial number of a disk with a name: the name, or its beginning and a hash if QEMU would not start a disk
+// with so long a serial number.
+func diskSerial(name string) string {
+	const longest = 20
+	if len(name) <= longest {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	hash := fmt.Sprintf("-%x", sum[:4])
+	return name[:longest-len(hash)] + hash
+}
 
 // ipConfigOption returns the addresses of an interface for cloud-init: of each family the first
 // address and the first gateway.

@@ -183,11 +183,12 @@ func (c changes) ensureDisks(ctx context.Context, want hypervisor.Desired, vm *v
 	return nil, nil
 }
 
-// diskSlot returns the option of a disk of a virtual machine, or nothing. The name of a disk is its
-// serial number. The first disk of a template has none: it is the one that boots.
+// diskSlot returns the option of a disk of a virtual machine, or nothing. Disks of earlier releases have their whole names as serial
+// numbers. The first disk of a template has none: it is the one that boots.
 func diskSlot(vm *virtualMachine, index int, d hypervisor.Disk) string {
 	for key, value := range vm.config {
-		if strings.HasPrefix(key, "scsi") && parseProperties(value)["serial"] == d.Name {
+		serial := parseProperties(value)["serial"]
+		if strings.HasPrefix(key, "scsi") && (serial == d.Name || serial == diskSerial(d.Name)) {
 			return key
 		}
 	}
