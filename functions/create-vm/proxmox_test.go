@@ -200,3 +200,26 @@ func TestProxmoxLongDiskNames(t *testing.T) {
 	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 }
+
+// TestProxmoxOnBoot expects that a host which boots starts the machines that are to run, and no others.
+func TestProxmoxOnBoot(t *testing.T) {
+	t.Parallel()
+	r, sim := newPVE(t, proxmoxsim.Options{}, nil)
+	m := r.CreateMachine("m1")
+	for _, tc := range []struct {
+		state v1alpha1.PowerState
+		phase v1alpha1.MachinePhase
+		want  string
+	}{{v1alpha1.PowerRunning, v1alpha1.MachineRunning, "1"}, {v1alpha1.PowerStopped, v1alpha1.MachineStopped, "0"}, {v1alpha1.PowerRunning, v1alpha1.MachineRunning, "1"}} {
+		r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.PowerState = tc.state })
+		m = r.Drive("m1", &hypervisortest.Wire{}, "is "+string(tc.phase), func(m *v1alpha1.Machine) bool {
+			return m.Status.Phase == tc.phase && m.Status.ObservedGeneration == m.Generation
+		})
+		for _, vm := range sim.Machines() {
+			if vm.Config["onboot"] != tc.want {
+				t.Errorf("%s: onboot is %q, want %q", tc.state, vm.Config["onboot"], tc.want)
+			}
+		}
+	}
+	r.DeleteMachine(m, &hypervisortest.Wire{})
+}

@@ -36,6 +36,7 @@ func updatableOptions(m *v1alpha1.Machine, want hypervisor.Desired) map[string]s
 	return map[string]string{
 		"cores": strconv.Itoa(int(want.Cores * want.Threads)), "sockets": strconv.Itoa(int(want.Sockets)), "memory": strconv.FormatInt(megabytes(want), 10),
 		"protection": formatValue(m.Spec.Protected), "tags": machineTags(m), "description": machineDescription(m),
+		"onboot": formatValue(m.Spec.PowerState != v1alpha1.PowerStopped),
 	}
 }
 
@@ -44,7 +45,7 @@ func updatableOptions(m *v1alpha1.Machine, want hypervisor.Desired) map[string]s
 func (s settings) creationOptions(m *v1alpha1.Machine, want hypervisor.Desired, cd firstBootConfig) map[string]string {
 	o := map[string]string{
 		"name": hostname(m), "cpu": cmp.Or(s.options.CPUType, "x86-64-v2-AES"), "numa": "0", "balloon": "0", "agent": "enabled=1", "scsihw": "virtio-scsi-single", "ostype": "l26",
-		"onboot": "1", "machine": "q35", "bios": "seabios", "serial0": "socket",
+		"machine": "q35", "bios": "seabios", "serial0": "socket",
 	}
 	if d := m.Spec.Domain; d != nil {
 		if d.Machine != nil && d.Machine.Type == "pc-i440fx" {

@@ -112,7 +112,7 @@ func isUpToDate(key, has, value string) bool {
 	switch key {
 	case "description":
 		return strings.TrimSpace(has) == strings.TrimSpace(value)
-	case "protection":
+	case "protection", "onboot":
 		return (has == "1") == (value == "1")
 	case "tags":
 		for _, tag := range splitTags(value) {
