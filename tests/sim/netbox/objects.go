@@ -27,6 +27,9 @@ const (
 func (s *Server) list(of func() map[int]fields) answerer {
 	return func(r *http.Request) answer {
 		query := r.URL.Query()
+		if bad := s.checkChoices(query); bad != nil {
+			return *bad
+		}
 		found := []fields{}
 		for _, id := range slices.Sorted(maps.Keys(of())) {
 			if o := of()[id]; s.meets(o, query) {
@@ -44,6 +47,23 @@ func (s *Server) list(of func() map[int]fields) answerer {
 		}
 		return answer{http.StatusOK, fields{"count": len(found), "next": next, "previous": nil, "results": page}}
 	}
+}
+
+// checkChoices rejects slugs of roles and sites that do not exist. NetBox filters by both with ModelMultipleChoiceFilter
+// (PrefixFilterSet in netbox/ipam/filtersets.py).
+func (s *Server) checkChoices(query map[string][]string) *answer {
+	wrong := fields{}
+	for name, slug := range map[string]func(Parent) string{"role": func(p Parent) string { return p.Role }, "site": func(p Parent) string { return p.Site }} {
+		for _, value := range query[name] {
+			if !slices.ContainsFunc(s.options.Parents, func(p Parent) bool { return slug(p) == value }) {
+				wrong[name] = []string{fmt.Sprintf("Select a valid choice. %s is not one of the available choices.", value)}
+			}
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return &answer{http.StatusBadRequest, wrong}
 }
 
 func number(text string, standard int) int {

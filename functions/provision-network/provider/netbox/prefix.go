@@ -3,6 +3,8 @@ package netbox
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -115,7 +117,7 @@ func (p Provider) parentPrefixes(ctx context.Context, want v1alpha2.NetBoxReques
 	}
 	all, err := list[prefix](ctx, p.api, "prefixes", query)
 	if err != nil {
-		return nil, err
+		return nil, missingChoiceError(err, want)
 	}
 	var parents []prefix
 	for _, o := range all {
@@ -131,6 +133,25 @@ func (p Provider) parentPrefixes(ctx context.Context, want v1alpha2.NetBoxReques
 	}
 	slices.SortFunc(parents, func(a, b prefix) int { return a.prefix.Addr().Compare(b.prefix.Addr()) })
 	return parents, nil
+}
+
+// missingChoiceError returns the Error of a request for the prefixes of a site or a role that NetBox refuses because it has none with
+// that slug. It returns any other error unchanged.
+func missingChoiceError(err error, want v1alpha2.NetBoxRequest) error {
+	var e *httpclient.Error
+	var refused map[string]json.RawMessage
+	if !errors.As(err, &e) || e.Kind != httpclient.Rejected || json.Unmarshal(e.Body, &refused) != nil {
+		return err
+	}
+	const message = "NetBox has no %[1]s %[2]s: create it, or write the slug of an existing %[1]s into spec.networkProvisioning.netbox.%[1]s"
+	switch {
+	case refused["site"] != nil:
+		return provider.PermanentError("NoParentPrefix", message+", which replaces spec.datacenterIdentifier", "site", want.Site)
+	case refused["role"] != nil:
+		return provider.PermanentError("NoParentPrefix", message, "role", want.Role)
+	default:
+		return err
+	}
 }
 
 // registerGateway creates the gateway's address, and deletes the network's other addresses of the family: they are of prefixes

@@ -30,7 +30,10 @@ func TestRequestChanges(t *testing.T) {
 		"IPv6Length": {reason: "the IPv6 prefix has another length", change: func(r *v1alpha2.NetBoxRequest) { r.IPv6PrefixLength = 80 }, left: "[10.51.0.0/26 2001:db8:50::/80] [300]"},
 		"Fewer":      {reason: "IPv6 is not requested", change: func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both[:1] }, left: "[10.51.0.0/26] [300]"},
 		"Site":       {reason: "the prefix is of another site", change: func(r *v1alpha2.NetBoxRequest) { r.Site, r.IPFamilies = "az2", both[:1] }, left: "[10.53.0.0/26] [300]"},
-		"Role":       {reason: "no prefix has the role, and the former one is released", change: func(r *v1alpha2.NetBoxRequest) { r.Role = "guests" }, refuse: "NoParentPrefix", left: "[] [300]"},
+		"Role":       {reason: "the role does not exist, and the prefixes stay until it is corrected", change: func(r *v1alpha2.NetBoxRequest) { r.Role = "guests" }, kept: true, refuse: "NoParentPrefix", left: "[10.51.0.0/26 2001:db8:50::/64] [300]"},
+		"NoPrefix": {reason: "no prefix has the custom field, and the former ones are released", change: func(r *v1alpha2.NetBoxRequest) {
+			r.CustomFields = map[string]string{"tier": "bronze"}
+		}, refuse: "NoParentPrefix", left: "[] [300]"},
 		"CustomField": {reason: "the prefix is of a parent without the custom field", change: func(r *v1alpha2.NetBoxRequest) {
 			r.CustomFields, r.IPFamilies = map[string]string{"tier": "gold"}, both[:1]
 		}, left: "[10.52.0.0/26] [300]"},
