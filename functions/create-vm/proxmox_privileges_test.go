@@ -53,6 +53,25 @@ func TestProxmoxPrivileges(t *testing.T) {
 	}
 }
 
+// TestProxmoxPrivilegesOnPool expects the privileges on the pool of a provider, of which the user has none on /vms.
+func TestProxmoxPrivilegesOnPool(t *testing.T) {
+	t.Parallel()
+	for lacks, want := range map[string]string{"": "", "VM.Config.Options": "VM.Config.Options on /pool/tenants"} {
+		grants := without(lacks)
+		grants[0].Path = "/pool/tenants"
+		r, _ := newPVE(t, proxmoxsim.Options{Pools: []string{"tenants"}, Users: []proxmoxsim.User{{Name: pveUser, Grants: grants}}}, func(p *v1alpha1.MachineProvider) {
+			p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{Pool: "tenants"}
+		})
+		if err := deliver(t.Context(), r.process(&hypervisortest.Wire{}), lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
+			t.Fatal(err)
+		}
+		c := meta.FindStatusCondition(r.providerNow().Status.Conditions, v1alpha1.ConditionPrivilegesGranted)
+		if c == nil || (c.Status == "True") != (want == "") || !strings.Contains(c.Message, want) {
+			t.Errorf("without %q: want %q, got %+v", lacks, want, c)
+		}
+	}
+}
+
 // TestProxmoxVersions connects to releases of Proxmox VE with different privileges.
 func TestProxmoxVersions(t *testing.T) {
 	t.Parallel()
