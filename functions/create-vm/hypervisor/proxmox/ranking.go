@@ -76,7 +76,8 @@ func (c inventory) rankHosts(d demand) (fit []placement, why map[string]string) 
 }
 
 // count returns the free memory of each host, and its number of machines of a group. Free is what neither is in use nor belongs
-// to a virtual machine or a container. A guest that runs uses less than its memory until it needs more, and the host has to have that then.
+// to a guest that runs, or to a machine of the stack that is off, because it will start. A guest uses less than its memory until it needs more, and the host has to
+// have that then.
 func (c inventory) count(tags []string) (free map[string]int64, group map[string]int) {
 	free, group = map[string]int64{}, map[string]int{}
 	unassigned := map[string]int64{}
@@ -86,11 +87,11 @@ func (c inventory) count(tags []string) (free map[string]int64, group map[string
 			free[i.Node] += i.MaxMem - i.Mem
 			unassigned[i.Node] += i.MaxMem
 		case !i.isGuest() || i.Template == 1:
-		default:
+		case i.Status == "running":
 			unassigned[i.Node] -= i.MaxMem
-			if i.Status != "running" && slices.Contains(i.tags(), tagManaged) {
-				free[i.Node] -= i.MaxMem // it will start
-			}
+		case slices.Contains(i.tags(), tagManaged):
+			unassigned[i.Node] -= i.MaxMem
+			free[i.Node] -= i.MaxMem
 		}
 		if i.isVM() && len(tags) > 0 && !slices.ContainsFunc(tags, func(t string) bool { return !slices.Contains(i.tags(), t) }) {
 			group[i.Node]++

@@ -37,8 +37,8 @@ func TestRankHosts(t *testing.T) {
 		"named":   {reason: "only the named host counts", change: func(d *demand) { d.node = "c" }, want: []string{"c"}},
 		"reserve": {reason: "a machine of this stack that is off needs its memory later", more: inventory{vm("b", "stopped")}, want: []string{"a", "c"}, why: map[string]string{"b": "it has 2Gi of memory left"}},
 		"idle":    {reason: "a running guest may use all of its memory later", more: inventory{vm("b", "running"), {Type: "qemu", Node: "b", Status: "running", MaxMem: 1 * gib}}, want: []string{"a", "c"}, why: map[string]string{"b": "it has 3Gi of memory left"}},
-		"others": {reason: "containers and virtual machines of others count, templates do not", more: inventory{
-			{Type: "lxc", Node: "b", Status: "running", MaxMem: 8 * gib}, {Type: "qemu", Node: "b", Status: "stopped", MaxMem: 6 * gib}, {Type: "qemu", Node: "a", Template: 1, MaxMem: 16 * gib},
+		"others": {reason: "running guests of others count, templates and what is off do not", more: inventory{
+			{Type: "lxc", Node: "b", Status: "running", MaxMem: 14 * gib}, {Type: "qemu", Node: "c", Status: "stopped", MaxMem: 16 * gib}, {Type: "qemu", Node: "a", Template: 1, MaxMem: 16 * gib},
 		}, want: []string{"a", "c"}, why: map[string]string{"b": "it has 2Gi of memory left"}},
 		"spread": {reason: "hosts with fewer members of the group are first", more: inventory{vm("b", "running", group...), vm("a", "running", group...)},
 			change: func(d *demand) { d.group = group }, want: []string{"c", "a", "b"}},
