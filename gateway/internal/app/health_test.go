@@ -82,6 +82,7 @@ func TestBackupMetrics(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--handlers.metrics.updateInterval=0s")
 	b := &v1alpha1.EtcdBackup{TypeMeta: metav1.TypeMeta{APIVersion: "vitistack.io/v1alpha1", Kind: "EtcdBackup"}, ObjectMeta: meta("team-a", "nightly")}
+	b.Spec.Schedule = "@daily"
 	b.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "BackupFailed", LastTransitionTime: born}}
 	s.api.Put(t, "etcdbackups", b)
 	eventually(t, "it fails, and has never succeeded", func() bool {

@@ -102,7 +102,7 @@ func TestPageDeadLetters(t *testing.T) {
 func TestPageDeadLettersBeyondTheRateLimit(t *testing.T) {
 	t.Parallel()
 	writer, line := keyLine(t, "writer", "read+write")
-	s := start(t, "--auth.keys="+line, "--rateLimit.enabled=true", "--rateLimit.requestsPerMinute=600", "--rateLimit.burstSize=10")
+	s := start(t, "--auth.keys="+line, "--rateLimit.enabled=true", "--rateLimit.requestsPerMinute=60", "--rateLimit.burstSize=10")
 	const letters = 30
 	for i := range letters {
 		putLetter(t, s, "web-"+strconv.Itoa(i), "create-vm")

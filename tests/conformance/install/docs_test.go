@@ -25,11 +25,12 @@ var pages = []string{"install", "observe", "debug", "kubectl-viti", "machine-cla
 // unfinished are commands without complete arguments, and commands for another release than the
 // installed one, with the reason.
 var unfinished = map[string]string{
-	"helm install vitistack … --take-ownership --force-conflicts":    "it is installed already",
-	`kubectl scale deployment --all --replicas=0 -n "$namespace"`:    "for other operators",
-	"kubectl apply --server-side --subresource=status":               "the file was saved elsewhere",
-	"kubectl rollout restart deployment,daemonset,statefulset -n NS": "for the cluster whose authorities are rotated",
-	"kubectl create role … --resource=machines.vitistack.io":         "the reader selects the verbs",
+	`kubectl get secret "$name" -n "$namespace" -o yaml | age -r "$RECIPIENT" > "credentials-$namespace-$name.yaml.age"`: "a loop sets the variables",
+	"helm install vitistack … --take-ownership --force-conflicts":                                                        "it is installed already",
+	`kubectl scale deployment --all --replicas=0 -n "$namespace"`:                                                        "for other operators",
+	"kubectl apply --server-side --subresource=status":                                                                   "the file was saved elsewhere",
+	"kubectl rollout restart deployment,daemonset,statefulset -n NS":                                                     "for the cluster whose authorities are rotated",
+	"kubectl create role … --resource=machines.vitistack.io":                                                             "the reader selects the verbs",
 }
 
 // waiting has the prefixes of commands that wait for pods or for another management cluster, and their
