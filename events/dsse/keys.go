@@ -62,6 +62,17 @@ func FormatPublic(key ed25519.PublicKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: publicBlock, Bytes: der}), nil
 }
 
+// ParsePublicKeys reads the keys of the ConfigMap ConfigMapName. It leaves out what is no key.
+func ParsePublicKeys[T ~string | ~[]byte](data map[string]T) []ed25519.PublicKey {
+	var keys []ed25519.PublicKey
+	for _, text := range data {
+		if key, err := ParsePublic([]byte(text)); err == nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // ParsePublic reads what FormatPublic has written.
 func ParsePublic(text []byte) (ed25519.PublicKey, error) {
 	if block, _ := pem.Decode(text); block != nil {

@@ -5,7 +5,6 @@ package gatewaysignature
 
 import (
 	"context"
-	"crypto/ed25519"
 	"fmt"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -22,13 +21,7 @@ func Verify(ctx context.Context, c *kube.Client, in event.Event) error {
 	if err != nil {
 		return fmt.Errorf("read the keys that sign events: %w", err)
 	}
-	var keys []ed25519.PublicKey
-	for _, text := range found {
-		if key, err := dsse.ParsePublic([]byte(text)); err == nil {
-			keys = append(keys, key)
-		}
-	}
-	if err := dsse.Verify(in, keys); err != nil {
+	if err := dsse.Verify(in, dsse.ParsePublicKeys(found)); err != nil {
 		return events.Permanent(fmt.Errorf("event %s of type %s is not from the gateway (%w): send it to POST /api/v1/events of the gateway, with a key that has the scope events", in.ID(), in.Type(), err))
 	}
 	return nil

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -9,35 +8,22 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
 
+	"github.com/vitistack/stack/apis/kubeconfig"
 	"github.com/vitistack/stack/events/outbound"
 )
 
-// Errors of a kubeconfig. They do not quote it, because it has secrets.
+// Errors of ReadKubeconfig.
 var (
-	// ErrNotKubeconfig is the error of a document that is not a kubeconfig with a current
-	// context.
-	ErrNotKubeconfig = errors.New("it is not a kubeconfig with a current context")
-	// ErrReachesHere is the error of a kubeconfig that names programs or files. The
-	// function would run or read them, its own token among them.
-	ErrReachesHere = errors.New("it names a program or a file")
+	ErrNotKubeconfig = kubeconfig.ErrInvalid
+	ErrReachesHere   = kubeconfig.ErrReachesHere
 )
 
 // ReadKubeconfig reads a kubeconfig of a tenant. It runs and reads nothing that the
 // kubeconfig names. Its error is ErrNotKubeconfig or ErrReachesHere.
-func ReadKubeconfig(kubeconfig []byte) (*rest.Config, error) {
-	file, err := clientcmd.Load(kubeconfig)
+func ReadKubeconfig(document []byte) (*rest.Config, error) {
+	file, err := kubeconfig.Load(document)
 	if err != nil {
-		return nil, ErrNotKubeconfig
-	}
-	for _, u := range file.AuthInfos {
-		if u == nil || u.Exec != nil || u.AuthProvider != nil || u.TokenFile != "" || u.ClientCertificate != "" || u.ClientKey != "" {
-			return nil, ErrReachesHere
-		}
-	}
-	for _, c := range file.Clusters {
-		if c == nil || c.CertificateAuthority != "" {
-			return nil, ErrReachesHere
-		}
+		return nil, err
 	}
 	config, err := clientcmd.NewNonInteractiveClientConfig(*file, file.CurrentContext, nil, nil).ClientConfig()
 	if err != nil {

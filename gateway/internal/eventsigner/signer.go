@@ -84,13 +84,7 @@ func (s *Signer) Keys(ctx context.Context) ([]ed25519.PublicKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the keys that sign events: %w", err)
 	}
-	var keys []ed25519.PublicKey
-	for _, text := range kept.Data {
-		if key, err := dsse.ParsePublic(text); err == nil {
-			keys = append(keys, key)
-		}
-	}
-	return keys, nil
+	return dsse.ParsePublicKeys(kept.Data), nil
 }
 
 // Derive returns a secret of size bytes for a purpose, which is the same for all gateways with this key. While the keys cannot be

@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/apis/kubeconfig"
 )
 
 // Options say how a configuration is merged.
@@ -65,31 +67,17 @@ func MergeKubeconfig(file, added []byte, o Options) ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// ErrReachesHere is the error of a kubeconfig that names programs or files: kubectl would run or read them on the machine of the user.
-// bootstrap-talos never writes such a kubeconfig, but whoever may edit Secrets can.
-var ErrReachesHere = errors.New("the kubeconfig of the cluster names a program or a file of this machine")
-
-// CheckKubeconfig returns an error unless a kubeconfig has all its certificates, keys and tokens in itself. The error is
-// ErrReachesHere if it names a program or a file.
-func CheckKubeconfig(kubeconfig []byte) error {
-	_, err := readKubeconfig(kubeconfig)
+// CheckKubeconfig returns an error unless a kubeconfig has all its certificates, keys and tokens in itself: kubectl would run the
+// programs and read the files that it names on the machine of the user. The error is one of kubeconfig.Load.
+func CheckKubeconfig(document []byte) error {
+	_, err := readKubeconfig(document)
 	return err
 }
 
-func readKubeconfig(kubeconfig []byte) (*clientcmdapi.Config, error) {
-	config, err := clientcmd.Load(kubeconfig)
+func readKubeconfig(document []byte) (*clientcmdapi.Config, error) {
+	config, err := kubeconfig.Load(document)
 	if err != nil {
-		return nil, errors.New("read the kubeconfig of the cluster: it is not a kubeconfig") // the error would quote keys
-	}
-	for _, user := range config.AuthInfos {
-		if user == nil || user.Exec != nil || user.AuthProvider != nil || user.TokenFile != "" || user.ClientCertificate != "" || user.ClientKey != "" {
-			return nil, ErrReachesHere
-		}
-	}
-	for _, cluster := range config.Clusters {
-		if cluster == nil || cluster.CertificateAuthority != "" {
-			return nil, ErrReachesHere
-		}
+		return nil, fmt.Errorf("read the kubeconfig of the cluster: %w", err)
 	}
 	return config, nil
 }

@@ -9,10 +9,11 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/vitistack/stack/apis/kubeconfig"
 	"github.com/vitistack/stack/tools/kubectl-viti/clientconfig"
 )
 
-func kubeconfig(name, server, token string) string {
+func kubeconfigOf(name, server, token string) string {
 	return `apiVersion: v1
 kind: Config
 current-context: ` + name + `
@@ -24,7 +25,7 @@ contexts: [{name: ` + name + `, context: {cluster: ` + name + `, user: ` + name 
 
 func TestMergeKubeconfig(t *testing.T) {
 	t.Parallel()
-	added := kubeconfig("admin", "https://10.0.0.5:6443", "new")
+	added := kubeconfigOf("admin", "https://10.0.0.5:6443", "new")
 	for name, tc := range map[string]struct {
 		because, file string
 		options       clientconfig.Options
@@ -33,11 +34,11 @@ func TestMergeKubeconfig(t *testing.T) {
 		conflict      bool
 	}{
 		"New":       {"there is no file", "", clientconfig.Options{Name: "shop"}, "shop", 1, false},
-		"Beside":    {"the current context stays", kubeconfig("work", "https://work", "w"), clientconfig.Options{Name: "shop"}, "work", 2, false},
-		"Use":       {"it is wanted", kubeconfig("work", "https://work", "w"), clientconfig.Options{Name: "shop", Use: true}, "shop", 2, false},
-		"Renewed":   {"the same server has new credentials", kubeconfig("shop", "https://10.0.0.5:6443", "old"), clientconfig.Options{Name: "shop"}, "shop", 1, false},
-		"Elsewhere": {"the context is another cluster's", kubeconfig("shop", "https://other", "old"), clientconfig.Options{Name: "shop"}, "", 0, true},
-		"Overwrite": {"it is wanted", kubeconfig("shop", "https://other", "old"), clientconfig.Options{Name: "shop", Overwrite: true}, "shop", 1, false},
+		"Beside":    {"the current context stays", kubeconfigOf("work", "https://work", "w"), clientconfig.Options{Name: "shop"}, "work", 2, false},
+		"Use":       {"it is wanted", kubeconfigOf("work", "https://work", "w"), clientconfig.Options{Name: "shop", Use: true}, "shop", 2, false},
+		"Renewed":   {"the same server has new credentials", kubeconfigOf("shop", "https://10.0.0.5:6443", "old"), clientconfig.Options{Name: "shop"}, "shop", 1, false},
+		"Elsewhere": {"the context is another cluster's", kubeconfigOf("shop", "https://other", "old"), clientconfig.Options{Name: "shop"}, "", 0, true},
+		"Overwrite": {"it is wanted", kubeconfigOf("shop", "https://other", "old"), clientconfig.Options{Name: "shop", Overwrite: true}, "shop", 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +70,7 @@ func TestMergeKubeconfig(t *testing.T) {
 // TestMaliciousKubeconfig merges kubeconfigs that whoever may edit the Secret of a cluster could have written.
 func TestMaliciousKubeconfig(t *testing.T) {
 	t.Parallel()
-	good := kubeconfig("admin", "https://10.0.0.5:6443", "new")
+	good := kubeconfigOf("admin", "https://10.0.0.5:6443", "new")
 	for name, replace := range map[string][2]string{
 		"Program":     {"token: new", "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}"},
 		"Provider":    {"token: new", "auth-provider: {name: oidc}"},
@@ -82,7 +83,7 @@ func TestMaliciousKubeconfig(t *testing.T) {
 			t.Parallel()
 			bad := strings.Replace(good, replace[0], replace[1], 1)
 			merged, err := clientconfig.MergeKubeconfig(nil, []byte(bad), clientconfig.Options{Name: "shop"})
-			if !errors.Is(err, clientconfig.ErrReachesHere) || len(merged) > 0 {
+			if !errors.Is(err, kubeconfig.ErrReachesHere) || len(merged) > 0 {
 				t.Errorf("got %q and the error %v", merged, err)
 			}
 		})
@@ -133,7 +134,7 @@ func TestMergeFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "real", "config"), filepath.Join(dir, "link")
-	added, options := []byte(kubeconfig("admin", "https://10.0.0.5:6443", "secret")), clientconfig.Options{Name: "shop"}
+	added, options := []byte(kubeconfigOf("admin", "https://10.0.0.5:6443", "secret")), clientconfig.Options{Name: "shop"}
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +164,7 @@ func TestMergeFile(t *testing.T) {
 		t.Errorf("another program holds the lock: %v", err)
 	}
 	_ = os.Remove(path + ".lock")
-	if err := os.WriteFile(path, []byte(kubeconfig("shop", "https://other", "old")), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(kubeconfigOf("shop", "https://other", "old")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := clientconfig.MergeFile(path, clientconfig.MergeKubeconfig, added, options); err == nil {
