@@ -1,5 +1,5 @@
-// Package confirm compares what functions request of external systems with the Kubernetes API. Whoever may send to the Broker can send
-// such a request, so the gateway signs and delivers only what the API shows.
+// Package confirm compares what functions request of external systems with the Kubernetes API. Every client that reaches the Broker can
+// send such a request, so the gateway signs and delivers only what the API shows.
 package confirm
 
 import (
@@ -51,8 +51,8 @@ type request struct {
 	function, apiVersion, kind, resource string
 }
 
-// check compares the attributes of an event with those that a function writes for an object and the beginning of an identifier. The
-// identifier has to name the request, so that no other request of the function counts as its repetition.
+// check returns a Refusal unless an event has the source, the subject and an identifier that the function gives a request about the
+// object. The identifier must begin with id, so that no other request of the function counts as a repetition of this one.
 func (r request) check(in event.Event, o events.Object, id string) error {
 	switch ref := r.ref(o); {
 	case o.UID == "":

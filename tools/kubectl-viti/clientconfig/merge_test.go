@@ -67,7 +67,7 @@ func TestMergeKubeconfig(t *testing.T) {
 	}
 }
 
-// TestMaliciousKubeconfig merges kubeconfigs that whoever may edit the Secret of a cluster could have written.
+// TestMaliciousKubeconfig merges kubeconfigs that a user with the right to edit the Secret of a cluster could have written.
 func TestMaliciousKubeconfig(t *testing.T) {
 	t.Parallel()
 	good := kubeconfigOf("admin", "https://10.0.0.5:6443", "new")
