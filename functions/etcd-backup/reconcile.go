@@ -79,7 +79,7 @@ func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) e
 			return err
 		}
 	}
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if err != nil && timeIsUp(ctx) {
 		err = fmt.Errorf("the snapshot is not complete after %s: check the connections to the control planes and to the store: %s", time.Since(begin).Round(time.Second), oneLine(err))
 		// Without a failure in the status, each event would start the same attempt.
 		var cancel context.CancelFunc
@@ -87,6 +87,13 @@ func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) e
 		defer cancel()
 	}
 	return d.writeStatus(ctx, before, b, p, err)
+}
+
+// timeIsUp reports whether the time of a delivery has ended, or ends before it could write a status: the answer of a node that knows the
+// deadline can arrive before the context ends.
+func timeIsUp(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < time.Second/4
 }
 
 // statusTimeout is for writing that the delivery has timed out. The Trigger waits half a minute longer than the delivery.
