@@ -187,8 +187,8 @@ var advices = map[string]Advice{
 	"InvalidEndpoint":                      on(Requester, "Correct spec.storageLocation.endpoint as the message says."),
 	"InvalidPath":                          on(Requester, "Correct spec.storageLocation.path as the message says."),
 	"StorageRefused":                       on(Requester, "Check the bucket, and the rights of the key in the Secret. The message has the answer of the object store."),
-	"BackupFailed":                         on(Requester, "Correct what the message says. The snapshot is tried again every minute.", kindCluster),
-	"SnapshotDamaged":                      on(PlatformTeam, "Check the storage, and the disk of the control plane. The snapshot is tried again every minute."),
+	"BackupFailed":                         on(Requester, "Correct what the message says. The snapshot is retried every minute.", kindCluster),
+	"SnapshotDamaged":                      on(PlatformTeam, "Check the storage, and the disk of the control plane. The snapshot is retried every minute."),
 	"TalosconfigDamaged":                   on(PlatformTeam, "Delete the Secret with the talosconfig, so that the stack creates it again."),
 
 	// Mistakes in fields that cannot be changed.

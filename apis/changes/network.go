@@ -48,10 +48,10 @@ var networkNamespaceEffects = []Effect{
 var networkConfigurationEffects = []Effect{
 	{"bridge", "static", Refused, "bridge and mtu cannot be changed once the interfaces have addresses"},
 	{"clusterIdentifier", "static", Applied, "the NetworkNamespace lists the cluster in status.associatedKubernetesClusterIds"},
-	{"datacenterIdentifier", "static", Applied, "for people: shown with the object, and read by nothing else"},
-	{"description", "static", Applied, "for people: shown with the object, and read by nothing else"},
+	{"datacenterIdentifier", "static", Applied, "informational: shown with the object; no function reads it"},
+	{"description", "static", Applied, "informational: shown with the object; no function reads it"},
 	{"mtu", "static", Refused, "bridge and mtu cannot be changed once the interfaces have addresses"},
-	{"name", "static", Applied, "for people: shown with the object, and read by nothing else"},
+	{"name", "static", Applied, "informational: shown with the object; no function reads it"},
 	{"networkInterfaces[].ipv4Addresses", "Kea", Applied, "the interface gets the requested address, and its former one is released"},
 	{"networkInterfaces[].ipv4Addresses", "static", Applied, "the interface gets the requested address, and its former one is released, unless a machine uses it"},
 	{"networkInterfaces[].ipv6Addresses", "static", Applied, "the interface gets the requested address; in a network without IPv6 the condition Ready says so"},
@@ -59,7 +59,7 @@ var networkConfigurationEffects = []Effect{
 	{"networkInterfaces[].name", "dual stack", Applied, "the interface of the former name releases its address, and the new one gets one"},
 	{"networkNamespaceName", "static", Refused, "networkNamespaceName cannot be changed"},
 	{"provider", "Kea", Applied, "the condition Ready says that the network allocates by another (ProviderMismatch), and Kea loses the reservation when no machine uses it"},
-	{"supervisorIdentifier", "static", Applied, "for people: shown with the object, and read by nothing else"},
+	{"supervisorIdentifier", "static", Applied, "informational: shown with the object; no function reads it"},
 	{"vlan", "static", Applied, "compared with the VLAN of the network: the condition Ready reports another one as VLANMismatch, and the interfaces keep their VLAN and addresses"},
 }
 

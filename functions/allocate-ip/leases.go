@@ -54,7 +54,7 @@ func (e errAddressTaken) Error() string { return "the address is held by " + e.b
 
 func takenError(lease *coordinationv1.Lease) error {
 	if holderUID(lease) == "" {
-		return errAddressTaken{by: "no object, but reserved for reuseDelaySeconds"}
+		return errAddressTaken{by: "its reuse delay (spec.ipAllocation.static.reuseDelaySeconds)"}
 	}
 	return errAddressTaken{by: "IPAllocation " + lease.Annotations[annotationHolder]}
 }

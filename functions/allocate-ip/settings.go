@@ -18,9 +18,9 @@ func waitsForNetwork(nn *v1alpha2.NetworkNamespace) string {
 		return ""
 	}
 	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c != nil {
-		return fmt.Sprintf("waits for NetworkNamespace %s: %s: %s", nn.Name, c.Reason, c.Message)
+		return fmt.Sprintf("waiting for NetworkNamespace %s: %s: %s", nn.Name, c.Reason, c.Message)
 	}
-	return fmt.Sprintf("waits for NetworkNamespace %s to be provisioned", nn.Name)
+	return fmt.Sprintf("waiting for NetworkNamespace %s to be provisioned", nn.Name)
 }
 
 // families returns the address families of a network, IPv4 first.

@@ -213,7 +213,7 @@ func setConfigurationResult(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.Netw
 	nc.Status.SetInterfaces(interfaceStatuses(nc, nn, held))
 	for _, i := range nc.Spec.NetworkInterfaces {
 		if i.MACAddress == "" {
-			return setWaiting(nc, "WaitingForMAC", fmt.Sprintf("interface %s has no macAddress yet: a Machine brings it, or write one", i.Name))
+			return setWaiting(nc, "WaitingForMAC", fmt.Sprintf("interface %s has no macAddress: a Machine that uses it sets one; without a Machine, write it into spec.networkInterfaces", i.Name))
 		}
 	}
 	if len(nc.Spec.NetworkInterfaces) == 0 {
@@ -227,7 +227,7 @@ func setConfigurationResult(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.Netw
 		if a.Status.Phase == v1alpha2.IPAllocationAllocated {
 			continue
 		}
-		reason, message := "WaitingForAddress", "waits for IPAllocation "+a.Name
+		reason, message := "WaitingForAddress", "waiting for IPAllocation "+a.Name
 		if c := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionReady); c != nil {
 			reason, message = c.Reason, fmt.Sprintf("IPAllocation %s: %s", a.Name, c.Message)
 		}

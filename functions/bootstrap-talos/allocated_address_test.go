@@ -24,7 +24,7 @@ func TestAllocatedAddressHasItsCause(t *testing.T) {
 		want   string
 		waits  bool
 	}{
-		"New":       {"the IPAllocation has no conditions yet", v1alpha2.IPAllocationStatus{}, `waits for an address from IPAllocation "shop-vip"`, true},
+		"New":       {"the IPAllocation has no conditions yet", v1alpha2.IPAllocationStatus{}, `waiting for an address from IPAllocation "shop-vip"`, true},
 		"Exhausted": {"it is allocated once the pool is larger", v1alpha2.IPAllocationStatus{Conditions: ready("PoolExhausted", "10.1.0.0/28 has no free address")}, `IPAllocation "shop-vip": PoolExhausted: 10.1.0.0/28 has no free address`, true},
 		"Refused":   {"the requester has to change the spec", v1alpha2.IPAllocationStatus{Phase: v1alpha2.IPAllocationError, Message: "it is in use", Conditions: ready("InUse", "it is in use")}, `IPAllocation "shop-vip": InUse: it is in use; the address is written in spec.controlPlaneEndpoint.address`, false},
 	} {

@@ -59,7 +59,7 @@ func setCredentialsCondition(c *cluster, problem reconcile.UserError, set func(c
 	_, begun := conditionSince(c.KubernetesCluster, conditionCredentials, reasonGenerating)
 	switch {
 	case c.report.keysCreated:
-		set(conditionCredentials, true, "CredentialsCreated", "the cluster's keys are made")
+		set(conditionCredentials, true, "CredentialsCreated", "the cluster keys are generated")
 	case problem.Reason != "":
 		set(conditionCredentials, false, problem.Reason, problem.Message)
 	case !begun && !isTrue(c.KubernetesCluster, conditionCredentials):
@@ -86,7 +86,7 @@ func setMemberConditions(c *cluster, set func(conditionType string, isTrue bool,
 	set(v1alpha1.ConditionMachinesRunning, up == total, plan.Pick(up == total, "MachinesRunning", reasonWaitingForMachines), fmt.Sprintf("%d of %s", up, plan.Quantity(total, "machine")))
 	set(v1alpha1.ConditionConfigApplied, configured == total, plan.Pick(configured == total, "ConfigApplied", "WaitingForNodes"), fmt.Sprintf("%d of %s", configured, plan.Quantity(total, "node")))
 	if c.report.bootstrapped {
-		set(v1alpha1.ConditionBootstrapped, true, "Bootstrapped", "etcd has begun on "+c.Status.BootstrapMachine)
+		set(v1alpha1.ConditionBootstrapped, true, "Bootstrapped", "etcd is bootstrapped on "+c.Status.BootstrapMachine)
 	}
 	if c.report.versions.reason != "" {
 		defer set(v1alpha1.ConditionVersionsCurrent, c.report.versions.current, c.report.versions.reason, c.report.versions.message)
@@ -117,7 +117,7 @@ func setMemberConditions(c *cluster, set func(conditionType string, isTrue bool,
 
 // keyGenerationMessage names the event whose delivery generates the keys.
 func (c *cluster) keyGenerationMessage() string {
-	return "the cluster's keys are being made for event " + c.eventID
+	return "the cluster keys are being generated for event " + c.eventID
 }
 
 // stateOf returns the state of a node that the workload API does not list.

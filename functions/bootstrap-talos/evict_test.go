@@ -68,8 +68,8 @@ func TestRefusedEviction(t *testing.T) {
 		"Webhook":      {"the usual code of an admission webhook", 403, `admission webhook "guard" denied the request`, kept + `admission webhook "guard" denied the request`, true},
 		"BadRequest":   {"the code of a webhook without a code of its own", 400, "denied the request", kept + "denied the request", true},
 		"Silent":       {"a refusal without a message is reported as well", 403, "", kept + "the workload API answered 403: ", true},
-		"Gone":         {"the pod is gone", 404, "not found", "waits for 2 pods to ", true},
-		"Other":        {"another pod has its name", 409, "the UID in the precondition differs", "waits for 2 pods to ", true},
+		"Gone":         {"the pod is gone", 404, "not found", "waiting for 2 pods to ", true},
+		"Other":        {"another pod has its name", 409, "the UID in the precondition differs", "waiting for 2 pods to ", true},
 		"Unknown":      {"the request is refused, not the pod", 401, "Unauthorized", "evict pod a/first: the workload API answered 401: Unauthorized", false},
 		"NotReachable": {"the API server cannot reach etcd", 503, "etcdserver: no leader", "evict pod a/first: the workload API answered 503: etcdserver: no leader", false},
 	} {

@@ -170,7 +170,7 @@ func (r *configRenderer) readPatches(ctx context.Context, namespace, name string
 	cm := &corev1.ConfigMap{}
 	err := r.kube.Get(ctx, namespace, name, cm)
 	if kube.NotFound(err) {
-		return nil, reconcile.UserError{Reason: "PatchNotFound", Message: fmt.Sprintf("ConfigMap %s with patches does not exist: create it, or remove it from the spec. It is looked for every minute", name)}
+		return nil, reconcile.UserError{Reason: "PatchNotFound", Message: fmt.Sprintf("ConfigMap %s with patches does not exist: create it, or remove it from the spec. The stack checks again every minute", name)}
 	}
 	if err != nil {
 		return nil, err

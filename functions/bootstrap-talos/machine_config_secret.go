@@ -93,7 +93,7 @@ func (n *nodeConfigurator) writeConfigSecret(ctx context.Context, m *v1alpha1.Ma
 		return err
 	}
 	if !metav1.IsControlledBy(secret, m) {
-		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("Secret %s was not made for Machine %s: delete it", secret.Name, m.Name)}
+		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("Secret %s was not created for Machine %s: delete it", secret.Name, m.Name)}
 	}
 	if bytes.Equal(secret.Data[v1alpha1.MachineConfigKey], config) {
 		return nil

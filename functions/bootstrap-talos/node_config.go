@@ -57,7 +57,7 @@ func (u *configUpdater) recordNodeConfig(ctx context.Context, c *cluster, m *v1a
 	if !known && len(parts) > 0 || parts.HasKernelArguments() {
 		missing, err := result.MissingParts(ctx, plan.Address(m), c.connections.credentials)
 		if err != nil {
-			return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s, to read what it was installed with", m.Name), Requeue: true}
+			return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waiting for node %s, to read what it was installed with", m.Name), Requeue: true}
 		}
 		parts = parts.Without(missing...)
 	}

@@ -49,7 +49,7 @@ func (r *removals) drainRemoved(ctx context.Context, c *cluster, m *v1alpha1.Mac
 			m.Name, failure, v1alpha1.AnnotationForce, m.Name)}
 	}
 	if err != nil {
-		return false, "", reconcile.WaitError{Reason: "WaitingForAPI", Message: "waits for the workload API, to move pods from " + m.Name, Requeue: true}
+		return false, "", reconcile.WaitError{Reason: "WaitingForAPI", Message: "waiting for the workload API, to move pods from " + m.Name, Requeue: true}
 	}
 	return false, message, nil
 }
@@ -141,7 +141,7 @@ func readMembership(ctx context.Context, c *cluster, m *v1alpha1.Machine, d *pla
 // doStep does one step of a removal.
 func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, step plan.RemovalStep, view plan.EtcdView, member plan.EtcdMember, why string) error {
 	removing := func(message string, requeue bool) error {
-		return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: %s", m.Name, message), Requeue: requeue}
+		return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removing node %s: %s", m.Name, message), Requeue: requeue}
 	}
 	var err error
 	switch step {
@@ -152,7 +152,7 @@ func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, 
 		}
 		return reconcile.UserError{Reason: plan.ReasonQuorumAtRisk, Message: message}
 	case plan.RemovalWaitsForAPI:
-		return reconcile.WaitError{Reason: "WaitingForAPI", Message: fmt.Sprintf("waits for the workload API at %s, to move pods from %s", c.Status.Endpoint, m.Name), Requeue: true}
+		return reconcile.WaitError{Reason: "WaitingForAPI", Message: fmt.Sprintf("waiting for the workload API at %s, to move pods from %s", c.Status.Endpoint, m.Name), Requeue: true}
 	case plan.RemovalDrain:
 		return removing(why, true)
 	case plan.RemovalCordon:
@@ -168,7 +168,7 @@ func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, 
 			return removing("is removed from etcd", true)
 		}
 	case plan.RemovalWaitsForMembers:
-		return removing("waits for all members of etcd to have the same member list", true)
+		return removing("waiting for all members of etcd to have the same member list", true)
 	case plan.RemovalDeleteMachine:
 		if err = r.machines.removeEtcdFinalizer(ctx, m); err != nil {
 			return err
@@ -176,12 +176,12 @@ func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, 
 		if err := refusedDeletion(r.kube.Delete(ctx, m)); err != nil {
 			return err
 		}
-		return removing("waits for its machine to be deleted", false)
+		return removing("waiting for its machine to be deleted", false)
 	case plan.RemovalReleaseMachine:
 		if err = r.machines.removeEtcdFinalizer(ctx, m); err != nil {
 			return err
 		}
-		return removing("waits for its machine to be deleted"+plan.NotReadySuffix(m), false)
+		return removing("waiting for its machine to be deleted"+plan.NotReadySuffix(m), false)
 	}
-	return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: a request has failed and is retried", m.Name), Requeue: true}
+	return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removing node %s: a request has failed and is retried", m.Name), Requeue: true}
 }

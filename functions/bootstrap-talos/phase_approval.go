@@ -38,9 +38,9 @@ func (ap *approvals) check(ctx context.Context, c *cluster) error {
 	a := c.Status.Approval
 	switch a.State {
 	case v1alpha1.ApprovalRequested:
-		return reconcile.WaitError{Reason: "PendingApproval", Message: fmt.Sprintf("waits for approval of %s, requested by an event of type %s for generation %d", plan.DescribePools(a), events.TypeWorkorderRequested, a.Generation)}
+		return reconcile.WaitError{Reason: "PendingApproval", Message: fmt.Sprintf("waiting for approval of %s, requested by an event of type %s for generation %d", plan.DescribePools(a), events.TypeWorkorderRequested, a.Generation)}
 	case v1alpha1.ApprovalRejected:
-		return reconcile.UserError{Reason: "ApprovalRejected", Message: fmt.Sprintf("%s has rejected %s: %s; change the topology or data.workorder to ask again", a.By, plan.DescribePools(a), a.Comment)}
+		return reconcile.UserError{Reason: "ApprovalRejected", Message: fmt.Sprintf("%s rejected %s: %s. Change spec.topology or spec.data.workorder to request approval again", a.By, plan.DescribePools(a), a.Comment)}
 	default:
 		return nil
 	}
@@ -148,7 +148,7 @@ func (ap *approvals) limitToApproved(ctx context.Context, c *cluster) error {
 func setApprovalCondition(a *v1alpha1.ApprovalStatus, set func(conditionType string, isTrue bool, reason, message string)) {
 	switch a.State {
 	case v1alpha1.ApprovalApproved:
-		by := "it was there before approval was requested"
+		by := "the machines existed before approval was required"
 		if a.By != "" {
 			by = "approved by " + a.By
 		}

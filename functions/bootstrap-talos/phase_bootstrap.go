@@ -57,7 +57,7 @@ func (b *bootstrapper) ensure(ctx context.Context, c *cluster) error {
 func waitForEtcdAnswers(silent []string, why string) error {
 	slices.Sort(silent)
 	return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf(
-		"waits for %s to report whether it has data of etcd, %s; if it does not come back, delete Machine %s", strings.Join(silent, ", "), why, silent[0]), Requeue: true}
+		"waiting for %s to report whether it has data of etcd, %s; if it does not come back, delete Machine %s", strings.Join(silent, ", "), why, silent[0]), Requeue: true}
 }
 
 // bootstrapState returns what is known without asking nodes.
@@ -138,9 +138,9 @@ func (b *bootstrapper) bootstrapMachine(ctx context.Context, c *cluster, m *v1al
 			return err
 		}
 	case service.State != plan.EtcdPreparing:
-		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s to be ready for etcd, which is %s", m.Name, service.State), Requeue: true}
+		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waiting for node %s to be ready for etcd, which is %s", m.Name, service.State), Requeue: true}
 	}
-	return reconcile.WaitError{Reason: "WaitingForEtcd", Message: fmt.Sprintf("waits for node %s to pull the image of etcd and start it", m.Name), Requeue: true}
+	return reconcile.WaitError{Reason: "WaitingForEtcd", Message: fmt.Sprintf("waiting for node %s to pull the image of etcd and start it", m.Name), Requeue: true}
 }
 
 var errNotOurs = errors.New("the node does not show a certificate of the cluster")
@@ -156,7 +156,7 @@ func (b *bootstrapper) sendRequest(ctx context.Context, c *cluster, m *v1alpha1.
 	}
 	c.report.bootstrapSent = true
 	if err := talos.Bootstrap(ctx, plan.Address(m), c.connections.credentials); err != nil {
-		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s to accept the bootstrap request", m.Name), Requeue: true}
+		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waiting for node %s to accept the bootstrap request", m.Name), Requeue: true}
 	}
 	c.Status.BootstrapRequest.Accepted = true
 	return nil
@@ -164,12 +164,12 @@ func (b *bootstrapper) sendRequest(ctx context.Context, c *cluster, m *v1alpha1.
 
 // waitForNode returns why the chosen machine cannot be asked about etcd.
 func (b *bootstrapper) waitForNode(c *cluster, m *v1alpha1.Machine, state talos.State) error {
-	message := fmt.Sprintf("waits for node %s to start with its configuration", m.Name)
+	message := fmt.Sprintf("waiting for node %s to start with its configuration", m.Name)
 	if state == talos.ClockSkewed {
 		return clockSkewError(m)
 	}
 	if since, applied := conditionSince(c.KubernetesCluster, v1alpha1.ConditionConfigApplied, "ConfigApplied"); state == talos.Maintenance && applied && b.now().Sub(since) > startTimeout {
-		message += fmt.Sprintf("; if the node has lost its configuration, by a new disk or a reset, delete Machine %s", m.Name)
+		message += fmt.Sprintf("; if the node lost its configuration (new disk or reset), delete Machine %s", m.Name)
 	}
 	return reconcile.WaitError{Reason: "WaitingForNode", Message: message, Requeue: true}
 }

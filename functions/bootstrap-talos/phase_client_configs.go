@@ -38,7 +38,7 @@ func fetchKubeconfig(ctx context.Context, c *cluster) ([]byte, error) {
 		return talos.FetchKubeconfig(ctx, address, c.connections.credentials)
 	})
 	if !ok {
-		return nil, reconcile.WaitError{Reason: "WaitingForKubeconfig", Message: fmt.Sprintf("waits for node %s to return a kubeconfig", names[0]), Requeue: true}
+		return nil, reconcile.WaitError{Reason: "WaitingForKubeconfig", Message: fmt.Sprintf("waiting for node %s to return a kubeconfig", names[0]), Requeue: true}
 	}
 	return talos.RenderKubeconfig(data, c.Status.Endpoint, c.observed.keys.TrustedKubernetes())
 }

@@ -163,11 +163,11 @@ func (o *observed) addonError(a v1alpha1.ClusterAddon, object addons.Manifest, e
 		return addonWait(a, fmt.Sprintf("the workload API to serve the kind of %s", object))
 	case errors.As(err, &unknown):
 		return addons.Problem(a.Name, addons.ReasonInvalid, fmt.Sprintf(
-			"%s, %s: the workload API serves no %s of %s: correct kind and apiVersion, or apply its CustomResourceDefinition by an add-on before. It is tried again every minute",
+			"%s, %s: the workload API serves no %s of %s: correct kind and apiVersion, or apply its CustomResourceDefinition by an add-on before. The stack checks again every minute",
 			addons.Source(a), object, unknown.Kind, unknown.GroupVersion()))
 	case errors.As(err, &answer) && isRefusal(answer):
 		return addons.Problem(a.Name, addons.ReasonRefused, fmt.Sprintf(
-			"%s: the workload API refuses %s: %s. Correct the manifest, or the policy that refuses it. It is tried again every minute", addons.Source(a), object, answer.Message))
+			"%s: the workload API refuses %s: %s. Correct the manifest, or the policy that refuses it. The stack checks again every minute", addons.Source(a), object, answer.Message))
 	case errors.As(err, &answer) && answer.Message != "":
 		return addonWait(a, fmt.Sprintf("the workload API to accept %s, which answers: %s", object, answer.Message))
 	}

@@ -101,7 +101,7 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 	case refused != nil:
 		return true, refused
 	case err != nil:
-		return true, reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s, to compare its configuration", m.Name), Requeue: true}
+		return true, reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waiting for node %s, to compare its configuration", m.Name), Requeue: true}
 	case result.Outcome == talos.ConfigChanged && isControlPlane:
 		c.observed.controlPlaneChanged = true
 	}
@@ -115,7 +115,7 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 		}
 		return true, nil
 	case talos.ConfigReboots:
-		err = reconcile.WaitError{Reason: reasonChangingNodes, Message: fmt.Sprintf("reboots node %s to apply its new configuration", m.Name), Requeue: true}
+		err = reconcile.WaitError{Reason: reasonChangingNodes, Message: fmt.Sprintf("rebooting node %s to apply its new configuration", m.Name), Requeue: true}
 	}
 	c.report.config = conditionReport{false, string(result.Outcome), fmt.Sprintf("node %s: %s", m.Name, result.Difference)}
 	return true, err

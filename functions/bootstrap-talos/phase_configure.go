@@ -94,7 +94,7 @@ func (n *nodeConfigurator) configureNode(ctx context.Context, c *cluster, m *v1a
 		}
 	}
 	if !plan.IsRunning(m) {
-		return "", reconcile.WaitError{Reason: reasonWaitingForMachines, Message: "waits for machine " + m.Name + plan.NotReadySuffix(m)}
+		return "", reconcile.WaitError{Reason: reasonWaitingForMachines, Message: "waiting for machine " + m.Name + plan.NotReadySuffix(m)}
 	}
 	state, shown := talos.Probe(ctx, plan.Address(m), c.connections.credentials)
 	switch state {
@@ -107,11 +107,11 @@ func (n *nodeConfigurator) configureNode(ctx context.Context, c *cluster, m *v1a
 		return state, clockSkewError(m)
 	case talos.Maintenance:
 		if !hasPlace {
-			return state, reconcile.UserError{Reason: "MachineOutdated", Message: fmt.Sprintf("Machine %s was made without a place for a machine configuration: delete it, and the cluster creates another one", m.Name)}
+			return state, reconcile.UserError{Reason: "MachineOutdated", Message: fmt.Sprintf("Machine %s was created by an earlier version, without a Secret for a machine configuration: delete it, and the cluster creates a replacement", m.Name)}
 		}
 		return state, n.restartWithConfig(ctx, m, shown)
 	default:
-		return state, reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s to answer", m.Name), Requeue: true}
+		return state, reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waiting for node %s to answer", m.Name), Requeue: true}
 	}
 }
 
@@ -138,10 +138,10 @@ func (n *nodeConfigurator) restartWithConfig(ctx context.Context, m *v1alpha1.Ma
 	if err := checkIdentity(ctx, m, talos.MACsOf(nc), shown); errors.As(err, new(reconcile.UserError)) {
 		return err
 	} else if err != nil {
-		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s to answer", m.Name), Requeue: true}
+		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waiting for node %s to answer", m.Name), Requeue: true}
 	}
 	if !m.HoldsMachineConfig() {
-		return reconcile.WaitError{Reason: reasonWaitingForMachines, Message: fmt.Sprintf("waits until the hypervisor of machine %s has its machine configuration", m.Name)}
+		return reconcile.WaitError{Reason: reasonWaitingForMachines, Message: fmt.Sprintf("waiting until the hypervisor of machine %s has its machine configuration", m.Name)}
 	}
 	secret := &corev1.Secret{}
 	if err := n.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret); err != nil {
@@ -157,10 +157,10 @@ func (n *nodeConfigurator) restartWithConfig(ctx context.Context, m *v1alpha1.Ma
 		}
 		fallthrough
 	case m.Status.RestartToken != token:
-		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for machine %s to restart with its machine configuration", m.Name)}
+		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waiting for machine %s to restart with its machine configuration", m.Name)}
 	default:
 		return reconcile.WaitError{Reason: "WaitingForNode", Requeue: true, Message: fmt.Sprintf(
-			"waits for node %s to start with its machine configuration; if it stays in maintenance mode, look at the console of the virtual machine, or delete Machine %s", m.Name, m.Name)}
+			"waiting for node %s to start with its machine configuration; if it stays in maintenance mode, look at the console of the virtual machine, or delete Machine %s", m.Name, m.Name)}
 	}
 }
 

@@ -36,7 +36,7 @@ type deletion struct {
 // --cascade=orphan keeps everything that the garbage collector orphans.
 func (d *deletion) deleteCluster(ctx context.Context, c *cluster) error {
 	if slices.Contains(c.Finalizers, metav1.FinalizerOrphanDependents) {
-		return d.status.write(ctx, c, setDeleting(c, reasonDeleting, "waits for the garbage collector to orphan the Machines and Secrets of the cluster", false))
+		return d.status.write(ctx, c, setDeleting(c, reasonDeleting, "waiting for the garbage collector to orphan the Machines and Secrets of the cluster", false))
 	}
 	if err := d.machines.read(ctx, c); err != nil {
 		return err
@@ -47,12 +47,12 @@ func (d *deletion) deleteCluster(ctx context.Context, c *cluster) error {
 	}
 	forced := c.Annotations[v1alpha1.AnnotationForce] == "true"
 	if len(left) > 0 && !forced {
-		return d.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("waits for %s to be deleted, first of all %s%s; the annotation %s=true gives up on them",
+		return d.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("waiting for %s to be deleted, the first is %s%s; the annotation %s=true on the KubernetesCluster skips this wait",
 			plan.Quantity(len(left), "machine"), left[0], plan.NotReadySuffix(c.observed.machines[left[0]]), v1alpha1.AnnotationForce), false))
 	}
 	if len(left) > 0 {
 		kube.SetCondition(&c.Status.Conditions, c.Generation, v1alpha1.ConditionForced, true, "MachinesSkipped", "does not wait for these machines, which their provider has to delete: "+strings.Join(left, ", "))
-		if err := d.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("gives up on %s, first of all %s", plan.Quantity(len(left), "machine"), left[0]), false)); err != nil {
+		if err := d.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("not waiting for %s, the first is %s; the condition Forced lists them", plan.Quantity(len(left), "machine"), left[0]), false)); err != nil {
 			return err
 		}
 	}

@@ -151,7 +151,7 @@ func (e *endpoints) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, erro
 		if err := e.kube.Delete(ctx, a); err != nil {
 			return netip.Addr{}, err
 		}
-		return netip.Addr{}, reconcile.WaitError{Reason: "WaitingForVirtualAddress", Message: fmt.Sprintf("waits for IPAllocation %q, which asks for the address that the spec named before, to be deleted", a.Name), Requeue: true}
+		return netip.Addr{}, reconcile.WaitError{Reason: "WaitingForVirtualAddress", Message: fmt.Sprintf("waiting for IPAllocation %q, which asks for the address that the spec named before, to be deleted", a.Name), Requeue: true}
 	}
 	return allocatedAddress(a)
 }
@@ -171,7 +171,7 @@ func allocatedAddress(a *v1alpha2.IPAllocation) (netip.Addr, error) {
 	case v1alpha2.IPAllocationError:
 		return netip.Addr{}, reconcile.UserError{Reason: "VirtualAddressFailed", Message: fmt.Sprintf("IPAllocation %q: %s; the address is written in spec.controlPlaneEndpoint.address", a.Name, cmp.Or(v1alpha1.WhyNotReady(a.Status.Conditions), a.Status.Message))}
 	default:
-		message := fmt.Sprintf("waits for an address from IPAllocation %q", a.Name)
+		message := fmt.Sprintf("waiting for an address from IPAllocation %q", a.Name)
 		if cause := v1alpha1.WhyNotReady(a.Status.Conditions); cause != "" {
 			message += ": " + cause
 		}

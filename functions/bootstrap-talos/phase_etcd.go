@@ -55,7 +55,7 @@ func (e *etcdChecker) checkMembers(ctx context.Context, c *cluster) error {
 	c.report.etcd = ""
 	view, err := talos.ReadEtcd(ctx, c.observed.controlPlanes(), c.connections.credentials)
 	if err != nil {
-		return reconcile.WaitError{Reason: "WaitingForEtcd", Message: "waits for a member of etcd to answer", Requeue: true}
+		return reconcile.WaitError{Reason: "WaitingForEtcd", Message: "waiting for a member of etcd to answer", Requeue: true}
 	}
 	if left := plan.OrphanedMembers(view.Members, c.observed.hasMachine); len(left) > 0 {
 		return e.removeOrphanedMember(ctx, c, view, left[0])
@@ -65,7 +65,7 @@ func (e *etcdChecker) checkMembers(ctx context.Context, c *cluster) error {
 		wanted = append(wanted, m.Name)
 	}
 	if name := plan.UnhealthyMember(view, wanted); name != "" {
-		return reconcile.WaitError{Reason: "WaitingForEtcd", Message: fmt.Sprintf("waits for control plane %s to be a member of etcd that votes and answers", name), Requeue: true}
+		return reconcile.WaitError{Reason: "WaitingForEtcd", Message: fmt.Sprintf("waiting for control plane %s to be a member of etcd that votes and answers", name), Requeue: true}
 	}
 	c.report.etcd = plan.Quantity(len(wanted), "member")
 	return nil
@@ -73,19 +73,19 @@ func (e *etcdChecker) checkMembers(ctx context.Context, c *cluster) error {
 
 // removeOrphanedMember removes a member of etcd whose Machine does not exist.
 func (e *etcdChecker) removeOrphanedMember(ctx context.Context, c *cluster, view plan.EtcdView, m plan.EtcdMember) error {
-	message := fmt.Sprintf("removes member %s, whose Machine does not exist, from etcd", m.Name)
+	message := fmt.Sprintf("removing member %s, whose Machine does not exist, from etcd", m.Name)
 	gone, err := e.machines.isGone(ctx, c, m.Name)
 	switch {
 	case err != nil:
 		return err
 	case !gone:
-		message = fmt.Sprintf("waits for %s, which has just joined etcd", m.Name)
+		message = fmt.Sprintf("waiting for %s, which has just joined etcd", m.Name)
 	default:
 		if why := plan.RemovalObjection(view, m); why != "" {
 			return reconcile.UserError{Reason: plan.ReasonQuorumAtRisk, Message: fmt.Sprintf("member %s of etcd, whose Machine does not exist, cannot be removed: %s", m.Name, why)}
 		}
 		if talos.RemoveEtcdMember(ctx, c.observed.controlPlanes(), c.connections.credentials, view, m) != nil {
-			message = fmt.Sprintf("waits for a member of etcd to remove %s, whose Machine does not exist", m.Name)
+			message = fmt.Sprintf("waiting for a member of etcd to remove %s, whose Machine does not exist", m.Name)
 		}
 	}
 	return reconcile.WaitError{Reason: "WaitingForEtcd", Message: message, Requeue: true}

@@ -40,7 +40,7 @@ func (g *keyGenerator) ensure(ctx context.Context, c *cluster) error {
 		}
 		if plan.ServiceAccountKey(c.KubernetesCluster) == v1alpha1.ServiceAccountKeyRSA {
 			if c.isGeneratedByAnother(g.now()) {
-				return reconcile.WaitError{Reason: reasonGenerating, Message: "waits for the cluster's keys to be made"}
+				return reconcile.WaitError{Reason: reasonGenerating, Message: "waiting for the cluster keys to be generated"}
 			}
 			if err := g.recordGeneration(ctx, c); err != nil {
 				return err
@@ -75,7 +75,7 @@ func (c *cluster) hasKeysInUse() bool {
 // deliveries, one gets a conflict.
 func (g *keyGenerator) recordGeneration(ctx context.Context, c *cluster) error {
 	meta.RemoveStatusCondition(&c.Status.Conditions, conditionCredentials)
-	setStatus(c, reconcile.WaitError{Reason: reasonGenerating, Message: "makes the cluster's keys"})
+	setStatus(c, reconcile.WaitError{Reason: reasonGenerating, Message: "generating the cluster keys"})
 	return g.status.patch(ctx, c)
 }
 

@@ -55,7 +55,7 @@ func TestMakerOfKeysFails(t *testing.T) {
 	if _, err := s.function.handle(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
-	if message := s.get("shop").Status.Message; message != "waits for the cluster's keys to be made" {
+	if message := s.get("shop").Status.Message; message != "waiting for the cluster keys to be generated" {
 		t.Errorf("another delivery reports %q", message)
 	}
 	if _, err := s.function.handle(t.Context(), first); err != nil && events.IsPermanent(err) {

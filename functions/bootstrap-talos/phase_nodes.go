@@ -56,7 +56,7 @@ func (l *nodeLister) list(ctx context.Context, c *cluster) error {
 		if errors.As(err, &denied) {
 			return reconcile.UserError{Reason: "EndpointNotAllowed", Message: denied.Error()}
 		}
-		return reconcile.WaitError{Reason: reasonWaitingForAPI, Message: "waits for the workload API at " + c.Status.Endpoint + otherPort(c), Requeue: true}
+		return reconcile.WaitError{Reason: reasonWaitingForAPI, Message: "waiting for the workload API at " + c.Status.Endpoint + otherPort(c), Requeue: true}
 	}
 	c.observed.apiAnswers = true
 	c.observed.recordNodes(nodes)
@@ -75,7 +75,7 @@ func labelNodes(ctx context.Context, c *cluster) error {
 			continue
 		}
 		if err := c.connections.workload.PatchNode(ctx, m.Name, patch); err != nil {
-			return reconcile.WaitError{Reason: reasonWaitingForAPI, Message: "waits for the workload API, to label node " + m.Name, Requeue: true}
+			return reconcile.WaitError{Reason: reasonWaitingForAPI, Message: "waiting for the workload API, to label node " + m.Name, Requeue: true}
 		}
 	}
 	return nil

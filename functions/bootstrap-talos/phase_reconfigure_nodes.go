@@ -71,7 +71,7 @@ func (n *nodeConfigurator) reconfigureNode(ctx context.Context, c *cluster, m *v
 		}
 		if why != "" {
 			return reconcile.UserError{Reason: "NodeReset", Message: fmt.Sprintf(
-				"control plane %s has lost its configuration, by a new disk or a reset, and gets it again only while etcd has a majority without it: %s; where all control planes have lost it, first take the annotation %s from their Machines",
+				"control plane %s lost its configuration (new disk or reset), and gets it again only while etcd has a majority without it: %s. If all control planes lost it, remove the annotation %s from their Machines",
 				m.Name, why, v1alpha1.AnnotationInstalled)}
 		}
 	}
@@ -80,7 +80,7 @@ func (n *nodeConfigurator) reconfigureNode(ctx context.Context, c *cluster, m *v
 	if _, err := n.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) && !kube.Conflict(err) {
 		return err
 	}
-	return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("node %s has lost its configuration, by a new disk or a reset, and gets it again", m.Name), Requeue: true}
+	return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("node %s lost its configuration (new disk or reset), and gets it again", m.Name), Requeue: true}
 }
 
 // findRejoinObjection returns why a reset control plane cannot get its configuration now, or an

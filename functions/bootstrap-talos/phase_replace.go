@@ -82,7 +82,7 @@ func (r *replacements) replaceUnhealthyOf(ctx context.Context, c *cluster, g pla
 	check := plan.HealthCheckOf(g)
 	name, why := plan.SelectUnhealthy(check, unhealthy, gone, inProgress, r.now())
 	if name != "" {
-		message := fmt.Sprintf("replaces Machine %s of pool %s: its node has been unhealthy for longer than %s", name, g.Pool, check.Timeout)
+		message := fmt.Sprintf("replacing Machine %s of pool %s: its node has been unhealthy for longer than %s", name, g.Pool, check.Timeout)
 		if err := r.markReplaced(ctx, c, c.observed.machines[name], v1alpha1.ReplaceUnhealthy, message); err != nil {
 			return "", err
 		}
@@ -104,7 +104,7 @@ func (r *replacements) replaceOutdated(ctx context.Context, c *cluster) error {
 	for _, g := range c.plan.Groups {
 		present := plan.PoolMachines(c.observed.machines, g.Pool, plan.NamePrefix(c.Name, g.Pool), c.observed.isWorking)
 		for _, name := range plan.SelectOutdated(present, g.Rollout, outdated) {
-			message := fmt.Sprintf("replaces Machine %s of pool %s: it has %s", name, g.Pool, outdated[name])
+			message := fmt.Sprintf("replacing Machine %s of pool %s: it has %s", name, g.Pool, outdated[name])
 			if err := r.markReplaced(ctx, c, c.observed.machines[name], v1alpha1.ReplaceOutdated, message); err != nil {
 				return err
 			}
@@ -117,7 +117,7 @@ func (r *replacements) replaceOutdated(ctx context.Context, c *cluster) error {
 	if !inProgress {
 		return nil // only protected machines are left, and MachinesCurrent names them
 	}
-	return reconcile.WaitError{Reason: "ReplacingMachines", Message: "replaces machines: " + all.Describe(), Requeue: true}
+	return reconcile.WaitError{Reason: "ReplacingMachines", Message: "replacing machines: " + all.Describe(), Requeue: true}
 }
 
 // markReplaced records on a Machine that it is replaced, and in an Event why. Later deliveries create

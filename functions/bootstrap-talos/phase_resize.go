@@ -49,7 +49,7 @@ func (rs *resizes) resizeOutdated(ctx context.Context, c *cluster) error {
 	rs.beginResizes(ctx, c)
 	waiting := c.resizeReport()
 	if waiting == nil {
-		message := "resizes machines in place: " + outdated.Describe()
+		message := "resizing machines in place: " + outdated.Describe()
 		if c.report.resizeBlocker != "" {
 			message += ", and waits: " + c.report.resizeBlocker
 		}
@@ -145,7 +145,7 @@ func uncordonResized(ctx context.Context, c *cluster) error {
 			continue
 		}
 		if err := c.connections.workload.UncordonResized(ctx, n.Name); err != nil {
-			return reconcile.WaitError{Reason: reasonWaitingForAPI, Message: "waits for the workload API, to uncordon node " + n.Name, Requeue: true}
+			return reconcile.WaitError{Reason: reasonWaitingForAPI, Message: "waiting for the workload API, to uncordon node " + n.Name, Requeue: true}
 		}
 		n.Cordoned = false
 		delete(n.Annotations, v1alpha1.AnnotationResizing)
@@ -158,7 +158,7 @@ func uncordonResized(ctx context.Context, c *cluster) error {
 func (rs *resizes) drainResized(ctx context.Context, c *cluster, r *v1alpha1.MachineResize, node *plan.Node) {
 	m := c.observed.machines[r.Name]
 	isDrained := false
-	if r.Message = "waits for the workload API to return its node"; node != nil {
+	if r.Message = "waiting for the workload API to return its node"; node != nil {
 		isDrained, r.Message = cordonAndEvict(ctx, c, m, *node)
 	}
 	if isDrained && plan.PoolOf(m) == v1alpha1.ControlPlanePool {
@@ -240,7 +240,7 @@ func (rs *resizes) beginResizes(ctx context.Context, c *cluster) {
 			Name: name, UID: m.UID, Step: v1alpha1.ResizeDraining, Generation: c.Generation,
 			From: m.Spec.Template, To: c.plan.ResizeTarget(m, outdated), Since: metav1.NewTime(rs.now()),
 		})
-		rs.kube.RecordEvent(ctx, c.KubernetesCluster, false, plan.ReasonResizing, fmt.Sprintf("resizes Machine %s of pool %s in place: it has %s", name, plan.PoolOf(m), outdated.InPlace[name]))
+		rs.kube.RecordEvent(ctx, c.KubernetesCluster, false, plan.ReasonResizing, fmt.Sprintf("resizing Machine %s of pool %s in place: it has %s", name, plan.PoolOf(m), outdated.InPlace[name]))
 	}
 }
 
@@ -268,5 +268,5 @@ func (c *cluster) resizeReport() error {
 	if len(c.Status.Resizes) == 0 {
 		return nil
 	}
-	return reconcile.WaitError{Reason: plan.ReasonResizing, Message: "resizes machines in place: " + plan.DescribeResizes(c.Status.Resizes), Requeue: true}
+	return reconcile.WaitError{Reason: plan.ReasonResizing, Message: "resizing machines in place: " + plan.DescribeResizes(c.Status.Resizes), Requeue: true}
 }

@@ -221,7 +221,7 @@ func TestSmallerDiskIsReplaced(t *testing.T) {
 	s.setTemplate("small")
 	feed.Until(s, "MachinesCurrent says why the machine is replaced", func() (bool, string) {
 		c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionMachinesCurrent)
-		return strings.Contains(c.Message, "1 machine still to be replaced, first of all shop-pool-0 (template medium instead of small, which is not possible in place: disk root would shrink from 40Gi to 20Gi)"), c.Message
+		return strings.Contains(c.Message, "1 machine still to be replaced, the first is shop-pool-0 (template medium instead of small, which is not possible in place: disk root would shrink from 40Gi to 20Gi)"), c.Message
 	})
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Upgrade.Paused = false })
 	s.awaitTemplates("shop", "small", 1)
@@ -350,7 +350,7 @@ func TestResizePausesAndProtects(t *testing.T) {
 	feed.Until(s, "MachinesCurrent says that the rollout is paused", func() (bool, string) {
 		kc := s.get("shop")
 		c := meta.FindStatusCondition(kc.Status.Conditions, v1alpha1.ConditionMachinesCurrent)
-		return isUpToDate(kc) && c.Reason == "ReplacementPaused" && strings.Contains(c.Message, "1 machine still to be resized in place, first of all shop-pool-0 (template small instead of medium)"), c.Message
+		return isUpToDate(kc) && c.Reason == "ReplacementPaused" && strings.Contains(c.Message, "1 machine still to be resized in place, the first is shop-pool-0 (template small instead of medium)"), c.Message
 	})
 	m := s.machine("shop-pool-0")
 	if err := s.kube.Merge(t.Context(), m, map[string]any{"spec": map[string]any{"protected": true}}); err != nil {

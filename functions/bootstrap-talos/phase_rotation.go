@@ -60,7 +60,7 @@ func (c *cluster) recordRotation(now metav1.Time) error {
 		if s == nil || s.Rotation != k.Rotation || s.Phase != k.Phase {
 			c.Status.Authorities = &v1alpha1.AuthoritiesStatus{Rotation: k.Rotation, Phase: k.Phase, Since: &now, Completed: k.Rotated}
 		}
-		c.reportRotation("waits for the workload API")
+		c.reportRotation("waiting for the workload API")
 	case begun && s.Phase != v1alpha1.RotationAccepting:
 		c.report.apiUnanswered = true
 		return reconcile.UserError{Reason: "KeysLost", Message: fmt.Sprintf(

@@ -123,7 +123,7 @@ func (r *removals) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
 			return err
 		}
 		if gone, err := c.connections.workload.DeleteNode(ctx, n); err != nil || !gone {
-			return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: waits for the workload API", n.Name), Requeue: true}
+			return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removing node %s: waiting for the workload API", n.Name), Requeue: true}
 		}
 	}
 	return nil
@@ -160,5 +160,5 @@ func (r *removals) cleanEarlierNodes(ctx context.Context, c *cluster) error {
 
 // waitForNodeOf returns the WaitError for a request about the Node of an earlier machine that has failed.
 func waitForNodeOf(n plan.Node) error {
-	return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("cleans up node %s of an earlier machine: waits for the workload API", n.Name), Requeue: true}
+	return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("cleaning up node %s of an earlier machine: waiting for the workload API", n.Name), Requeue: true}
 }

@@ -36,7 +36,7 @@ func refreshAddon(ctx context.Context, c *cluster, a plan.Addon, waiting string)
 		return reconcile.UserError{Reason: "AddonRefused", Message: fmt.Sprintf("the workload API refuses image %s for %s: %s; change the policy that does", a.Image, a.Name, r.Message)}
 	}
 	if err != nil {
-		return reconcile.WaitError{Reason: waiting, Message: "waits for the workload API, to give " + a.Name + " the image " + a.Image, Requeue: true}
+		return reconcile.WaitError{Reason: waiting, Message: "waiting for the workload API, to give " + a.Name + " the image " + a.Image, Requeue: true}
 	}
 	return nil
 }
@@ -47,7 +47,7 @@ func readAddons(ctx context.Context, c *cluster) ([]plan.Addon, error) {
 		return talos.ReadAddons(ctx, address, c.connections.credentials)
 	})
 	if !ok {
-		return nil, reconcile.WaitError{Reason: "Upgrading", Message: "waits for a control plane to report its images of kube-proxy and CoreDNS", Requeue: true}
+		return nil, reconcile.WaitError{Reason: "Upgrading", Message: "waiting for a control plane to report its images of kube-proxy and CoreDNS", Requeue: true}
 	}
 	return addons, nil
 }

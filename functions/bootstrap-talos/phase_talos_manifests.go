@@ -20,7 +20,7 @@ import (
 // longer has stay in the cluster. A requested reconcile applies those of users again. A manifest that the workload API refuses makes ConfigCurrent False, and stops no other.
 func applyTalosManifests(ctx context.Context, c *cluster) error {
 	if c.observed.controlPlaneChanged {
-		return reconcile.WaitError{Reason: reasonChangingNodes, Message: "waits for Talos to render the manifests of the new configuration", Requeue: true}
+		return reconcile.WaitError{Reason: reasonChangingNodes, Message: "waiting for Talos to render the manifests of the new configuration", Requeue: true}
 	}
 	rendered, err := readTalosManifests(ctx, c)
 	if err != nil {
@@ -63,7 +63,7 @@ func readTalosManifests(ctx context.Context, c *cluster) (renderedManifests, err
 		return r, err
 	})
 	if !ok {
-		return rendered, reconcile.WaitError{Reason: "WaitingForNode", Message: "waits for a control plane, to compare the manifests of its configuration", Requeue: true}
+		return rendered, reconcile.WaitError{Reason: "WaitingForNode", Message: "waiting for a control plane, to compare the manifests of its configuration", Requeue: true}
 	}
 	return rendered, nil
 }
@@ -78,14 +78,14 @@ func applyTalosManifest(ctx context.Context, c *cluster, m addons.TalosManifest)
 		case err == nil:
 		case errors.As(err, &unknown):
 			return reconcile.UserError{Reason: addons.ReasonInvalid, Message: fmt.Sprintf(
-				"manifest %s of the machine configuration, %s: the workload API serves no %s of %s: correct it in the ConfigMap that spec.talos.patches names, or install its CustomResourceDefinition. It is tried again every minute",
+				"manifest %s of the machine configuration, %s: the workload API serves no %s of %s: correct it in the ConfigMap that spec.talos.patches names, or install its CustomResourceDefinition. The stack checks again every minute",
 				m.Name, o, unknown.Kind, unknown.GroupVersion())}
 		case errors.As(err, &answer) && isRefusal(answer):
 			return reconcile.UserError{Reason: addons.ReasonRefused, Message: fmt.Sprintf(
-				"manifest %s of the machine configuration: the workload API refuses %s: %s. Correct it in the ConfigMap that spec.talos.patches names, or the policy that refuses it. It is tried again every minute",
+				"manifest %s of the machine configuration: the workload API refuses %s: %s. Correct it in the ConfigMap that spec.talos.patches names, or the policy that refuses it. The stack checks again every minute",
 				m.Name, o, answer.Message)}
 		default:
-			return reconcile.WaitError{Reason: reasonChangingNodes, Message: fmt.Sprintf("waits for the workload API to accept %s of manifest %s", o, m.Name), Requeue: true}
+			return reconcile.WaitError{Reason: reasonChangingNodes, Message: fmt.Sprintf("waiting for the workload API to accept %s of manifest %s", o, m.Name), Requeue: true}
 		}
 	}
 	return nil

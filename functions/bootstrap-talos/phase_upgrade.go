@@ -47,13 +47,13 @@ func (c *cluster) reportUpgrade(nodes []plan.UpgradeNode) error {
 	switch {
 	case len(names) > 0:
 		c.report.versions = conditionReport{false, "Upgrading", skew}
-		return reconcile.WaitError{Reason: "Upgrading", Message: fmt.Sprintf("upgrades %s, %s nodes are done, now %s", what, s.Progress, strings.Join(names, ", ")), Requeue: true}
+		return reconcile.WaitError{Reason: "Upgrading", Message: fmt.Sprintf("upgrading %s, %s nodes are done, now %s", what, s.Progress, strings.Join(names, ", ")), Requeue: true}
 	case plan.IsUpgradePaused(c.KubernetesCluster):
 		c.report.versions = conditionReport{false, "UpgradePaused", skew + "; spec.upgrade.paused is true"}
 		return nil
 	default:
 		c.report.versions = conditionReport{false, "Upgrading", skew}
-		message := fmt.Sprintf("upgrades %s, %s nodes are done", what, s.Progress)
+		message := fmt.Sprintf("upgrading %s, %s nodes are done", what, s.Progress)
 		if c.report.upgradeBlocker != "" {
 			message += ", and waits: " + c.report.upgradeBlocker
 		}
@@ -78,7 +78,7 @@ func (up *upgrades) upgradeNodes(ctx context.Context, c *cluster) error {
 		if !fresh {
 			nodes, err := w.Nodes(ctx)
 			if err != nil {
-				return reconcile.WaitError{Reason: "WaitingForAPI", Message: "waits for the workload API at " + c.Status.Endpoint, Requeue: true}
+				return reconcile.WaitError{Reason: "WaitingForAPI", Message: "waiting for the workload API at " + c.Status.Endpoint, Requeue: true}
 			}
 			c.observed.recordNodes(nodes)
 		}

@@ -403,7 +403,7 @@ func TestWorkerIsCertifiedAgain(t *testing.T) {
 		})
 	}()
 	s.awaitRotation("shop", "2026-11")
-	if !written.contain("1/2", "waits for node shop-pool-0 to accept") {
+	if !written.contain("1/2", "waiting for node shop-pool-0 to accept") {
 		t.Error("no status says that the worker has the certificate of the previous phase")
 	}
 	s.checkCredentials("shop", old)

@@ -69,7 +69,7 @@ func awaitStaticPods(ctx context.Context, c *cluster, members ...plan.Member) er
 // waitForStaticPods returns the error about a control plane that does not run its static pods as rendered.
 func waitForStaticPods(node string, err error) error {
 	reason := kube.Text(err.Error(), talos.MaxDiff)
-	message := fmt.Sprintf("waits for the control plane of node %s to run its new configuration: %s", node, reason)
+	message := fmt.Sprintf("waiting for the control plane of node %s to run its new configuration: %s", node, reason)
 	return reconcile.WaitError{Reason: reasonChangingNodes, Message: message, Requeue: true}
 }
 

@@ -122,12 +122,12 @@ func (s *env) handOver(ctx context.Context, m *v1alpha1.Machine) error {
 func (s *env) start(ctx context.Context, m *v1alpha1.Machine) error {
 	switch {
 	case m.Status.VMName == "" && !m.HoldsMachineConfig() && !plan.IsInstalled(m):
-		kube.SetReady(&m.Status.Conditions, m.Generation, false, plan.ReasonWaitingForMachineConfig, "waits for its machine configuration")
+		kube.SetReady(&m.Status.Conditions, m.Generation, false, plan.ReasonWaitingForMachineConfig, "waiting for its machine configuration")
 		return nil
 	case m.Status.VMName != "" && m.Spec.PowerState == v1alpha1.PowerStopped:
 		_ = s.fleet.PowerOff(string(m.UID))
 		m.Status.Phase = v1alpha1.MachineStopped
-		kube.SetReady(&m.Status.Conditions, m.Generation, true, "Stopped", "the machine is stopped, as spec.powerState says")
+		kube.SetReady(&m.Status.Conditions, m.Generation, true, "Stopped", "the machine is off because spec.powerState is Stopped")
 		return nil
 	case m.Status.Phase == v1alpha1.MachineRunning && m.Spec.RestartToken == m.Status.RestartToken:
 		return nil

@@ -33,7 +33,7 @@ func stableMessage(err error) string {
 	case errors.As(err, &status):
 		return status.Status().Message
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return "no answer in time"
+		return "the request timed out"
 	case errors.As(err, &unknown):
 		return "its certificate is signed by an authority that is not trusted: write that into spec.endpoint.caBundle"
 	case errors.As(err, &op):

@@ -54,7 +54,7 @@ func ownConfiguration(m *v1alpha1.Machine, networkNamespace string) *v1alpha1.Ne
 func interfaceFromStatus(nc *v1alpha1.NetworkConfiguration, n v1alpha1.MachineNetwork, name, mac string) (out hypervisor.NIC, why string, failed bool) {
 	i := slices.IndexFunc(nc.Status.NetworkInterfaces, func(s v1alpha1.InterfaceStatus) bool { return s.Name == name })
 	if i < 0 || !nc.Status.NetworkInterfaces[i].IPAllocated || nc.Status.NetworkInterfaces[i].MACAddress.Normalized() != mac {
-		why = fmt.Sprintf("waits for an address from NetworkConfiguration %s", nc.Name)
+		why = fmt.Sprintf("waiting for an address from NetworkConfiguration %s", nc.Name)
 		if cause := v1alpha1.WhyNotReady(nc.Status.Conditions); cause != "" && nc.Status.ObservedGeneration == nc.Generation {
 			why = fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, cause)
 		}

@@ -36,7 +36,7 @@ func TestProblemsShow(t *testing.T) {
 		"full": {reason: "no host has room", rule: faults.Rule{Operation: "vmi/schedule", Error: "0/3 nodes are available: 3 Insufficient memory."},
 			want: map[string]string{"Ready": "False InsufficientResources: no host has room for the machine: add hosts, or ask for less CPU or memory (", "VirtualMachineReady": "False VMFailed"}},
 		"disk": {reason: "the storage provides no volume", rule: faults.Rule{Operation: "pvc/bind", Error: "out of space"},
-			want: map[string]string{"Ready": "False Provisioning", "StorageReady": "False PVCPending: waits for a volume for vm-root", "VirtualMachineReady": "True VMCreated"}},
+			want: map[string]string{"Ready": "False Provisioning", "StorageReady": "False PVCPending: waiting for a volume for vm-root", "VirtualMachineReady": "True VMCreated"}},
 		"crash": {reason: "the domain does not start", rule: faults.Rule{Operation: "vmi/run", Error: "qemu unexpectedly closed the monitor"},
 			want: map[string]string{"Ready": "False CrashLoop", "VirtualMachineReady": "False VMFailed"}},
 		"image": {reason: "the image cannot be read", rule: faults.Rule{Operation: "dv/import", Error: "404 Not Found"}, image: "https://images.example/linux.qcow2",
@@ -136,7 +136,7 @@ func TestGrowingDiskIsReported(t *testing.T) {
 	}
 	s.Edit("vm", func(m *v1alpha1.Machine) { m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "30Gi"}} })
 	s.awaitMachine("vm", "reports that its disk grows", func(m *v1alpha1.Machine) bool {
-		return hypervisortest.IsRunning(m) && condition(m, "StorageReady") == "False PVCPending: waits for the volume to grow of vm-root"
+		return hypervisortest.IsRunning(m) && condition(m, "StorageReady") == "False PVCPending: waiting for the volume to grow of vm-root"
 	})
 	if err := plan.Set(); err != nil {
 		t.Fatal(err)

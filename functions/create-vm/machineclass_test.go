@@ -53,7 +53,7 @@ func TestMachineClass(t *testing.T) {
 	s := setUp(t)
 	template := s.Namespace + "-xl"
 	s.Create(machineWith("vm", func(m *v1alpha1.MachineSpec) { m.Template = template }))
-	m := s.awaitMachine("vm", "waits for its MachineClass", hypervisortest.HasReason("TemplateNotFound"))
+	m := s.awaitMachine("vm", "waiting for its MachineClass", hypervisortest.HasReason("TemplateNotFound"))
 	ask := "ask the platform team to create MachineClass " + template
 	if got := condition(m, "Ready"); !strings.Contains(got, "write small, medium") || !strings.Contains(got, ask) || m.Status.Phase != v1alpha1.MachinePending {
 		t.Errorf("phase %s, condition %q", m.Status.Phase, got)

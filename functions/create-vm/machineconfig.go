@@ -54,7 +54,7 @@ func (f *function) addMachineConfig(ctx context.Context, m *v1alpha1.Machine, wa
 	}
 	digest := m.Annotations[v1alpha1.AnnotationMachineConfig]
 	if digest == "" {
-		return reconcile.WaitError{Reason: reasonWaitingForMachineConfig, Message: fmt.Sprintf("waits for the machine configuration of KubernetesCluster %s", m.Labels[v1alpha1.LabelClusterName])}
+		return reconcile.WaitError{Reason: reasonWaitingForMachineConfig, Message: fmt.Sprintf("waiting for the machine configuration of KubernetesCluster %s", m.Labels[v1alpha1.LabelClusterName])}
 	}
 	secret := &corev1.Secret{}
 	err := f.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret)
@@ -64,10 +64,10 @@ func (f *function) addMachineConfig(ctx context.Context, m *v1alpha1.Machine, wa
 	data := secret.Data[v1alpha1.MachineConfigKey]
 	switch {
 	case err != nil || configDigest(data) != digest:
-		return reconcile.WaitError{Reason: reasonWaitingForMachineConfig, Message: fmt.Sprintf("waits for Secret %s to have the machine configuration of KubernetesCluster %s",
+		return reconcile.WaitError{Reason: reasonWaitingForMachineConfig, Message: fmt.Sprintf("waiting for Secret %s to have the machine configuration of KubernetesCluster %s",
 			m.MachineConfigSecret(), m.Labels[v1alpha1.LabelClusterName])}
 	case !metav1.IsControlledBy(secret, m):
-		return reconcile.UserError{Reason: "CloudInitSecretNotAllowed", Message: fmt.Sprintf("Secret %s was not made for this machine: delete it", secret.Name)}
+		return reconcile.UserError{Reason: "CloudInitSecretNotAllowed", Message: fmt.Sprintf("Secret %s was not created for this machine: delete it", secret.Name)}
 	}
 	want.UserData = string(data)
 	return nil

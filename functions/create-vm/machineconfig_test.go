@@ -64,7 +64,7 @@ func TestConfigRemovalFails(t *testing.T) {
 	m := hypervisortest.NewNode("m1")
 	m.Spec.ProviderRef = &v1alpha1.ProviderReference{Name: s.Site.Provider}
 	s.Create(m)
-	s.Drive("m1", &hypervisortest.Wire{}, "waits for its configuration", hypervisortest.HasReason(reasonWaitingForMachineConfig))
+	s.Drive("m1", &hypervisortest.Wire{}, "waiting for its configuration", hypervisortest.HasReason(reasonWaitingForMachineConfig))
 	s.ProvideMachineConfig(m, "version: v1alpha1\n")
 	s.Drive("m1", &hypervisortest.Wire{}, "runs with its configuration", func(m *v1alpha1.Machine) bool { return hypervisortest.IsRunning(m) && m.HoldsMachineConfig() })
 	s.MarkInstalled(m)

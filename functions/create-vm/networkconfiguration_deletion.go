@@ -50,7 +50,7 @@ func (r networkReconciler) explainDeletion(ctx context.Context, in event.Event, 
 	}
 	before = nc.DeepCopy()
 	const reason = "InUse"
-	message := "waits for " + strings.Join(users, ", ") + " to be deleted"
+	message := "waiting for " + strings.Join(users, ", ") + " to be deleted"
 	s := &nc.Status
 	s.Phase, s.Status, s.Message, s.ObservedGeneration = v1alpha1.NetworkConfigurationDeleting, reason, message, nc.Generation
 	outcome := reconcile.SetReady(&s.Conditions, nc.Generation, false, reason, message)

@@ -58,7 +58,7 @@ func waitsFor(machines string) func(*v1alpha1.NetworkConfiguration) bool {
 			return false
 		}
 		c := meta.FindStatusCondition(nc.Status.Conditions, "Ready")
-		return c != nil && c.Reason == "InUse" && c.Message == "waits for "+machines+" to be deleted"
+		return c != nil && c.Reason == "InUse" && c.Message == "waiting for "+machines+" to be deleted"
 	}
 }
 
@@ -157,7 +157,7 @@ func (e *env) createStuckMachine(name string) {
 	other.Spec.Description = hypervisortest.Unserved
 	e.Create(other)
 	e.Create(inNetworks(name, "lan-a", "lan-b"))
-	e.awaitMachine(name, "waits for an address", hypervisortest.HasReason(reasonWaitingForAddress))
+	e.awaitMachine(name, "waiting for an address", hypervisortest.HasReason(reasonWaitingForAddress))
 	e.awaitNetwork("lan-b", "is used", func(nc *v1alpha1.NetworkConfiguration) bool {
 		return nc != nil && slices.Contains(nc.Finalizers, v1alpha1.FinalizerUsedBy+name)
 	})

@@ -110,7 +110,7 @@ func (r networkReconciler) publish(ctx context.Context, m *v1alpha1.Machine, n v
 	_, err = r.kube.Patch(ctx, before, nc)
 	if message, refused := kube.RejectionMessage(err); refused {
 		return "", networkError{reconcile.UserError{Reason: "NetworkFailed", Message: fmt.Sprintf(
-			"NetworkConfiguration %s does not take in interface %s: free a place in it, or delete the machine and create it with another in spec.networks (%s)", nc.Name, name, message)}, nc.Name}
+			"the API server refuses interface %s in NetworkConfiguration %s (%s): remove an interface from it, or delete the Machine and create it again with another NetworkConfiguration in spec.networks", name, nc.Name, message)}, nc.Name}
 	}
 	return name, err
 }
@@ -201,7 +201,7 @@ func checkConfigurationUsable(m *v1alpha1.Machine, nc *v1alpha1.NetworkConfigura
 	switch going := nc.DeletionTimestamp != nil && !slices.Contains(network.Users(nc), m.Name); {
 	case ofMachine && owner.Name != m.Name:
 		return networkError{reconcile.UserError{Reason: "NetworkConfigurationNotFound", Message: fmt.Sprintf(
-			"NetworkConfiguration %s is Machine %s's own: name another in spec.networks, or leave that out to get one", nc.Name, owner.Name)}, nc.Name}
+			"NetworkConfiguration %s belongs to Machine %s: name another NetworkConfiguration in spec.networks, or remove spec.networks to get one of its own", nc.Name, owner.Name)}, nc.Name}
 	case ofMachine && (going || owner.UID != m.UID):
 		return fmt.Errorf("use NetworkConfiguration %s/%s: it is being deleted", nc.Namespace, nc.Name)
 	case going:

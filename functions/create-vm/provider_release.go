@@ -67,7 +67,7 @@ func (r providerReconciler) release(ctx context.Context, p *v1alpha1.MachineProv
 		return nil
 	}
 	p.Status.ObservedGeneration, p.Status.MachineCount = p.Generation, countMachines(machines.Items, p.Name)
-	message := "waits for " + enumerate(users) + " to be deleted"
+	message := "waiting for " + enumerate(users) + " to be deleted"
 	outcome := reconcile.SetReady(&p.Status.Conditions, p.Generation, false, "InUse", message)
 	outcome.Warning = true
 	_, err := reconcile.PatchStatus(ctx, r.kube, before, p, string(p.Status.Phase), outcome)

@@ -48,7 +48,7 @@ func TestProviderInUse(t *testing.T) {
 		}
 	}
 	c := meta.FindStatusCondition(r.providerNow().Status.Conditions, v1alpha1.ConditionReady)
-	if c == nil || c.Reason != "InUse" || c.Message != "waits for Machine "+r.Namespace+"/m1 to be deleted" {
+	if c == nil || c.Reason != "InUse" || c.Message != "waiting for Machine "+r.Namespace+"/m1 to be deleted" {
 		t.Errorf("the Machine is not named: %+v", c)
 	}
 	if writes := sum(w.Count, "PATCH /apis/vitistack.io"); writes != 1 {

@@ -97,7 +97,7 @@ func TestStableMessage(t *testing.T) {
 	}{
 		"Refused":   {&net.OpError{Op: "dial", Net: "tcp", Addr: from, Err: syscall.ECONNREFUSED}, "dial: connection refused"},
 		"Reset":     {fmt.Errorf("list nodes: %w", &net.OpError{Op: "read", Source: from, Err: syscall.ECONNRESET}), "read: connection reset by peer"},
-		"Timeout":   {fmt.Errorf("list nodes: %w", context.DeadlineExceeded), "no answer in time"},
+		"Timeout":   {fmt.Errorf("list nodes: %w", context.DeadlineExceeded), "the request timed out"},
 		"Authority": {fmt.Errorf("list: %w", x509.UnknownAuthorityError{}), "its certificate is signed by an authority that is not trusted: write that into spec.endpoint.caBundle"},
 		"Other":     {fmt.Errorf("list nodes: %w", errors.New("odd answer")), "odd answer"},
 	}

@@ -184,7 +184,7 @@ func TestProxmoxMoveKeepsNoKeys(t *testing.T) {
 	m := hypervisortest.NewNode("m1")
 	m.Spec.ProviderRef = &v1alpha1.ProviderReference{Name: r.Site.Provider}
 	r.Create(m)
-	m = r.Drive("m1", &hypervisortest.Wire{}, "waits for its configuration", hypervisortest.HasReason(reasonWaitingForMachineConfig))
+	m = r.Drive("m1", &hypervisortest.Wire{}, "waiting for its configuration", hypervisortest.HasReason(reasonWaitingForMachineConfig))
 	r.ProvideMachineConfig(m, "version: v1alpha1\n")
 	full := r.Drive("m1", &hypervisortest.Wire{}, "starts", func(m *v1alpha1.Machine) bool { return m.Status.NodeName != "" }).Status.NodeName
 	m = r.Drive("m1", &hypervisortest.Wire{}, "runs with its configuration", func(m *v1alpha1.Machine) bool { return hypervisortest.IsRunning(m) && m.HoldsMachineConfig() })

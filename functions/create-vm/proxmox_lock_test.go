@@ -100,7 +100,7 @@ func TestProxmoxInterruptedCreation(t *testing.T) {
 			if _, err := r.Kube.PatchStatus(t.Context(), before, m); err != nil {
 				t.Fatal(err)
 			}
-			m = r.Drive("m1", &hypervisortest.Wire{}, "waits for its creation", func(m *v1alpha1.Machine) bool { return m.Status.Task != nil })
+			m = r.Drive("m1", &hypervisortest.Wire{}, "waiting for its creation", func(m *v1alpha1.Machine) bool { return m.Status.Task != nil })
 			if !hypervisortest.HasReason("Provisioning")(m) {
 				t.Errorf("a creation at work is not interrupted: %+v", m.Status.Conditions)
 			}

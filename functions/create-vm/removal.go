@@ -36,7 +36,7 @@ func (f *function) removeMachine(ctx context.Context, m *v1alpha1.Machine) error
 		if isRepeated(before.Status.Task, m.Status.Task) {
 			recordFailure(m, f.now())
 		}
-		wrote, err := f.patchStatus(ctx, before, m, setDeleting(m, "Deleting", "waits for "+waitsFor+" to be deleted"))
+		wrote, err := f.patchStatus(ctx, before, m, setDeleting(m, "Deleting", "waiting for "+waitsFor+" to be deleted"))
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (f *function) removeMachine(ctx context.Context, m *v1alpha1.Machine) error
 // from etcd. The phase stays, because the machine still works.
 func (f *function) waitForEtcd(ctx context.Context, m *v1alpha1.Machine) error {
 	before := m.DeepCopy()
-	message := fmt.Sprintf("waits for KubernetesCluster %q to remove it from etcd: see the condition Ready of the cluster; the annotation %s=true on this Machine deletes it without waiting",
+	message := fmt.Sprintf("waiting for KubernetesCluster %q to remove it from etcd: see the condition Ready of the cluster; the annotation %s=true on this Machine deletes it without waiting",
 		m.Labels[v1alpha1.LabelClusterName], v1alpha1.AnnotationForce)
 	_, err := f.patchStatus(ctx, before, m, setReady(m, false, "WaitingForEtcd", message))
 	return err

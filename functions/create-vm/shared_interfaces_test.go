@@ -93,7 +93,7 @@ func TestFullNetwork(t *testing.T) {
 	s.Create(nc)
 	s.Create(inNetworks("late", "full"))
 	m := s.awaitMachine("late", "is refused", hypervisortest.HasReason("NetworkFailed"))
-	if got := condition(m, "NetworkReady"); !strings.Contains(got, "NetworkConfiguration full does not take in interface late-eth0: free a place in it") || !strings.Contains(got, "at most 512") {
+	if got := condition(m, "NetworkReady"); !strings.Contains(got, "the API server refuses interface late-eth0 in NetworkConfiguration full") || !strings.Contains(got, "at most 512") {
 		t.Errorf("got %s", got)
 	}
 	full := &v1alpha1.NetworkConfiguration{}

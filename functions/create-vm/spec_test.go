@@ -310,9 +310,9 @@ func TestUnpluggedDisk(t *testing.T) {
 	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 		t.Fatal(err)
 	}
-	m = s.awaitMachine("vm", "waits for its disk", func(m *v1alpha1.Machine) bool {
+	m = s.awaitMachine("vm", "waiting for its disk", func(m *v1alpha1.Machine) bool {
 		says := condition(m, v1alpha1.ConditionStorageReady)
-		return strings.HasPrefix(says, "False PVCPending: waits for KubeVirt to plug in disk data") && strings.Contains(says, "DeclarativeHotplugVolumes")
+		return strings.HasPrefix(says, "False PVCPending: waiting for KubeVirt to plug in disk data") && strings.Contains(says, "DeclarativeHotplugVolumes")
 	})
 	before = m.DeepCopy()
 	m.Spec.RestartToken = "plug"

@@ -50,7 +50,7 @@ func (f *function) readUserDataSecret(ctx context.Context, m *v1alpha1.Machine, 
 	}
 	err := f.kube.Get(ctx, m.Namespace, ref.Name, secret)
 	if kube.NotFound(err) {
-		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s does not exist: create it with the user data under the key %s and the label %s=true%s. It is looked for every minute",
+		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s does not exist: create it with the user data under the key %s and the label %s=true%s. The stack checks again every minute",
 			ref.Name, ref.Key, v1alpha1.LabelCloudInit, orChange("spec.cloudInit.secretRef"))}
 	}
 	if err != nil {
@@ -63,7 +63,7 @@ func (f *function) readUserDataSecret(ctx context.Context, m *v1alpha1.Machine, 
 	}
 	data, ok := secret.Data[ref.Key]
 	if !ok {
-		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s has no key %s: write the user data there%s. The Secret is read again every minute",
+		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s has no key %s: write the user data there%s. The stack checks again every minute",
 			ref.Name, ref.Key, orChange("spec.cloudInit.secretRef.key"))}
 	}
 	want.UserData, want.SecretUserData = string(data), true

@@ -217,7 +217,7 @@ func (f *function) openStore(ctx context.Context, b *v1alpha1.EtcdBackup) (store
 	}
 	secret, err := f.readSecret(ctx, b.Namespace, at.SecretRef.Name)
 	if kube.NotFound(err) {
-		return nil, reconcile.UserError{Reason: "CredentialsNotFound", Message: fmt.Sprintf("there is no Secret %s: create it with the keys %s and %s. It is looked for every minute", at.SecretRef.Name, keyID, keySecret)}
+		return nil, reconcile.UserError{Reason: "CredentialsNotFound", Message: fmt.Sprintf("Secret %s does not exist: create it with the keys %s and %s. The function checks for it every minute", at.SecretRef.Name, keyID, keySecret)}
 	}
 	if err != nil {
 		return nil, err
@@ -229,13 +229,13 @@ func (f *function) readTalosconfig(ctx context.Context, b *v1alpha1.EtcdBackup) 
 	kc := &v1alpha1.KubernetesCluster{}
 	err := f.kube.Get(ctx, b.Namespace, b.Spec.ClusterName, kc)
 	if kube.NotFound(err) {
-		return nil, reconcile.UserError{Reason: "ClusterNotFound", Message: fmt.Sprintf("there is no KubernetesCluster %s in namespace %s: create it, or delete this backup", b.Spec.ClusterName, b.Namespace)}
+		return nil, reconcile.UserError{Reason: "ClusterNotFound", Message: fmt.Sprintf("KubernetesCluster %s does not exist in namespace %s: create it, or delete this backup", b.Spec.ClusterName, b.Namespace)}
 	}
 	if err != nil {
 		return nil, err
 	}
 	if kc.Status.Secrets == nil || kc.Status.Secrets.Talosconfig == "" {
-		return nil, reconcile.UserError{Reason: "ClusterNotReady", Message: fmt.Sprintf("waits for KubernetesCluster %s to be Running for the first time", kc.Name)}
+		return nil, reconcile.UserError{Reason: "ClusterNotReady", Message: fmt.Sprintf("waiting for KubernetesCluster %s to be Running for the first time", kc.Name)}
 	}
 	secret, err := f.readSecret(ctx, b.Namespace, kc.Status.Secrets.Talosconfig)
 	if err != nil {
@@ -276,13 +276,13 @@ func (d delivery) writeStatus(ctx context.Context, before, b *v1alpha1.EtcdBacku
 		s.Phase = pick(s.LastBackupTime == nil, v1alpha1.EtcdBackupPending, v1alpha1.EtcdBackupFailed)
 		reason, message = userError.Reason, userError.Message
 	case errors.Is(err, errDamaged):
-		s.Phase, reason, message = v1alpha1.EtcdBackupFailed, "SnapshotDamaged", errDamaged.Error()+"; it was not kept, and is taken again"
+		s.Phase, reason, message = v1alpha1.EtcdBackupFailed, "SnapshotDamaged", errDamaged.Error()+"; it was deleted, and another snapshot is taken"
 	case err != nil:
 		s.Phase, reason, message = v1alpha1.EtcdBackupFailed, "BackupFailed", oneLine(err)+"; it is tried again"
 	case b.Spec.Suspend:
 		s.Phase, reason, message = v1alpha1.EtcdBackupScheduled, "Suspended", "no snapshot is taken while spec.suspend is true"
 	case b.Spec.Schedule == "":
-		s.Phase, reason, message = v1alpha1.EtcdBackupCompleted, "Completed", "the snapshot is kept; there is no schedule for others"
+		s.Phase, reason, message = v1alpha1.EtcdBackupCompleted, "Completed", "the snapshot is stored; no other is due, because spec.schedule is not set"
 	default:
 		s.Phase = v1alpha1.EtcdBackupScheduled
 	}

@@ -56,7 +56,7 @@ type bucket struct {
 func openBucket(at v1alpha1.BackupStorage, secret *corev1.Secret) (store, error) {
 	for _, key := range []string{keyID, keySecret} {
 		if len(secret.Data[key]) == 0 {
-			return nil, reconcile.UserError{Reason: "CredentialsIncomplete", Message: fmt.Sprintf("Secret %s has no key %s: add it. It is read again every minute", secret.Name, key)}
+			return nil, reconcile.UserError{Reason: "CredentialsIncomplete", Message: fmt.Sprintf("Secret %s has no key %s: add it. The stack checks again every minute", secret.Name, key)}
 		}
 	}
 	if u, err := url.Parse(at.Endpoint); at.Endpoint != "" && (err != nil || u.Host == "") {

@@ -48,7 +48,7 @@ func planSnapshot(b *v1alpha1.EtcdBackup, now time.Time) (plan, error) {
 	}
 	first := schedule.Next(last)
 	if first.IsZero() {
-		return plan{}, reconcile.UserError{Reason: "InvalidSchedule", Message: fmt.Sprintf("schedule %q names a day that never comes: write a day of each month such as 0 2 28 * *, or @daily, or @every 6h", b.Spec.Schedule)}
+		return plan{}, reconcile.UserError{Reason: "InvalidSchedule", Message: fmt.Sprintf("schedule %q never matches (for example 30 February): write a day that each month has, such as 0 2 28 * *, or @daily, or @every 6h", b.Spec.Schedule)}
 	}
 	if earliest := last.Add(minInterval); b.Status.LastBackupTime != nil && first.Before(earliest) {
 		first = schedule.Next(earliest.Add(-time.Nanosecond))

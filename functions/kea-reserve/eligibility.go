@@ -66,9 +66,9 @@ func checkNetworkReady(nn *v1alpha2.NetworkNamespace) error {
 	if network.IsProvisioned(nn) {
 		return nil
 	}
-	message := fmt.Sprintf("waits for NetworkNamespace %s to be provisioned", nn.Name)
+	message := fmt.Sprintf("waiting for NetworkNamespace %s to be provisioned", nn.Name)
 	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c != nil {
-		message = fmt.Sprintf("waits for NetworkNamespace %s: %s: %s", nn.Name, c.Reason, c.Message)
+		message = fmt.Sprintf("waiting for NetworkNamespace %s: %s: %s", nn.Name, c.Reason, c.Message)
 	}
 	return reconcile.WaitError{Reason: reasonNotReady, Message: message}
 }

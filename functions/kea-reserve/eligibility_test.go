@@ -72,15 +72,15 @@ func TestWaiting(t *testing.T) {
 	}{
 		"NotReady": {
 			reason: "the network comes first", network: pendingNetwork, macs: []string{macA}, phase: "Pending",
-			ready: "False NetworkNotReady: waits for NetworkNamespace net: Provisioning: the provider is making the segment",
+			ready: "False NetworkNotReady: waiting for NetworkNamespace net: Provisioning: the provider is making the segment",
 		},
 		"NoMAC": {
 			reason: "create-vm adds the MAC address", macs: []string{macA, ""}, phase: "Pending",
-			ready: "False WaitingForMAC: waits for the MAC address of eth1: a Machine brings its own, or write it into spec.networkInterfaces",
+			ready: "False WaitingForMAC: waiting for the MAC address of eth1: a Machine sets its own; without a Machine, write it into spec.networkInterfaces",
 		},
 		"NoInterfaces": {
 			reason: "create-vm adds the interface", phase: "Pending",
-			ready: "False NoInterfaces: waits for an interface: a Machine brings its own, or write one into spec.networkInterfaces",
+			ready: "False NoInterfaces: waiting for an interface: a Machine adds its own; without a Machine, write it into spec.networkInterfaces",
 		},
 		"SameMAC": {
 			reason: "Kea identifies clients by their MAC address", macs: []string{macA, macA}, phase: "Error",

@@ -33,7 +33,7 @@ func TestErrorClasses(t *testing.T) {
 		says  string
 	}{
 		"Refused":     {reason: "the port is closed", url: "http://" + closedPort(t), retry: true, why: "KeaUnavailable", says: ask + "list-commands" + post + "connection refused"},
-		"Timeout":     {reason: "the server hangs", rule: faults.Rule{Operation: "list-commands", Latency: "1m"}, retry: true, why: "KeaUnavailable", says: "no answer in time"},
+		"Timeout":     {reason: "the server hangs", rule: faults.Rule{Operation: "list-commands", Latency: "1m"}, retry: true, why: "KeaUnavailable", says: "the request timed out"},
 		"Dropped":     {reason: "the connection breaks", rule: faults.Rule{Operation: "list-commands", Error: "drop"}, retry: true, why: "KeaUnavailable", says: "the server closed the connection before it had answered"},
 		"Later":       {reason: "the server fails after some requests", rule: faults.Rule{Operation: "reservation-get-all", Error: "503"}, retry: true, why: "KeaUnavailable", says: ask + "reservation-get-all"},
 		"Offline":     {reason: "the agent answers, but the DHCP server does not", rule: faults.Rule{Operation: "list-commands", Error: "offline"}, retry: true, why: "KeaUnavailable", says: "start kea-dhcp4"},
@@ -218,7 +218,7 @@ func TestSlow(t *testing.T) {
 	w.configuration("vm", []string{macA}, nil)
 	w.must(primary.faults.Set(faults.Rule{Latency: "1h"}))
 	nc := w.reconcile("vm")
-	if got := condition(nc, conditionRedundant); addressOf(t, nc, 0) != hosts(t, secondary)[macA] || !strings.Contains(got, "no answer in time") {
+	if got := condition(nc, conditionRedundant); addressOf(t, nc, 0) != hosts(t, secondary)[macA] || !strings.Contains(got, "the request timed out") {
 		t.Errorf("got %s, Redundant %s, and the secondary has %v", addressOf(t, nc, 0), got, hosts(t, secondary))
 	}
 }

@@ -79,10 +79,10 @@ func newRequest(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace
 	}
 	switch {
 	case len(nc.Spec.NetworkInterfaces) == 0:
-		return request{}, reconcile.WaitError{Reason: "NoInterfaces", Message: "waits for an interface: a Machine brings its own, or write one into spec.networkInterfaces"}
+		return request{}, reconcile.WaitError{Reason: "NoInterfaces", Message: "waiting for an interface: a Machine adds its own; without a Machine, write it into spec.networkInterfaces"}
 	case len(without) > 0:
 		return request{}, reconcile.WaitError{Reason: "WaitingForMAC", Message: fmt.Sprintf(
-			"waits for the MAC address of %s: a Machine brings its own, or write it into spec.networkInterfaces", strings.Join(without, ", "))}
+			"waiting for the MAC address of %s: a Machine sets its own; without a Machine, write it into spec.networkInterfaces", strings.Join(without, ", "))}
 	}
 	return req, nil
 }

@@ -114,7 +114,7 @@ func TestSourceIsNotAsked(t *testing.T) {
 	w.f.optionalPools = false
 	w.network("net", asks("corp-ipam"))
 	nn := w.reconcile("net")
-	if message := w.expect(nn, "Error", plan.ReasonNotInPool); !strings.Contains(message, "namespace "+w.namespace+" may use no NetworkPool") {
+	if message := w.expect(nn, "Error", plan.ReasonNotInPool); !strings.Contains(message, "no NetworkPool allows namespace "+w.namespace) {
 		t.Errorf("message %q", message)
 	}
 	if asked := nn.Annotations[v1alpha1.AnnotationProvider]; asked != "" {

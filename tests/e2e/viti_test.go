@@ -102,7 +102,7 @@ func TestVitiExplains(t *testing.T) {
 		{"the StorageClass does not exist", "media", "machine/unknown-storage", "Machine unknown-storage", "StorageClassNotFound", cause.Requester, "Name a StorageClass of the message", "name one of fast-ssd, standard"},
 		{"no host is large enough", "insight", "machine/too-large", "Machine too-large", "InsufficientResources", cause.PlatformTeam, "Add hosts", "add hosts, or ask for less CPU or memory"},
 		{"the Secret does not exist", "platform", "machine/without-secret", "Machine without-secret", "CloudInitSecretNotFound", cause.Requester, "with the key and the label that the message names", "with the user data under the key userdata and the label vitistack.io/cloud-init=true, or change spec.cloudInit.secretRef"},
-		{"it is off on purpose", "platform", "machine/switched-off", "Machine switched-off", "Stopped", cause.NoAction, "spec.powerState", "as spec.powerState asks"},
+		{"it is off on purpose", "platform", "machine/switched-off", "Machine switched-off", "Stopped", cause.NoAction, "spec.powerState", "because spec.powerState is Stopped"},
 		{"the address is outside of the pool", "commerce", "ipallocation/outside", "IPAllocation outside", "AddressOutsidePool", cause.Requester, "an address of the pool that the message names", "request one of 127.80.1.10-127.80.1.99, 127.80.1.120-127.80.1.250, or have ipAllocation.static"},
 		{"its Secret does not exist", "", "machineprovider/proxmox-oslo", "MachineProvider proxmox-oslo", "CredentialsMissing", cause.PlatformTeam, "with the keys that the message names", "change spec.credentialsRef, or create it with the keys tokenID, for example viti@pve!stack, and tokenSecret"},
 	}

@@ -79,7 +79,7 @@ func CheckNames(a v1alpha1.ClusterAddon, exists bool) error {
 		return nil
 	}
 	return Problem(a.Name, ReasonNotFound, fmt.Sprintf(
-		"ConfigMap %s does not exist: create it in the namespace of the cluster, or remove the add-on from spec.addons. It is looked for every minute", a.ConfigMap))
+		"ConfigMap %s does not exist: create it in the namespace of the cluster, or remove the add-on from spec.addons. The stack checks again every minute", a.ConfigMap))
 }
 
 // Problem returns the usererror.Error of an add-on, whose message names the add-on.

@@ -160,7 +160,7 @@ func (o Outdated) Describe() string {
 func describeDifferences(differences map[string]string, what string) string {
 	names := slices.Sorted(maps.Keys(differences))
 	first := names[0]
-	message := fmt.Sprintf("%s still %s, first of all %s (%s)", Quantity(len(names), "machine"), what, first, differences[first])
+	message := fmt.Sprintf("%s still %s, the first is %s (%s)", Quantity(len(names), "machine"), what, first, differences[first])
 	for _, name := range names[1:] {
 		if differences[name] != differences[first] {
 			message += fmt.Sprintf(", %s (%s)", name, differences[name])

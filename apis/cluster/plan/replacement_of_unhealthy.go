@@ -111,7 +111,7 @@ func SelectUnhealthy(h HealthCheck, unhealthy []UnhealthyMachine, gone, inProgre
 func DescribeUnhealthy(pool string, replaced []string, unhealthy int, why string) string {
 	switch {
 	case len(replaced) > 0:
-		message := fmt.Sprintf("pool %s: replaces Machine %s, whose node is unhealthy", pool, strings.Join(slices.Sorted(slices.Values(replaced)), ", "))
+		message := fmt.Sprintf("pool %s: replacing Machine %s, whose node is unhealthy", pool, strings.Join(slices.Sorted(slices.Values(replaced)), ", "))
 		if why != "" {
 			message += fmt.Sprintf("; %s unhealthy beside it: %s", Quantity(unhealthy, "machine"), why)
 		}

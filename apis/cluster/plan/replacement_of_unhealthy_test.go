@@ -90,9 +90,9 @@ func TestDescribeUnhealthy(t *testing.T) {
 	}{
 		"Healthy":     {"nothing to say", nil, 0, "", ""},
 		"Waiting":     {"why none is replaced", nil, 1, "its time has not come", "pool p: 1 machine unhealthy, and none is replaced: its time has not come"},
-		"Replaced":    {"the machine that is replaced counts as unhealthy until it is gone", []string{"a"}, 0, "", "pool p: replaces Machine a, whose node is unhealthy"},
-		"AnotherToo":  {"a second unhealthy machine waits for the first", []string{"a"}, 1, "another machine is being replaced", "pool p: replaces Machine a, whose node is unhealthy; 1 machine unhealthy beside it: another machine is being replaced"},
-		"InNameOrder": {"the message does not change between deliveries", []string{"b", "a"}, 0, "", "pool p: replaces Machine a, b, whose node is unhealthy"},
+		"Replaced":    {"the machine that is replaced counts as unhealthy until it is gone", []string{"a"}, 0, "", "pool p: replacing Machine a, whose node is unhealthy"},
+		"AnotherToo":  {"a second unhealthy machine waits for the first", []string{"a"}, 1, "another machine is being replaced", "pool p: replacing Machine a, whose node is unhealthy; 1 machine unhealthy beside it: another machine is being replaced"},
+		"InNameOrder": {"the message does not change between deliveries", []string{"b", "a"}, 0, "", "pool p: replacing Machine a, b, whose node is unhealthy"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

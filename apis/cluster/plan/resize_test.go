@@ -242,8 +242,8 @@ func TestOutdatedMachines(t *testing.T) {
 		machines[name] = m
 	}
 	p := Plan{Groups: []Group{{Pool: "pool", Role: v1alpha1.RoleWorker, Properties: v1alpha1.MachineProperties{Template: "medium"}, InPlace: true}}}
-	const want = "1 machine still to be resized in place, first of all a (template small instead of medium); " +
-		"1 machine still to be replaced, first of all b (template large instead of medium, which is not possible in place: disk root would shrink from 80Gi to 40Gi)"
+	const want = "1 machine still to be resized in place, the first is a (template small instead of medium); " +
+		"1 machine still to be replaced, the first is b (template large instead of medium, which is not possible in place: disk root would shrink from 80Gi to 40Gi)"
 	outdated := p.OutdatedMachines(machines, nil)
 	if got := outdated.Describe(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -106,7 +106,7 @@ var PhaseAfter = map[v1alpha1.RotationPhase]v1alpha1.RotationPhase{
 func DecideRotation(phase v1alpha1.RotationPhase, nodes []RotatingNode, credentials bool) RotationStep {
 	s := countDone(phase, nodes)
 	if !credentials && phase != v1alpha1.RotationIssuing {
-		s.WaitsFor = "waits for a kubeconfig and a talosconfig that this phase accepts"
+		s.WaitsFor = "waiting for a kubeconfig and a talosconfig that this phase accepts"
 		return s
 	}
 	turns := []bool{true, false}
@@ -122,9 +122,9 @@ func DecideRotation(phase v1alpha1.RotationPhase, nodes []RotatingNode, credenti
 	at := slices.IndexFunc(nodes, func(n RotatingNode) bool { return n.Leaving })
 	switch {
 	case at >= 0:
-		s.WaitsFor = fmt.Sprintf("waits for Machine %s to be gone", nodes[at].Name)
+		s.WaitsFor = fmt.Sprintf("waiting for Machine %s to be gone", nodes[at].Name)
 	case !credentials:
-		s.WaitsFor = "waits for a kubeconfig of the new authority"
+		s.WaitsFor = "waiting for a kubeconfig of the new authority"
 	default:
 		s.Next = PhaseAfter[phase]
 	}
@@ -156,14 +156,14 @@ func changeGroup(phase v1alpha1.RotationPhase, group []RotatingNode) (change []s
 		}
 		switch {
 		case !n.Answers:
-			waits = fmt.Sprintf("waits for node %s, which does not answer: start it, or delete Machine %s", n.Name, n.Name)
+			waits = fmt.Sprintf("waiting for node %s, which does not answer: start it, or delete Machine %s", n.Name, n.Name)
 			if n.ControlPlane {
 				return nil, waits
 			}
 		case n.Current && !n.isDone(phase):
 			under++
 			if waits == "" {
-				waits = fmt.Sprintf("waits for node %s to %s", n.Name, n.awaited(phase))
+				waits = fmt.Sprintf("waiting for node %s to %s", n.Name, n.awaited(phase))
 			}
 		}
 	}

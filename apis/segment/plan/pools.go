@@ -120,7 +120,7 @@ func (p Pools) Check(s KnownSegment) string {
 	case len(p.items) == 0 && p.optional, slices.ContainsFunc(p.items, func(pool v1alpha1.NetworkPool) bool { return allows(pool.Spec, s) }):
 		return ""
 	case len(p.items) == 0:
-		return fmt.Sprintf("namespace %s may use no NetworkPool, and so no segment: ask the platform team to add it to spec.allowedNamespaces of one%s", p.namespace, p.unreadable)
+		return fmt.Sprintf("no NetworkPool allows namespace %s, so it cannot have a segment: ask the platform team to add the namespace to spec.allowedNamespaces of a NetworkPool%s", p.namespace, p.unreadable)
 	default:
 		return fmt.Sprintf("namespace %s may not use %s: use what one NetworkPool allows (%s), or ask the platform team to extend a NetworkPool%s", p.namespace, s, p.describe(), p.unreadable)
 	}

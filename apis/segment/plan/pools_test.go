@@ -60,7 +60,7 @@ func TestCheckPools(t *testing.T) {
 		"AcrossPools":   {"one pool has to allow the whole segment", []v1alpha1.NetworkPool{pool("a", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"1"}, Prefixes: []string{"10.1.0.0/16"}}), pool("b", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"2"}, Prefixes: []string{"10.2.0.0/16"}})}, false, manual(1, "10.2.0.0/24"), "a: VLANs 1; prefixes 10.1.0.0/16 | b: VLANs 2; prefixes 10.2.0.0/16"},
 		"Empty":         {"empty lists allow any value", []v1alpha1.NetworkPool{anything}, false, manual(4000, "192.0.2.0/24"), ""},
 		"Unreadable":    {"an invalid range allows nothing", []v1alpha1.NetworkPool{pool("odd", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"1-", "x", ""}})}, false, manual(1), "may not use VLAN 1"},
-		"None":          {"a namespace without pools may use nothing", nil, false, manual(1, "10.0.0.0/24"), "namespace team may use no NetworkPool"},
+		"None":          {"a namespace without pools may use nothing", nil, false, manual(1, "10.0.0.0/24"), "no NetworkPool allows namespace team"},
 		"NoneOptional":  {"pools are optional, and the namespace has none", nil, true, manual(1, "10.0.0.0/24"), ""},
 		"SomeOptional":  {"pools are optional, but the namespace has one", []v1alpha1.NetworkPool{lab}, true, manual(1, "10.0.0.0/24"), "may not use"},
 		"LongerMessage": {"a long list is truncated", []v1alpha1.NetworkPool{pool("long", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10"}})}, false, manual(99), "1, 2, 3, 4, 5, 6, 7, 8, and 2 more"},

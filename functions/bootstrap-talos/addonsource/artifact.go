@@ -154,7 +154,7 @@ func artifactProblem(a v1alpha1.ClusterAddon, err error) error {
 	}
 	text := fmt.Sprintf("%s answers %d %s", from, status, http.StatusText(status))
 	if isUnavailable(status) {
-		return addons.Problem(a.Name, addons.ReasonUnavailable, text+". It is asked again every minute")
+		return addons.Problem(a.Name, addons.ReasonUnavailable, text+". The stack checks again every minute")
 	}
 	return addons.Problem(a.Name, addons.ReasonNotFound, text+": make the artifact public, correct the URL, or put the manifests into a ConfigMap and name it in configMap")
 }

@@ -129,7 +129,7 @@ func TestArtifactErrors(t *testing.T) {
 		"Private":       {"the token server refuses", "private:good", addons.ReasonNotFound, "answers 403 Forbidden: make the artifact public, correct the URL, or put the manifests into a ConfigMap and name it in configMap"},
 		"Denied":        {"the registry has no token server", "denied:good", addons.ReasonNotFound, "answers 401 Unauthorized: make the artifact public"},
 		"Basic":         {"the registry wants a password", "basic:good", addons.ReasonNotFound, "answers 401 Unauthorized: make the artifact public"},
-		"Broken":        {"the registry is at fault", "broken:good", addons.ReasonUnavailable, "answers 502 Bad Gateway. It is asked again every minute"},
+		"Broken":        {"the registry is at fault", "broken:good", addons.ReasonUnavailable, "answers 502 Bad Gateway. The stack checks again every minute"},
 		"Plain realm":   {"a token server without TLS can be forged", "plain:good", addons.ReasonUnavailable, "uses http"},
 		"Foreign realm": {"a token server is at an allowed host", "foreign:good", addons.ReasonNotAllowed, "leads to 169.254.169.254"},
 		"Moved":         {"a redirect leads to no other host", "moved:good", addons.ReasonNotAllowed, "leads to 169.254.169.254"},

@@ -82,7 +82,7 @@ func (h *Hosts) readFile(ctx context.Context, a v1alpha1.ClusterAddon) (string, 
 	defer func() { _ = res.Body.Close() }()
 	switch {
 	case isUnavailable(res.StatusCode):
-		return "", addons.Problem(a.Name, addons.ReasonUnavailable, fmt.Sprintf("%s answers %s. It is asked again every minute", a.URL, res.Status))
+		return "", addons.Problem(a.Name, addons.ReasonUnavailable, fmt.Sprintf("%s answers %s. The stack checks again every minute", a.URL, res.Status))
 	case res.StatusCode != http.StatusOK:
 		return "", addons.Problem(a.Name, addons.ReasonNotFound, fmt.Sprintf("%s answers %s: write a URL that answers without credentials, or put the manifests into a ConfigMap and name it in configMap", a.URL, res.Status))
 	}
@@ -108,7 +108,7 @@ func readProblem(a v1alpha1.ClusterAddon, err error) error {
 		return addons.Problem(a.Name, addons.ReasonNotAllowed, fmt.Sprintf("%s leads to %s, from which manifests are not read: have that host added to %s of bootstrap-talos too, or put the manifests into a ConfigMap",
 			a.URL, denied.Host, addons.HostsVariable))
 	}
-	return addons.Problem(a.Name, addons.ReasonUnavailable, fmt.Sprintf("%s cannot be read: %s. It is asked again every minute", a.URL, innermost(err)))
+	return addons.Problem(a.Name, addons.ReasonUnavailable, fmt.Sprintf("%s cannot be read: %s. The stack checks again every minute", a.URL, innermost(err)))
 }
 
 // innermost returns the text of an error without the URL that http.Client adds.

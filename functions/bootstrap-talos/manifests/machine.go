@@ -20,7 +20,7 @@ func CheckOwner(obj kube.Object, kc *v1alpha1.KubernetesCluster) error {
 		return nil
 	}
 	return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf(
-		"%s %s was not made for this cluster: run kubectl viti adopt -n %s if the cluster was restored, or else delete it, or give the cluster another name",
+		"%s %s was not created for this cluster: run kubectl viti adopt -n %s if the cluster was restored, or else delete it, or give the cluster another name",
 		kube.KindOf(obj), obj.GetName(), kc.Namespace)}
 }
 

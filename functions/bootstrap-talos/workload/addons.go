@@ -51,7 +51,7 @@ func (w *Client) RestartAddons(ctx context.Context, rotation string, isTrusted f
 	var root corev1.ConfigMap
 	err := w.call(ctx, http.MethodGet, "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt", "", nil, &root)
 	if err != nil || !isTrusted([]byte(root.Data["ca.crt"])) {
-		return reconcile.WaitError{Reason: "Rotating", Message: "waits for ConfigMap kube-system/kube-root-ca.crt of the cluster to have the new authority", Requeue: true}
+		return reconcile.WaitError{Reason: "Rotating", Message: "waiting for ConfigMap kube-system/kube-root-ca.crt of the cluster to have the new authority", Requeue: true}
 	}
 	annotations := map[string]string{v1alpha1.AnnotationRotation: rotation}
 	patch := map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": annotations}}}}
@@ -63,7 +63,7 @@ func (w *Client) RestartAddons(ctx context.Context, rotation string, isTrusted f
 		case isRefusal && slices.Contains([]int{http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusBadRequest}, r.Code):
 			return reconcile.UserError{Reason: "AddonRefused", Message: fmt.Sprintf("the workload API refuses an annotation of the pods of %s, which have to restart: %s; change the policy that does", addon, r.Message)}
 		default:
-			return reconcile.WaitError{Reason: "Rotating", Message: "waits for the workload API, to restart " + addon, Requeue: true}
+			return reconcile.WaitError{Reason: "Rotating", Message: "waiting for the workload API, to restart " + addon, Requeue: true}
 		}
 	}
 	return nil

@@ -51,7 +51,7 @@ func (c Credentials) Of(ctx context.Context, p *v1alpha1.MachineProvider, keys s
 	secret := &corev1.Secret{}
 	err := c.Home.Get(ctx, ref.Namespace, ref.Name, secret)
 	if kube.NotFound(err) {
-		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: change spec.credentialsRef, or create it with %s. It is looked for every minute", ref.Namespace, ref.Name, p.Name, keys)}
+		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: change spec.credentialsRef, or create it with %s. The stack checks again every minute", ref.Namespace, ref.Name, p.Name, keys)}
 	}
 	return secret.Data, reconcile.SecretsError(err, FunctionName)
 }
@@ -59,5 +59,5 @@ func (c Credentials) Of(ctx context.Context, p *v1alpha1.MachineProvider, keys s
 // UnusableSecret returns the UserError of a MachineProvider with a Secret that cannot be used. why
 // says what to change in the Secret. The MachineProvider must name one.
 func UnusableSecret(p *v1alpha1.MachineProvider, why string) error {
-	return reconcile.UserError{Reason: "CredentialsInvalid", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s: %s. It is read again every minute", p.Spec.CredentialsRef.Namespace, p.Spec.CredentialsRef.Name, p.Name, why)}
+	return reconcile.UserError{Reason: "CredentialsInvalid", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s: %s. The stack checks again every minute", p.Spec.CredentialsRef.Namespace, p.Spec.CredentialsRef.Name, p.Name, why)}
 }

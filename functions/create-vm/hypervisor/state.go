@@ -75,5 +75,5 @@ func LocalID(namespace, name string) string { return "kubevirt://" + namespace +
 // wants it off.
 const (
 	ReasonStopped  = "Stopped"
-	MessageStopped = "the machine is off, as spec.powerState asks"
+	MessageStopped = "the machine is off because spec.powerState is Stopped"
 )

@@ -25,7 +25,7 @@ func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.
 
 // silent is a request that began at a second and timed out at another.
 func silent(began, ended int) Finding {
-	return Finding{Health: backend.Unreachable, Reason: "KeaUnavailable", Message: "no answer in time", Began: at(began), Ended: at(ended)}
+	return Finding{Health: backend.Unreachable, Reason: "KeaUnavailable", Message: "the request timed out", Began: at(began), Ended: at(ended)}
 }
 
 func refused(ended int) Finding {
@@ -43,7 +43,7 @@ func inspected(ended int) Finding {
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	healthy := backend.Report{Health: backend.Healthy, Since: at(-600), LastSeen: at(-5)}
-	down := backend.Report{Health: backend.Unreachable, Reason: "KeaUnavailable", Message: "no answer in time", Since: at(-60), LastSeen: at(-90)}
+	down := backend.Report{Health: backend.Unreachable, Reason: "KeaUnavailable", Message: "the request timed out", Since: at(-60), LastSeen: at(-90)}
 	unauthorized := backend.Report{Health: backend.Unhealthy, Reason: "KeaUnauthorized", Message: "401", Since: at(-60), LastSeen: at(-60)}
 	for name, tc := range map[string]struct {
 		reason string
@@ -53,10 +53,10 @@ func TestDecide(t *testing.T) {
 		write  bool
 	}{
 		"New":          {"nothing is known of the server", nil, answer(0), backend.Report{Health: backend.Healthy, Since: at(0), LastSeen: at(0)}, true},
-		"NewSilent":    {"it has never answered", nil, silent(-10, 0), backend.Report{Health: backend.Unreachable, Reason: "KeaUnavailable", Message: "no answer in time", Since: at(0)}, true},
+		"NewSilent":    {"it has never answered", nil, silent(-10, 0), backend.Report{Health: backend.Unreachable, Reason: "KeaUnavailable", Message: "the request timed out", Since: at(0)}, true},
 		"Same":         {"a busy system does not write for each request", &healthy, answer(0), healthy, false},
 		"Minute":       {"the last answer is known to the minute", &healthy, answer(55), backend.Report{Health: backend.Healthy, Since: at(-600), LastSeen: at(55)}, true},
-		"Outage":       {"it hangs", &healthy, silent(-4, 6), backend.Report{Health: backend.Unreachable, Reason: "KeaUnavailable", Message: "no answer in time", Since: at(6), LastSeen: at(-5)}, true},
+		"Outage":       {"it hangs", &healthy, silent(-4, 6), backend.Report{Health: backend.Unreachable, Reason: "KeaUnavailable", Message: "the request timed out", Since: at(6), LastSeen: at(-5)}, true},
 		"Slow":         {"another request was answered meanwhile", &healthy, silent(-10, 0), healthy, false},
 		"StillSilent":  {"nothing has changed", &down, silent(0, 10), down, false},
 		"Back":         {"it answers again", &down, answer(1), backend.Report{Health: backend.Healthy, Since: at(1), LastSeen: at(1)}, true},

@@ -87,7 +87,7 @@ func New(config Config) (*Client, error) {
 	case err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https"):
 		return nil, fmt.Errorf("read the URL of a server: write scheme and host, for example https://api.example.com:8443")
 	case base.User != nil:
-		return nil, fmt.Errorf("read the URL of %s: credentials do not belong into a URL: set them beside it", base.Host)
+		return nil, fmt.Errorf("read the URL of %s: a URL must not contain credentials: configure them with their own variables", base.Host)
 	}
 	base.RawQuery, base.Fragment = "", ""
 	base.Path = strings.TrimRight(base.Path, "/")

@@ -206,8 +206,8 @@ func TestConnections(t *testing.T) {
 		"Refused":   {reason: "the port is closed", kind: httpclient.Unreachable, text: "connection refused"},
 		"Closed":    {reason: "the server closes the connection", serve: func(c net.Conn) { read(c) }, kind: httpclient.Unreachable, text: "the server closed the connection before it had answered"},
 		"Truncated": {reason: "the server dies while it answers", serve: func(c net.Conn) { read(c); write(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1") }, kind: httpclient.Unreachable, text: "the server closed the connection before it had answered"},
-		"Silent":    {reason: "the server hangs", serve: func(c net.Conn) { read(c); read(c) }, kind: httpclient.Timeout, text: "no answer in time"},
-		"Slow":      {reason: "the body hangs", serve: func(c net.Conn) { read(c); write(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"); read(c) }, kind: httpclient.Timeout, text: "no answer in time"},
+		"Silent":    {reason: "the server hangs", serve: func(c net.Conn) { read(c); read(c) }, kind: httpclient.Timeout, text: "the request timed out"},
+		"Slow":      {reason: "the body hangs", serve: func(c net.Conn) { read(c); write(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"); read(c) }, kind: httpclient.Timeout, text: "the request timed out"},
 		"NotHTTP":   {reason: "a server of another protocol", serve: func(c net.Conn) { read(c); write(c, "220 mail ready\r\n") }, kind: httpclient.Unreachable, text: "the connection failed"},
 	}
 	for name, tc := range cases {
@@ -247,7 +247,7 @@ func TestNew(t *testing.T) {
 		"NoScheme":    {reason: "the scheme decides whether to use TLS", config: httpclient.Config{URL: "example.com:8000"}, want: "write scheme and host"},
 		"NoHost":      {reason: "a URL needs a host", config: httpclient.Config{URL: "http://"}, want: "write scheme and host"},
 		"OtherScheme": {reason: "only HTTP is supported", config: httpclient.Config{URL: "unix:///run/kea"}, want: "write scheme and host"},
-		"Credentials": {reason: "a URL is visible in statuses", config: httpclient.Config{URL: "https://user:hunter2@example.com"}, want: "credentials do not belong into a URL"},
+		"Credentials": {reason: "a URL is visible in statuses", config: httpclient.Config{URL: "https://user:hunter2@example.com"}, want: "a URL must not contain credentials"},
 		"CA":          {reason: "the file contains no certificate", config: httpclient.Config{URL: "https://example.com", TLS: httpclient.TLS{CA: []byte("x")}}, want: "the authority has no certificate in it"},
 		"KeyMissing":  {reason: "a certificate requires its key", config: httpclient.Config{URL: "https://example.com", TLS: httpclient.TLS{Cert: []byte("x")}}, want: "do not belong together"},
 	}

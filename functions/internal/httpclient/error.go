@@ -169,7 +169,7 @@ func unanswered(err error) (kind Kind, what string) {
 	)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.As(err, &timeout) && timeout.Timeout():
-		return Timeout, "no answer in time"
+		return Timeout, "the request timed out"
 	case errors.As(err, &lookup):
 		return Unreachable, "the host name is not found"
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -64,7 +64,7 @@ func (t TLS) Config() (*tls.Config, error) {
 	}
 	pair, err := tls.X509KeyPair(t.Cert, t.Key)
 	if err != nil {
-		return nil, errors.New("client certificate and key do not belong together, or one is missing: give both as PEM")
+		return nil, errors.New("the client certificate and its key do not match, or one is missing: provide both as PEM")
 	}
 	config.Certificates = []tls.Certificate{pair}
 	return config, nil

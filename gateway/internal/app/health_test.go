@@ -22,7 +22,7 @@ func serversReport(t *testing.T, netbox, kea backend.Health) *corev1.ConfigMap {
 	for key, health := range map[string]backend.Health{"netbox": netbox, "kea.primary": kea} {
 		r := backend.Report{Health: health, Since: born.Add(time.Hour), LastSeen: born.Time}
 		if health != backend.Healthy {
-			r.Reason, r.Message = "SourceUnavailable", "NetBox is not available: GET netbox.internal/api/: no answer in time"
+			r.Reason, r.Message = "SourceUnavailable", "NetBox is not available: GET netbox.internal/api/: the request timed out"
 		}
 		text, err := json.Marshal(r)
 		if err != nil {
@@ -160,7 +160,7 @@ func TestPageOfBackends(t *testing.T) {
 	b := browser.New(t, s.url, 1200, 800)
 	s.api.Put(t, "configmaps", serversReport(t, backend.Unreachable, backend.Healthy))
 	b.Open("#/overview")
-	b.Wait("NetBox", `document.querySelector(".attention")?.textContent.includes("no answer in time")`)
+	b.Wait("NetBox", `document.querySelector(".attention")?.textContent.includes("the request timed out")`)
 	if text := b.Text(".attention"); !strings.Contains(text, "network team") || !strings.Contains(text, "Check that the provider of networks runs") {
 		t.Errorf("the entry has to say who acts, and how: %s", text)
 	}

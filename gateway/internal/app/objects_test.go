@@ -74,7 +74,7 @@ func TestPausedObject(t *testing.T) {
 	t.Parallel()
 	s := startCold(t, func(api *fakeapi.Server) {
 		c := aCluster("team-a", "shop", "Running")
-		c.Status.Conditions = readyFor(time.Hour, "WaitingForNodes", "waits for web-1")
+		c.Status.Conditions = readyFor(time.Hour, "WaitingForNodes", "waiting for web-1")
 		c.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""}
 		api.Put(t, "kubernetesclusters", c)
 		api.Put(t, "kubernetesclusters", aCluster("team-a", "other", "Running"))

@@ -39,7 +39,7 @@ func attentionStand(t *testing.T, api *fakeapi.Server) {
 	api.Put(t, "networknamespaces", n)
 	c := aCluster("team-a", "shop", "Provisioning")
 	c.Spec.NetworkNamespaceName = "net"
-	c.Status.Conditions = readyFor(time.Minute, "WaitingForVirtualAddress", "waits for IPAllocation shop-vip")
+	c.Status.Conditions = readyFor(time.Minute, "WaitingForVirtualAddress", "waiting for IPAllocation shop-vip")
 	api.Put(t, "kubernetesclusters", c)
 	vip := anAllocation("team-a", "shop-vip", "net")
 	vip.Labels = map[string]string{v1alpha1.LabelClusterName: "shop"}
@@ -53,10 +53,10 @@ func attentionStand(t *testing.T, api *fakeapi.Server) {
 		api.Put(t, "ipallocations", a)
 	}
 	slow := aMachine("team-a", "slow", "Creating")
-	slow.Status.Conditions = readyFor(time.Hour, "Starting", "waits for the virtual machine to start")
+	slow.Status.Conditions = readyFor(time.Hour, "Starting", "waiting for the virtual machine to start")
 	api.Put(t, "machines", slow)
 	fresh := aMachine("team-a", "fresh", "Creating")
-	fresh.Status.Conditions = readyFor(time.Second, "Starting", "waits for the virtual machine to start")
+	fresh.Status.Conditions = readyFor(time.Second, "Starting", "waiting for the virtual machine to start")
 	api.Put(t, "machines", fresh)
 	old := aMachine("team-a", "old", "Running")
 	old.Status.Conditions = append(readyFor(time.Hour, "", ""), metav1.Condition{
@@ -87,7 +87,7 @@ func attentionStand(t *testing.T, api *fakeapi.Server) {
 	frozen := aMachine("team-b", "frozen", "Running")
 	frozen.Status.Conditions = readyFor(time.Hour, "", "")
 	held := aMachine("team-b", "held", "Creating")
-	held.Status.Conditions = readyFor(time.Second, "Starting", "waits for the virtual machine to start")
+	held.Status.Conditions = readyFor(time.Second, "Starting", "waiting for the virtual machine to start")
 	alike := aMachine("team-b", "frozen-too", "Running")
 	alike.Status.Conditions = readyFor(time.Hour, "", "")
 	frozen.Labels = map[string]string{v1alpha1.LabelClusterName: "iced"}
@@ -127,7 +127,7 @@ func TestPageAttention(t *testing.T) {
 		{"the address in the network is not being deleted", "team-c/leaving NetworkNamespace In use: waiting for IPAllocation kept", "requester"},
 		{"a paused machine runs, and no function changes it", "2 machines of iced: frozen, frozen-too Paused by annotation: no function changes the object The annotation vitistack.io/paused", "for 20 min platform team"},
 		{"one command resumes both machines", "kubectl annotate machine frozen frozen-too -n team-b vitistack.io/paused-", "for 20 min platform team"},
-		{"a paused machine does not start by itself", "team-b/held Machine Starting: waits for the virtual machine to start The annotation vitistack.io/paused", "platform team"},
+		{"a paused machine does not start by itself", "team-b/held Machine Starting: waiting for the virtual machine to start The annotation vitistack.io/paused", "platform team"},
 	} {
 		found := ""
 		for _, row := range rows {

@@ -85,9 +85,9 @@ func TestPageFirstSteps(t *testing.T) {
 	}
 
 	mine := aNetwork("shop", "lan")
-	mine.Status.Conditions = readyFor(time.Second, "NotInPool", "namespace shop may use no NetworkPool")
+	mine.Status.Conditions = readyFor(time.Second, "NotInPool", "no NetworkPool allows namespace shop")
 	s.api.Put(t, "networknamespaces", mine)
-	b.Wait("what the network lacks", `document.querySelector(".guide")?.innerText.includes("Not in pool: namespace shop may use no NetworkPool")`)
+	b.Wait("what the network lacks", `document.querySelector(".guide")?.innerText.includes("Not in pool: no NetworkPool allows namespace shop")`)
 	mine.Status.Conditions = readyFor(time.Second, "", "")
 	s.api.Put(t, "networknamespaces", mine)
 	b.Wait("the step that is done", `document.querySelector(".guide")?.innerText.includes("A network for a namespace done")`)

@@ -51,7 +51,7 @@ func furnish(t *testing.T, s *env) {
 	c.Status.Conditions = []metav1.Condition{
 		{Type: "Bootstrapped", Status: "True", Reason: "Done", LastTransitionTime: metav1.NewTime(born.Add(30e9))},
 		{Type: "MachinesRunning", Status: "True", Reason: "Done", LastTransitionTime: metav1.NewTime(born.Add(20e9))},
-		{Type: "NodesReady", Status: "False", Reason: "Waiting", Message: "waits for shop-pool-0", LastTransitionTime: metav1.NewTime(born.Add(30e9))},
+		{Type: "NodesReady", Status: "False", Reason: "Waiting", Message: "waiting for shop-pool-0", LastTransitionTime: metav1.NewTime(born.Add(30e9))},
 	}
 	s.api.Put(t, "kubernetesclusters", c)
 	s.api.Put(t, "kubernetesclusters", aCluster("team-b", "blog", "Failed"))
@@ -240,7 +240,7 @@ func TestDetails(t *testing.T) {
 			t.Errorf("there is advice for a condition that is True: %v", condition)
 		}
 	}
-	if waits["message"] != "waits for shop-pool-0" || waits["owner"] == nil || waits["advice"] == "" {
+	if waits["message"] != "waiting for shop-pool-0" || waits["owner"] == nil || waits["advice"] == "" {
 		t.Errorf("the condition that is not True: %v", waits)
 	}
 	same := aNetwork("team-a", "shop")

@@ -218,11 +218,11 @@ func busy(t testing.TB, api *fakeapi.Server) {
 		reason, message := "", ""
 		switch name {
 		case "labs":
-			age, reason, message = 11*time.Minute, "WaitingForMachines", "waits for 2 of 3 machines, the first is labs-cp-1: PoolExhausted"
+			age, reason, message = 11*time.Minute, "WaitingForMachines", "waiting for 2 of 3 machines, the first is labs-cp-1: PoolExhausted"
 		case "archive":
 			age, reason, message = 26*time.Minute, "InvalidTopology", "spec.topology.version 1.19 is too old: write 1.30 or newer"
 		case "maps":
-			age, reason, message = 20*time.Second, "WaitingForMachines", "waits for 3 of 5 machines, the first is maps-cp-2: Starting"
+			age, reason, message = 20*time.Second, "WaitingForMachines", "waiting for 3 of 5 machines, the first is maps-cp-2: Starting"
 		}
 		s.cluster(namespace, name, age, 42*time.Second, int32(workers), reason, message)
 		if name == "archive" {
@@ -237,9 +237,9 @@ func busy(t testing.TB, api *fakeapi.Server) {
 			address, host := fmt.Sprintf("10.20.%d.%d", i/2+1, 20+i%2*100+j), hostName(n%8)
 			switch {
 			case name == "labs" && j > 0:
-				s.machine(namespace, name, machine, pool, "", "", age-time.Second, "WaitingForAddress", "waits for an address of "+machine)
+				s.machine(namespace, name, machine, pool, "", "", age-time.Second, "WaitingForAddress", "waiting for an address of "+machine)
 			case name == "maps" && j > 1:
-				s.machine(namespace, name, machine, pool, address, "", age-time.Second, "Starting", "waits for the virtual machine to start")
+				s.machine(namespace, name, machine, pool, address, "", age-time.Second, "Starting", "waiting for the virtual machine to start")
 			case name == "analytics" && j%17 == 5:
 				s.machine(namespace, name, machine, pool, address, "", age-time.Second, "InsufficientResources", "no hypervisor node has 8 GiB left")
 			default:

@@ -29,7 +29,7 @@ func reports(version string, health map[string]backend.Health) *corev1.ConfigMap
 	for key, h := range health {
 		r := backend.Report{Health: h, Since: since, LastSeen: seen}
 		if h != backend.Healthy {
-			r.Reason, r.Message = "KeaUnavailable", "no answer in time"
+			r.Reason, r.Message = "KeaUnavailable", "the request timed out"
 		}
 		text, _ := json.Marshal(r)
 		c.Data[key] = string(text)
@@ -41,7 +41,7 @@ func reports(version string, health map[string]backend.Health) *corev1.ConfigMap
 func pve(name string, phase v1alpha1.ProviderPhase) *v1alpha1.MachineProvider {
 	p := &v1alpha1.MachineProvider{ObjectMeta: about("", name, string(phase))}
 	p.Spec.Type, p.Status.Phase = v1alpha1.ProviderProxmox, phase
-	p.Status.Conditions = ready(metav1.ConditionFalse, "Unreachable", "no answer in time")
+	p.Status.Conditions = ready(metav1.ConditionFalse, "Unreachable", "the request timed out")
 	p.Status.Nodes = []v1alpha1.ProviderNode{{Name: "host-of-" + name, Ready: true}}
 	return p
 }

@@ -34,7 +34,7 @@ func machine(name, version, phase string) *v1alpha1.Machine {
 	m.Labels = map[string]string{v1alpha1.LabelClusterName: "shop"}
 	m.Spec.Template = "medium"
 	m.Status.Phase, m.Status.Provider = v1alpha1.MachinePhase(phase), "kv"
-	m.Status.Conditions = ready(metav1.ConditionFalse, "WaitingForNetwork", "waits for an address")
+	m.Status.Conditions = ready(metav1.ConditionFalse, "WaitingForNetwork", "waiting for an address")
 	return m
 }
 

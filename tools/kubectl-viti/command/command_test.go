@@ -29,7 +29,7 @@ const stuck = `{apiVersion: vitistack.io/v1alpha2, kind: NetworkNamespace, metad
   status: {observedGeneration: 1, provisioningPhase: Ready, ipv4Prefix: 10.0.0.0/24, conditions: [{type: Ready, status: "True", reason: Provisioned, message: 10.0.0.0/24, lastTransitionTime: "2026-11-24T12:00:00Z"}]}}
 ---
 {apiVersion: vitistack.io/v1alpha1, kind: KubernetesCluster, metadata: {name: shop}, spec: {data: {}, topology: {version: "1.33", controlplane: {replicas: 1, version: "1.33"}, workers: [{name: w, replicas: 1, version: "1.33"}]}},
-  status: {observedGeneration: 1, phase: Running, version: 1.33.1, talosVersion: 1.13.9, secrets: {kubeconfig: shop-kubeconfig, talosconfig: shop-talosconfig}, conditions: [{type: Ready, status: "False", reason: WaitingForMachines, message: "waits for shop-cp-0", lastTransitionTime: "2026-11-24T12:00:00Z"}]}}
+  status: {observedGeneration: 1, phase: Running, version: 1.33.1, talosVersion: 1.13.9, secrets: {kubeconfig: shop-kubeconfig, talosconfig: shop-talosconfig}, conditions: [{type: Ready, status: "False", reason: WaitingForMachines, message: "waiting for shop-cp-0", lastTransitionTime: "2026-11-24T12:00:00Z"}]}}
 ---
 {apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: shop-cp-0, labels: {cluster.vitistack.io/cluster-name: shop}}, spec: {template: small},
   status: {observedGeneration: 1, phase: Pending, conditions: [{type: Ready, status: "False", reason: WaitingForAddress, message: "PoolExhausted: no address is free", lastTransitionTime: "2026-11-24T12:00:00Z"}]}}

@@ -237,7 +237,7 @@ func progress(k *v1alpha1.KubernetesCluster, wanted versions.Pair) (message stri
 	current := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionVersionsCurrent)
 	ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady)
 	if k.Status.ObservedGeneration < k.Generation || ready == nil {
-		return "waits for bootstrap-talos to read the new spec", false, nil
+		return "waiting for bootstrap-talos to read the new spec", false, nil
 	}
 	message = ready.Reason + ": " + ready.Message
 	if ready.Status == metav1.ConditionTrue && current != nil && current.Status == metav1.ConditionTrue && k.Status.Version == wanted.Kubernetes {

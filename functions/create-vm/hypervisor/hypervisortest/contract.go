@@ -286,7 +286,7 @@ func testMachineConfig(t *testing.T, newEnv func(*testing.T) *Env) {
 		m := NewNode(name)
 		m.Spec.ProviderRef = &v1alpha1.ProviderReference{Name: r.Site.Provider}
 		r.Create(m)
-		m = r.Drive(name, w, "waits for its configuration", HasReason("WaitingForMachineConfig"))
+		m = r.Drive(name, w, "waiting for its configuration", HasReason("WaitingForMachineConfig"))
 		if vms := r.Site.VMs(m); len(vms) > 0 || len(m.Status.IPAddresses) == 0 {
 			t.Errorf("%s (%s): it has virtual machines %v and addresses %v, want none and one", name, w.Fault, vms, m.Status.IPAddresses)
 		}

@@ -15,7 +15,7 @@ import (
 // nameTakenError returns the UserError for a virtual machine of another user with the name of a machine.
 func nameTakenError(vm *kubevirtv1.VirtualMachine) error {
 	return reconcile.UserError{Reason: "VirtualMachineNameTaken", Message: fmt.Sprintf(
-		"VirtualMachine %s was not made for this machine: delete it, or give the machine another name", vm.Name)}
+		"VirtualMachine %s was not created for this machine: delete it, or give the machine another name", vm.Name)}
 }
 
 // secretError is reconcile.SecretsError for this cluster. Rights in another cluster come with

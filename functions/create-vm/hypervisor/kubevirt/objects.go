@@ -83,7 +83,7 @@ func (g guestObjects) create(ctx context.Context, m *v1alpha1.Machine, obj kube.
 		_, err := g.client.Patch(ctx, before, obj)
 		return false, err
 	case !isMadeFor(obj, m):
-		return false, reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%s %s was not made for this machine: delete it, or give the machine another name", kube.KindOf(obj), obj.GetName())}
+		return false, reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%s %s was not created for this machine: delete it, or give the machine another name", kube.KindOf(obj), obj.GetName())}
 	}
 	return false, nil
 }

@@ -53,9 +53,9 @@ func vmState(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power 
 			s.Reason, s.Message = hypervisor.ReasonStopped, hypervisor.MessageStopped
 			break
 		}
-		s.Reason, s.Message = "Starting", "waits for the virtual machine to start"
+		s.Reason, s.Message = "Starting", "waiting for the virtual machine to start"
 	case kubevirtv1.VirtualMachineStatusStopping, kubevirtv1.VirtualMachineStatusTerminating:
-		s.Reason, s.Message = "Stopping", "waits for the virtual machine to stop"
+		s.Reason, s.Message = "Stopping", "waiting for the virtual machine to stop"
 	default:
 		s.Reason, s.Message = notRunningReason(vm)
 		s.Failed = s.Reason != reasonProvisioning && s.Reason != "Starting"
@@ -79,7 +79,7 @@ func notRunningReason(vm *kubevirtv1.VirtualMachine) (reason, message string) {
 	switch status := vm.Status.PrintableStatus; status {
 	case kubevirtv1.VirtualMachineStatusUnschedulable:
 		if strings.Contains(detail, "unbound immediate PersistentVolumeClaims") {
-			return reasonProvisioning, "waits for the disks" + detail
+			return reasonProvisioning, "waiting for the disks" + detail
 		}
 		return "InsufficientResources", "no host has room for the machine: add hosts, or ask for less CPU or memory" + detail
 	case kubevirtv1.VirtualMachineStatusPvcNotFound:
@@ -91,9 +91,9 @@ func notRunningReason(vm *kubevirtv1.VirtualMachine) (reason, message string) {
 	case kubevirtv1.VirtualMachineStatusCrashLoopBackOff:
 		return "CrashLoop", "the virtual machine starts and fails again and again: look at its console" + detail
 	case "", kubevirtv1.VirtualMachineStatusProvisioning, kubevirtv1.VirtualMachineStatusWaitingForVolumeBinding:
-		return reasonProvisioning, "waits for the disks" + detail
+		return reasonProvisioning, "waiting for the disks" + detail
 	default:
-		return "Starting", "waits for the virtual machine to start" + detail
+		return "Starting", "waiting for the virtual machine to start" + detail
 	}
 }
 
@@ -144,7 +144,7 @@ func unpluggedDisks(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachin
 	if len(missing) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("waits for KubeVirt to plug in disk %s: if it does not within a minute, write a new value into spec.restartToken, or enable KubeVirt's feature gate DeclarativeHotplugVolumes", strings.Join(missing, ", "))
+	return fmt.Sprintf("waiting for KubeVirt to plug in disk %s: if it does not within a minute, write a new value into spec.restartToken, or enable KubeVirt's feature gate DeclarativeHotplugVolumes", strings.Join(missing, ", "))
 }
 
 // withMissing adds the claims to some of a virtual machine that CDI has not created yet.
@@ -174,10 +174,10 @@ func pendingClaims(claims []corev1.PersistentVolumeClaim) string {
 	slices.Sort(small)
 	var waits []string
 	if len(unbound) > 0 {
-		waits = append(waits, "waits for a volume for "+strings.Join(unbound, ", "))
+		waits = append(waits, "waiting for a volume for "+strings.Join(unbound, ", "))
 	}
 	if len(small) > 0 {
-		waits = append(waits, "waits for the volume to grow of "+strings.Join(small, ", "))
+		waits = append(waits, "waiting for the volume to grow of "+strings.Join(small, ", "))
 	}
 	return strings.Join(waits, "; ")
 }

@@ -78,7 +78,7 @@ func TestConditionMessage(t *testing.T) {
 			PrintableStatus: kubevirtv1.VirtualMachineStatusStarting, Conditions: []kubevirtv1.VirtualMachineCondition{tc.condition},
 		}}
 		s := vmState(vm, v1alpha1.MachineCreating, v1alpha1.PowerRunning)
-		if want := "waits for the virtual machine to start" + tc.want; s.Message != want {
+		if want := "waiting for the virtual machine to start" + tc.want; s.Message != want {
 			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, s.Message, want)
 		}
 	}
@@ -132,7 +132,7 @@ func TestWithMissing(t *testing.T) {
 		claims []corev1.PersistentVolumeClaim
 		want   string
 	}{
-		"NotCreated": {"CDI has not created the claim of the image yet", []corev1.PersistentVolumeClaim{named("vm-data")}, "waits for a volume for vm-root"},
+		"NotCreated": {"CDI has not created the claim of the image yet", []corev1.PersistentVolumeClaim{named("vm-data")}, "waiting for a volume for vm-root"},
 		"Bound":      {"every disk has its volume", []corev1.PersistentVolumeClaim{named("vm-data"), named("vm-root")}, ""},
 	} {
 		if got := pendingClaims(withMissing(tc.claims, vm)); got != tc.want {

@@ -76,7 +76,7 @@ func (x *Hypervisor) unprotect(ctx context.Context, vm *virtualMachine) error {
 		return nil
 	}
 	if !strings.Contains(vm.config["description"], protectedLine) {
-		return reconcile.UserError{Reason: "Protected", Message: fmt.Sprintf("VM %d on %s is protected: take its protection off at Proxmox VE, under Options", vm.id, vm.node)}
+		return reconcile.UserError{Reason: "Protected", Message: fmt.Sprintf("VM %d on node %s is protected: disable Protection under Options of the VM in Proxmox VE", vm.id, vm.node)}
 	}
 	return x.configure(ctx, vm, map[string]string{"protection": "0"})
 }

@@ -36,7 +36,7 @@ func (s settings) checkSnippet(userData string) error {
 	if !snippet.MatchString(name) || slices.Contains(s.options.AllowedSnippets, name) {
 		return nil
 	}
-	return reconcile.UserError{Reason: "SnippetNotAllowed", Message: fmt.Sprintf("snippet %s is not for everybody: write the user data itself into spec.cloudInit, or have the snippet added to spec.proxmox.allowedSnippets of the MachineProvider", name)}
+	return reconcile.UserError{Reason: "SnippetNotAllowed", Message: fmt.Sprintf("snippet %s is not in spec.proxmox.allowedSnippets of the MachineProvider: write the user data into spec.cloudInit.userData, or ask the platform team to add the snippet", name)}
 }
 
 var installer = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:iso/[A-Za-z0-9][A-Za-z0-9._+-]*\.(?:iso|img|ISO|IMG)$`)

@@ -89,13 +89,13 @@ func taskState(m *v1alpha1.Machine, t *v1alpha1.ProviderTask) hypervisor.State {
 	}
 	switch t.Action {
 	case actionClaim:
-		s.Message = "the virtual machine has its place"
+		s.Message = "a node and a VMID are reserved for the virtual machine"
 	case actionStart:
-		s.Reason, s.Message = "Starting", "waits for the virtual machine to start"
+		s.Reason, s.Message = "Starting", "waiting for the virtual machine to start"
 	case actionStop, actionRestart:
-		s.Reason, s.Message = "Stopping", "waits for the virtual machine to stop"
+		s.Reason, s.Message = "Stopping", "waiting for the virtual machine to stop"
 	default:
-		s.Message = "waits for Proxmox VE to " + t.Action + " the virtual machine"
+		s.Message = "waiting for Proxmox VE to " + t.Action + " the virtual machine"
 	}
 	return s
 }

@@ -225,5 +225,5 @@ func (c changes) addDisk(ctx context.Context, vm *virtualMachine, d hypervisor.D
 		}
 		return taskOf(actionConfigure, t), err
 	}
-	return nil, reconcile.UserError{Reason: "TooManyDisks", Message: fmt.Sprintf("disk %s has no place: Proxmox VE takes %d disks", d.Name, slots)}
+	return nil, reconcile.UserError{Reason: "TooManyDisks", Message: fmt.Sprintf("disk %s cannot be attached: Proxmox VE supports %d disks", d.Name, slots)}
 }
