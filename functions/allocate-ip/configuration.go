@@ -52,7 +52,7 @@ func (r configurationReconciler) allocateAddresses(ctx context.Context, nc *v1al
 	}
 	nc.Status.NetworkNamespaceName = nn.Name
 	if problem := waitsForNetwork(nn); problem != "" {
-		if isConfigured(nc) {
+		if network.IsConfigured(nc) {
 			return nil // it keeps what it has
 		}
 		return r.writeConfiguration(ctx, before, nc, setWaiting(nc, "NetworkNotReady", problem))

@@ -20,6 +20,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
 )
 
 // schedule lets one process at a time send one request to the API server, in an order that a seed
@@ -343,7 +344,7 @@ func (s *schedule) reconcileAll() {
 	}
 	served := 0
 	for _, nc := range alive.Items {
-		if isConfigured(&nc) {
+		if network.IsConfigured(&nc) {
 			served++
 		}
 	}

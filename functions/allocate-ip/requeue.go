@@ -79,7 +79,7 @@ func (f *function) requeueConfigurations(ctx context.Context, nn *v1alpha2.Netwo
 		nc := &list.Items[i]
 		in := nc.Spec.NetworkNamespaceName == nn.Name || nc.Spec.NetworkNamespaceName == ""
 		needed := waitsForNetworkChange(nc.Status.Conditions, full) && !network.AwaitsFirstReconcile(nn, nc.CreationTimestamp, nc.Status.Conditions)
-		if isConfigured(nc) {
+		if network.IsConfigured(nc) {
 			needed = isConfigurationOutdated(nc, nn)
 		}
 		if !in || !needed || nc.DeletionTimestamp != nil {

@@ -16,8 +16,8 @@ import (
 // errExhausted says that a pool has no free address.
 var errExhausted = errors.New("the pool has no free address")
 
-// errFaster says that other deliveries claimed the addresses that were free.
-var errFaster = errors.New("concurrent deliveries claimed each address that was free")
+// errClaimConflict says that other deliveries claimed the addresses that were free.
+var errClaimConflict = errors.New("concurrent deliveries claimed each address that was free")
 
 const (
 	// maxListings limits the lists of the taken addresses in an allocation, and maxRaces the claims that
@@ -52,11 +52,11 @@ func (r allocationReconciler) claimFromPool(ctx context.Context, nn *v1alpha2.Ne
 	}
 	for range maxListings {
 		got, err := r.selectFree(ctx, nn, p, a, h)
-		if !errors.Is(err, errFaster) {
+		if !errors.Is(err, errClaimConflict) {
 			return got, err
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("choose an address of %s: %w", nn.Name, errFaster)
+	return netip.Addr{}, fmt.Errorf("choose an address of %s: %w", nn.Name, errClaimConflict)
 }
 
 // probeCount returns how many places of its own an IPAllocation tries before it lists the
@@ -109,7 +109,7 @@ func (l *leaseStore) claimFirstFree(ctx context.Context, network string, p ipam.
 		}
 		lost[got] = true
 	}
-	return netip.Addr{}, errFaster
+	return netip.Addr{}, errClaimConflict
 }
 
 // countOlderWaiting returns the number of IPAllocations that have waited longer for an address

@@ -19,15 +19,10 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// isConfigured reports whether a NetworkConfiguration has what its spec asks for.
-func isConfigured(nc *v1alpha1.NetworkConfiguration) bool {
-	return meta.IsStatusConditionTrue(nc.Status.Conditions, v1alpha1.ConditionReady) && nc.Status.ObservedGeneration == nc.Generation
-}
-
 // isComplete reports whether there is nothing to do for a NetworkConfiguration, unless a
 // reconcile is requested.
 func isComplete(nc *v1alpha1.NetworkConfiguration) bool {
-	return nc.DeletionTimestamp != nil || (isConfigured(nc) && !kube.ReconcileRequested(nc))
+	return nc.DeletionTimestamp != nil || (network.IsConfigured(nc) && !kube.ReconcileRequested(nc))
 }
 
 // isConfigurationOutdated reports whether a NetworkConfiguration that has its addresses shows

@@ -80,11 +80,6 @@ func isNetworkNotReady(err error) bool {
 	return errors.As(err, &wait) && wait.Reason == reasonNotReady
 }
 
-// isReady reports whether a NetworkConfiguration has what its spec asks for.
-func isReady(nc *v1alpha1.NetworkConfiguration) bool {
-	return meta.IsStatusConditionTrue(nc.Status.Conditions, v1alpha1.ConditionReady) && nc.Status.ObservedGeneration == nc.Generation
-}
-
 // checkOpen returns a UserError if a network is being deleted and an interface has no address
 // of it yet.
 func checkOpen(nn *v1alpha2.NetworkNamespace, r request) error {

@@ -150,7 +150,7 @@ func (f *function) reconcileConfiguration(ctx context.Context, namespace, name s
 		r, problem = f.requestOf(nc, nn)
 	}
 	if problem != nil {
-		if isNetworkNotReady(problem) && isReady(nc) {
+		if isNetworkNotReady(problem) && network.IsConfigured(nc) {
 			return nil // the machine keeps its addresses whatever becomes of the network
 		}
 		return f.patchStatus(ctx, before, nc, setProblem(nc, problem))

@@ -63,6 +63,7 @@ func TestCluster(t *testing.T) {
 func (e *env) runCluster() {
 	s := &stack{env: e, home: e.Kubeconfig()}
 	s.applyWith(clusterManifest, "CLUSTER", clusterName, "VERSION", kubernetes.Version, "REGISTRY", kubernetes.Registry)
+	s.favorGuest()
 	s.awaitCluster()
 	s.requireEmulation()
 	s.requireNode()
@@ -71,6 +72,18 @@ func (e *env) runCluster() {
 	s.awaitDeleted("vm,vmi,dv,pvc,pods,secrets")
 	e.Step("the cluster is deleted with everything that was created for it")
 	e.knative().RequireNoneRefused()
+}
+
+// favorGuest gives the pod of the virtual machine more of the processors than other pods.
+func (s *stack) favorGuest() {
+	s.T.Helper()
+	s.Await("the virtual machine has a pod", 2*time.Minute, func(ctx context.Context) error {
+		uid, err := s.Run(ctx, "", "kubectl", "get", "pod", "-l", "vm.kubevirt.io/name="+clusterName+"-cp-0", "-o", "jsonpath={.items[0].metadata.uid}")
+		if err != nil {
+			return err
+		}
+		return s.Favor(uid)
+	})
 }
 
 // awaitCluster waits until the cluster is Running, and prints each message on the way.

@@ -37,11 +37,3 @@ func IsNodeResizing(kc *v1alpha1.KubernetesCluster, node string) bool {
 func IsResizeActive(kc *v1alpha1.KubernetesCluster) bool {
 	return slices.ContainsFunc(kc.Status.Resizes, func(r v1alpha1.MachineResize) bool { return r.Step != v1alpha1.ResizeFailed })
 }
-
-// ConfigChangesOf returns how configurations are applied that need a reboot.
-func ConfigChangesOf(kc *v1alpha1.KubernetesCluster) v1alpha1.ConfigChanges {
-	if kc.Spec.Talos == nil || kc.Spec.Talos.ConfigChanges == "" {
-		return v1alpha1.ConfigNoReboot
-	}
-	return kc.Spec.Talos.ConfigChanges
-}

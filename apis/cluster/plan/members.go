@@ -1,18 +1,11 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/cluster/nodeconfig"
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
-
-// FunctionName is the name of the function in labels, events and certificates.
-const FunctionName = "bootstrap-talos"
 
 // MaxConcurrentNodes is the number of nodes that a delivery talks to at the same time.
 const MaxConcurrentNodes = 8
@@ -66,48 +59,4 @@ func (p Plan) CountRole(role string) (n int) {
 // ControlPlanes returns the members that run the control plane.
 func (p Plan) ControlPlanes() []Member {
 	return slices.DeleteFunc(slices.Clone(p.Members), func(m Member) bool { return m.Role != v1alpha1.RoleControlPlane })
-}
-
-// Pick returns yes if ok is true, and otherwise no.
-func Pick[T any](ok bool, yes, no T) T {
-	if ok {
-		return yes
-	}
-	return no
-}
-
-// Quantity returns a number with its noun, for a message: "1 machine", "3 machines".
-func Quantity(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// ClusterID returns the identifier of a cluster for external systems. It is the cluster's name
-// if the spec has none.
-func ClusterID(kc *v1alpha1.KubernetesCluster) string {
-	if kc.Spec.Data.ClusterID != "" {
-		return kc.Spec.Data.ClusterID
-	}
-	return kc.Name
-}
-
-// DefaultPort is where the API server of a cluster listens unless its spec names another port.
-const DefaultPort = int32(6443)
-
-// Node is a Node of the workload cluster.
-type Node struct {
-	Name, ResourceVersion string
-	Ready                 bool
-	// ReadySince is when Ready changed last.
-	ReadySince time.Time
-	// Version is the version of the kubelet, with v, and TalosVersion the one of Talos, without.
-	Version, TalosVersion string
-	// BootID changes with each boot.
-	BootID string
-	// Cordoned is whether the Node is unschedulable.
-	Cordoned            bool
-	Labels, Annotations map[string]string
-	Taints              []corev1.Taint
 }

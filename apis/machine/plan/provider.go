@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vitistack/stack/apis/allowed"
+	"github.com/vitistack/stack/apis/namespaceaccess"
 	"github.com/vitistack/stack/apis/usererror"
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
@@ -34,8 +34,8 @@ func isDeleting(p v1alpha1.MachineProvider) bool { return p.DeletionTimestamp !=
 
 // checkAllowed returns a usererror.Error unless the Machines of a namespace may use a MachineProvider.
 func checkAllowed(p *v1alpha1.MachineProvider, namespace string, namespaceLabels func() (map[string]string, error)) error {
-	included, err := allowed.Includes(p.Spec.AllowedNamespaces, namespace, namespaceLabels)
-	if errors.As(err, new(allowed.InvalidSelector)) {
+	included, err := namespaceaccess.Includes(p.Spec.AllowedNamespaces, namespace, namespaceLabels)
+	if errors.As(err, new(namespaceaccess.InvalidSelector)) {
 		return usererror.Error{Reason: "MachineProviderNotAllowed", Message: fmt.Sprintf("MachineProvider %s: %s", p.Name, err)}
 	}
 	if included || err != nil {

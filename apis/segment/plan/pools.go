@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/vitistack/stack/apis/allowed"
+	"github.com/vitistack/stack/apis/namespaceaccess"
 	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -38,8 +38,8 @@ type Pools struct {
 func SelectPools(all []v1alpha1.NetworkPool, namespace string, namespaceLabels func() (map[string]string, error), optional bool) (Pools, error) {
 	p := Pools{namespace: namespace, optional: optional}
 	for _, pool := range all {
-		included, err := allowed.Includes(pool.Spec.AllowedNamespaces, namespace, namespaceLabels)
-		var invalid allowed.InvalidSelector
+		included, err := namespaceaccess.Includes(pool.Spec.AllowedNamespaces, namespace, namespaceLabels)
+		var invalid namespaceaccess.InvalidSelector
 		if err != nil && !errors.As(err, &invalid) {
 			return Pools{}, err
 		}

@@ -18,9 +18,9 @@ const (
 	// lockDuration is for how long a holder that has crashed blocks others. It exceeds the
 	// longest delivery by more than clocks may differ.
 	lockDuration = 40 * time.Second
-	// lockPatience is how long a delivery waits for the Lock before the Broker has to
+	// lockTimeout is how long a delivery waits for the Lock before the Broker has to
 	// redeliver its event. lockInterval is how often it tries.
-	lockPatience = 3 * time.Second
+	lockTimeout = 3 * time.Second
 	lockInterval = 100 * time.Millisecond
 )
 
@@ -36,14 +36,14 @@ func NewLock(client *kube.Client, namespace string, now func() time.Time) *Lock 
 	return &Lock{kube: client, namespace: namespace, now: now}
 }
 
-// ErrLocked says that other deliveries held the Lock for longer than lockPatience.
+// ErrLocked says that other deliveries held the Lock for longer than lockTimeout.
 var ErrLocked = errors.New("waiting for the Lease kea-reserve: other deliveries are changing the configuration of Kea")
 
 // Acquire waits for the Lock and returns the function that releases it. A holder that crashes
 // loses it after lockDuration.
 func (l *Lock) Acquire(ctx context.Context) (release func(), err error) {
 	holder := rand.Text()
-	patience, cancel := context.WithTimeout(ctx, lockPatience)
+	waiting, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	tick := time.NewTicker(lockInterval)
 	defer tick.Stop()
@@ -56,7 +56,7 @@ func (l *Lock) Acquire(ctx context.Context) (release func(), err error) {
 			return func() { l.release(ctx, lease) }, nil
 		}
 		select {
-		case <-patience.Done():
+		case <-waiting.Done():
 			return nil, ErrLocked
 		case <-tick.C:
 		}

@@ -92,8 +92,8 @@ func remoteConfig(p *v1alpha1.MachineProvider, kubeconfig []byte) (*rest.Config,
 	}
 	t := &config.TLSClientConfig
 	config.QPS = -1
-	const patience = 10 * time.Second
-	config.Timeout = patience
+	const defaultTimeout = 10 * time.Second
+	config.Timeout = defaultTimeout
 	if e := p.Spec.Endpoint; e != nil {
 		if e.URL != "" {
 			config.Host = e.URL

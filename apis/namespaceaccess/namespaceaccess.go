@@ -1,5 +1,5 @@
-// Package allowed decides which namespaces may use an object that the platform team shares.
-package allowed
+// Package namespaceaccess decides which namespaces may use an object that the platform team shares.
+package namespaceaccess
 
 import (
 	"fmt"
