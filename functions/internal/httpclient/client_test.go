@@ -249,7 +249,7 @@ func TestNew(t *testing.T) {
 		"OtherScheme": {reason: "only HTTP is supported", config: httpclient.Config{URL: "unix:///run/kea"}, want: "write scheme and host"},
 		"Credentials": {reason: "a URL is visible in statuses", config: httpclient.Config{URL: "https://user:hunter2@example.com"}, want: "a URL must not contain credentials"},
 		"CA":          {reason: "the file contains no certificate", config: httpclient.Config{URL: "https://example.com", TLS: httpclient.TLS{CA: []byte("x")}}, want: "the authority has no certificate in it"},
-		"KeyMissing":  {reason: "a certificate requires its key", config: httpclient.Config{URL: "https://example.com", TLS: httpclient.TLS{Cert: []byte("x")}}, want: "do not belong together"},
+		"KeyMissing":  {reason: "a certificate requires its key", config: httpclient.Config{URL: "https://example.com", TLS: httpclient.TLS{Cert: []byte("x")}}, want: "do not match, or one is missing"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

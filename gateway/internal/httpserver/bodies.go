@@ -18,7 +18,8 @@ import (
 	"github.com/vitistack/stack/gateway/internal/problem"
 )
 
-// prefetched is the size in bytes that fasthttp reads of a body before it calls a handler. Only longer bodies take a place in Bodies.
+// prefetched is how many bytes fasthttp reads of a body before it calls a handler, if the server accepts such a body. Only longer bodies
+// take a place in Bodies.
 const prefetched = 8 << 10
 
 // Bodies bounds how many long bodies are read at once. A new body takes the place of the oldest one, whose request ends with 408.
@@ -84,14 +85,14 @@ func bodyTooLarge(maxBytes int) *problem.Problem {
 
 // closeUnread closes the connection after the response if the body was not read, because its rest would be taken for the next
 // request.
-func closeUnread(c *fiber.Ctx) {
+func (s *Server) closeUnread(c *fiber.Ctx) {
 	if c.Context().RequestBodyStream() == nil {
 		return
 	}
 	// fasthttp reports length 0 for the body of a method that should have none.
 	declared := string(c.Request().Header.Peek(fiber.HeaderContentLength))
 	length := c.Request().Header.ContentLength()
-	if declared == fmt.Sprint(length) && length >= 0 && length <= prefetched {
+	if declared == fmt.Sprint(length) && length >= 0 && length <= min(prefetched, s.Settings.MaxBodyBytes) {
 		return
 	}
 	c.Context().SetConnectionClose()

@@ -99,7 +99,7 @@ func (s *Server) serve(r Route) fiber.Handler {
 		if err != nil {
 			problem.From(err).Send(c, id)
 		}
-		closeUnread(c)
+		s.closeUnread(c)
 		took := time.Since(start)
 		observe(c.Method(), c.Response().StatusCode(), took)
 		s.logAccess(c, id, took)

@@ -149,6 +149,7 @@ func (s *Server) refuseUnknownMethods(app *fiber.App) {
 			next(ctx)
 			return
 		}
+		connlimit.Unread(ctx.Conn())
 		c := app.AcquireCtx(ctx)
 		defer app.ReleaseCtx(c)
 		_ = refuse(c)
