@@ -51,7 +51,9 @@ func (r *reaper) wrap(next http.RoundTripper) http.RoundTripper {
 func (r *reaper) RoundTrip(req *http.Request) (*http.Response, error) {
 	kill, mortal := req.Context().Value(lifeKey{}).(context.CancelCauseFunc)
 	status := strings.HasSuffix(req.URL.Path, "/status")
-	if req.Method == http.MethodGet || !mortal || strings.HasSuffix(req.URL.Path, "/events") || (status && !r.statuses.Load()) {
+	// No delivery continues from an Event, so one that dies at each write of an Event would never end.
+	event := strings.Contains(req.URL.Path+"/", "/events/")
+	if req.Method == http.MethodGet || !mortal || event || (status && !r.statuses.Load()) {
 		return r.next.RoundTrip(req)
 	}
 	if context.Cause(req.Context()) != nil {
