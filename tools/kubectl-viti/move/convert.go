@@ -44,19 +44,19 @@ func convert(o object, uids map[string]string) *unstructured.Unstructured {
 	return u
 }
 
-// convertStatus returns the status of an object for the object at the target. Its function has to confirm that it is
-// Ready there.
-func convertStatus(o object, uids map[string]string, now metav1.Time) map[string]any {
+// convertStatus returns the status of an object for its copy at the target, which has a generation. Its function has to
+// confirm that it is Ready there.
+func convertStatus(o object, uids map[string]string, generation int64, now metav1.Time) map[string]any {
 	status, ok := o.Object["status"].(map[string]any)
 	if !ok {
 		return nil
 	}
 	status = replaceUIDs(status, uids).(map[string]any)
-	setGeneration(status, o.GetGeneration())
+	setGeneration(status, o.GetGeneration(), generation)
 	conditions, _ := status["conditions"].([]any)
 	for _, c := range conditions {
 		if c, ok := c.(map[string]any); ok {
-			setGeneration(c, o.GetGeneration())
+			setGeneration(c, o.GetGeneration(), generation)
 			if c["type"] == v1alpha1.ConditionReady {
 				c["status"], c["reason"], c["message"] = "Unknown", v1alpha1.ReasonMoved, "moved from another management cluster; its function adopts what exists"
 				c["lastTransitionTime"] = now.UTC().Format("2006-01-02T15:04:05Z")
@@ -66,15 +66,16 @@ func convertStatus(o object, uids map[string]string, now metav1.Time) map[string
 	return status
 }
 
-// setGeneration maps an observed generation to the target, where each object has the generation 1.
-func setGeneration(fields map[string]any, generation int64) {
+// setGeneration maps an observed generation to that of the copy: the generation there if it is the present one here, and
+// otherwise one that no function has observed.
+func setGeneration(fields map[string]any, generation, there int64) {
 	observed, ok := fields["observedGeneration"].(int64)
 	if !ok {
 		return
 	}
 	fields["observedGeneration"] = int64(0)
 	if observed == generation {
-		fields["observedGeneration"] = int64(1)
+		fields["observedGeneration"] = there
 	}
 }
 

@@ -58,7 +58,7 @@ func TestConvert(t *testing.T) {
 			continue
 		}
 		want := withGenerations(parse(t, tc.kind, "{status: "+tc.wanted+"}")).Object["status"]
-		got := convertStatus(withGenerations(o), uids, metav1.NewTime(time.Date(2026, 11, 25, 22, 0, 0, 0, time.UTC)))
+		got := convertStatus(withGenerations(o), uids, 1, metav1.NewTime(time.Date(2026, 11, 25, 22, 0, 0, 0, time.UTC)))
 		if diff := cmp.Diff(want, any(got)); diff != "" {
 			t.Errorf("%s: status (-want +got):\n%s", because, diff)
 		}

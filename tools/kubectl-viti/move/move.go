@@ -134,13 +134,17 @@ func patch(ctx context.Context, c *cluster.Connection, o object, change map[stri
 
 // create creates the objects at the target, then writes their status, and lets the functions there reconcile them.
 func (m *Mover) create(ctx context.Context, all []object) error {
+	active, err := m.activeNamespaces(ctx, all)
+	if err != nil {
+		return err
+	}
 	uids := map[string]string{}
 	var copies []object
 	for _, o := range all {
 		if err := m.ensureNamespace(ctx, o.GetNamespace()); err != nil {
 			return err
 		}
-		c, err := m.createObject(ctx, o, uids)
+		c, err := m.createObject(ctx, o, uids, active[o.GetNamespace()])
 		if err != nil {
 			return err
 		}
@@ -163,12 +167,17 @@ func (m *Mover) create(ctx context.Context, all []object) error {
 	return nil
 }
 
-func (m *Mover) createObject(ctx context.Context, o object, uids map[string]string) (object, error) {
+// createObject creates the copy of an object, or brings the copy of an earlier call up to date unless it is active.
+func (m *Mover) createObject(ctx context.Context, o object, uids map[string]string, active bool) (object, error) {
 	objects := m.To.In(o.kind, o.GetNamespace())
 	made, err := objects.Create(ctx, convert(o, uids), metav1.CreateOptions{FieldManager: "kubectl-viti"})
 	if apierrors.IsAlreadyExists(err) {
-		if made, err = objects.Get(ctx, o.GetName(), metav1.GetOptions{}); err == nil && !isCopy(o, made) {
+		made, err = objects.Get(ctx, o.GetName(), metav1.GetOptions{})
+		switch {
+		case err == nil && !isCopy(o, made):
 			return object{}, fmt.Errorf("%s: the target has another object of this name now: delete one of both, and run the command again", o.key())
+		case err == nil && !active && v1alpha1.HadUID(made, string(o.GetUID())):
+			made, err = m.refresh(ctx, o, made, uids)
 		}
 	}
 	if err != nil {
@@ -190,7 +199,7 @@ func (m *Mover) keepOwners(ctx context.Context, o, c object) error {
 
 // writeStatus writes the status of an object that the functions at the target have not got yet.
 func (m *Mover) writeStatus(ctx context.Context, o, c object, uids map[string]string) error {
-	status := convertStatus(o, uids, metav1.Now())
+	status := convertStatus(o, uids, c.GetGeneration(), metav1.Now())
 	if !o.isLayer() || status == nil || !v1alpha1.IsPaused(c) {
 		return nil
 	}

@@ -54,6 +54,10 @@ func (m *Mover) planObject(ctx context.Context, o object) (Row, error) {
 		r.Action, r.Note = decideObject(o)
 	case err != nil:
 		return r, fmt.Errorf("read %s at %s: %w", o.key(), m.To.Config.Host, err)
+	case there.GetUID() != "" && there.GetUID() == o.GetUID():
+		return r, fmt.Errorf("%s and %s are the same management cluster, which has %s: write another --to-context", m.From.Config.Host, m.To.Config.Host, o.key())
+	case isCopy(o, there) && o.isLayer() && !v1alpha1.IsPaused(o) && !v1alpha1.IsPaused(there):
+		r.Action, r.Note = Decision, "the functions of both reconcile it: pause it here with the annotation "+v1alpha1.AnnotationPaused+"="+pausedByMove+", and write what has changed here into its copy"
 	case isCopy(o, there):
 		r.Action = Moved
 	default:
