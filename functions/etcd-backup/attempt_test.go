@@ -100,3 +100,57 @@ func TestLongAttempt(t *testing.T) {
 		}
 	}
 }
+
+const snapshotCall = "MachineService/EtcdSnapshot"
+
+// TestChangeDuringAttempt annotates a backup while a snapshot is taken, as kubectl viti reconcile does. The attempt goes on, and the snapshot is not taken
+// twice.
+func TestChangeDuringAttempt(t *testing.T) {
+	t.Parallel()
+	for because, timeout := range map[string]time.Duration{
+		"no renewal follows, so the result meets the change": time.Minute,
+		"the next renewal meets the change":                  3 * time.Second,
+	} {
+		t.Run(because, func(t *testing.T) {
+			t.Parallel()
+			s := setUp(t)
+			s.function.attemptTimeout = timeout
+			if err := s.plan.Set(faults.Rule{Operation: snapshotCall, Latency: "7s", Times: 1}); err != nil {
+				t.Fatal(err)
+			}
+			s.create(backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1))
+			done := make(chan error)
+			go func() {
+				done <- delivery{function: s.function, holder: "first"}.reconcileBackup(t.Context(), s.namespace, "nightly")
+			}()
+			isAnnotated := false
+			for {
+				select {
+				case err := <-done:
+					if err != nil {
+						t.Error(err)
+					}
+					s.expect(s.backup("nightly"), v1alpha1.EtcdBackupCompleted, "Completed")
+					if n := s.plan.Calls()[snapshotCall]; n != 1 {
+						t.Errorf("the snapshot was taken %d times", n)
+					}
+					return
+				case <-time.After(200 * time.Millisecond):
+				}
+				b := s.backup("nightly")
+				if b.Status.Attempt == nil {
+					continue
+				}
+				if !isAnnotated {
+					isAnnotated = true
+					if err := s.kube.Merge(t.Context(), b, map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationReconcile: "now"}}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if a := s.resync("nightly").Status.Attempt; a != nil && a.Holder != "first" {
+					t.Fatalf("%s takes over an attempt that still runs", a.Holder)
+				}
+			}
+		})
+	}
+}

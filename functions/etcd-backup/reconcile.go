@@ -124,24 +124,19 @@ func (d delivery) startAttempt(ctx context.Context, b *v1alpha1.EtcdBackup) erro
 	return err
 }
 
-// renewAttempt renews the attempt in the background. If it cannot, another delivery may take
-// the same snapshot, which does no harm. end stops it and returns the EtcdBackup as it was
-// written last.
+// renewAttempt renews the attempt in the background until it is another delivery's. Then both take the same snapshot, which does no
+// harm. end stops it and returns the EtcdBackup as it was written last.
 func (d delivery) renewAttempt(ctx context.Context, b *v1alpha1.EtcdBackup) (end func() *v1alpha1.EtcdBackup) {
 	taken := make(chan struct{})
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
-		for {
+		for d.holds(b) {
 			select {
 			case <-taken:
 				return
 			case <-time.After(d.attemptTimeout / 3):
 			}
-			before := b.DeepCopy()
-			b.Status.Attempt.RenewTime = metav1.NewMicroTime(d.now())
-			if _, err := d.kube.PatchStatus(ctx, before, b); err != nil {
-				return
-			}
+			b = d.renewOnce(ctx, b)
 		}
 	})
 	return func() *v1alpha1.EtcdBackup {
@@ -149,6 +144,33 @@ func (d delivery) renewAttempt(ctx context.Context, b *v1alpha1.EtcdBackup) (end
 		renewing.Wait()
 		return b
 	}
+}
+
+// renewOnce renews the attempt, and returns the EtcdBackup as the API server has it. It returns the former one if the API server does not answer,
+// for example because it restarts: the next renewal is early enough.
+func (d delivery) renewOnce(ctx context.Context, b *v1alpha1.EtcdBackup) *v1alpha1.EtcdBackup {
+	_ = kube.OnConflict(func() error {
+		now := &v1alpha1.EtcdBackup{}
+		if err := d.kube.Get(ctx, b.Namespace, b.Name, now); err != nil {
+			return err
+		}
+		if b = now; !d.holds(now) {
+			return nil
+		}
+		renewed := now.DeepCopy()
+		renewed.Status.Attempt.RenewTime = metav1.NewMicroTime(d.now())
+		if _, err := d.kube.PatchStatus(ctx, now, renewed); err != nil {
+			return err
+		}
+		b = renewed
+		return nil
+	})
+	return b
+}
+
+// holds reports whether the attempt of an EtcdBackup is this delivery's.
+func (d delivery) holds(b *v1alpha1.EtcdBackup) bool {
+	return b.Status.Attempt != nil && b.Status.Attempt.Holder == d.holder
 }
 
 // takeIfDue takes the snapshot that is due, after it has started an attempt. If none is due, it
@@ -288,8 +310,28 @@ func (d delivery) writeStatus(ctx context.Context, before, b *v1alpha1.EtcdBacku
 	}
 	outcome := reconcile.SetReady(&s.Conditions, b.Generation, ok, reason, message)
 	outcome.Warning, outcome.Changed = !ok, !ok && outcome.Changed // a snapshot has an Event of its own
-	_, werr := reconcile.PatchStatus(ctx, d.kube, before, b, string(s.Phase), outcome)
-	return werr // resync sends an event for what is not Ready
+	return d.patchResult(ctx, before, b, outcome)
+}
+
+// patchResult writes the status of b. resync sends an event for what is not Ready. If the EtcdBackup was changed during an attempt of this delivery, as by kubectl annotate, it writes the status
+// over the present one. Otherwise a conflict would have the snapshot taken again.
+func (d delivery) patchResult(ctx context.Context, before, b *v1alpha1.EtcdBackup, outcome reconcile.Outcome) error {
+	return kube.OnConflict(func() error {
+		_, err := reconcile.PatchStatus(ctx, d.kube, before, b, string(b.Status.Phase), outcome)
+		if !kube.Conflict(err) || !d.holds(before) {
+			return err
+		}
+		now := &v1alpha1.EtcdBackup{}
+		switch readErr := d.kube.Get(ctx, b.Namespace, b.Name, now); {
+		case kube.NotFound(readErr):
+			return nil
+		case readErr != nil:
+			return readErr
+		case d.holds(now):
+			before = now
+		}
+		return err
+	})
 }
 
 // oneLine shortens an error to a line that fits a condition.
