@@ -48,6 +48,28 @@ func TestNodeWithoutEtcd(t *testing.T) {
 	}
 }
 
+// TestNodeHangs requests a snapshot from a node that accepts the connection and does not answer. There is time left for other control planes.
+func TestNodeHangs(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	document, err := s.talosconfig.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ServiceList", Latency: "10m"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	stream, err := openSnapshot(ctx, document)
+	if err == nil {
+		_ = stream.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "list services") || ctx.Err() != nil {
+		t.Errorf("want an error about the node before the delivery ends, got %v", err)
+	}
+}
+
 func backupTo(at v1alpha1.BackupStorage, schedule string, retention int32) *v1alpha1.EtcdBackup {
 	return &v1alpha1.EtcdBackup{
 		ObjectMeta: metav1.ObjectMeta{Name: "nightly"},

@@ -12,6 +12,7 @@ import (
 	"hash"
 	"io"
 	"net"
+	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -135,8 +136,14 @@ func startSnapshot(ctx context.Context, conn *grpc.ClientConn) (*snapshotStream,
 	return c, err
 }
 
-// checkEtcdRuns returns an error if the service etcd of a node does not run.
+// answerTimeout bounds how long a node may take to list its services. A node that accepts connections and hangs would otherwise take up the
+// time of the delivery, and the other control planes would never be asked.
+const answerTimeout = 10 * time.Second
+
+// checkEtcdRuns returns an error if the service etcd of a node does not run, or the node does not answer.
 func checkEtcdRuns(ctx context.Context, client machine.MachineServiceClient) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
 	answer, err := client.ServiceList(ctx, &emptypb.Empty{})
 	if err != nil {
 		return fmt.Errorf("list services: %w", err)
