@@ -3,11 +3,13 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+# Only root has the folder of servers in PATH.
+PATH=$PATH:/usr/sbin:/sbin
 missing=""
 need() { # need PROGRAM PACKAGE...
   program=$1
   shift
-  command -v "$program" >/dev/null 2>&1 || ls /usr/sbin/"$program" /usr/lib/postgresql/*/bin/"$program" >/dev/null 2>&1 || missing="$missing $*"
+  command -v "$program" >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/"$program" >/dev/null 2>&1 || missing="$missing $*"
 }
 need gcc gcc libc6-dev
 need postgres postgresql
