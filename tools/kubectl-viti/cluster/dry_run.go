@@ -19,8 +19,8 @@ const defaultManager = "kubectl"
 
 // DryRun adds to a document the object that exists, the object that kubectl apply would store, and what the API
 // server refuses, by a dry run. It changes nothing. A user without the right to write gets a document that
-// is not checked.
-func (c *Connection) DryRun(ctx context.Context, d *preview.Document) error {
+// is not checked, and so does a new object whose namespace the manifest creates (inNewNamespace).
+func (c *Connection) DryRun(ctx context.Context, d *preview.Document, inNewNamespace bool) error {
 	k, err := FindKind(d.Object.GetKind())
 	if err != nil {
 		return err
@@ -42,6 +42,8 @@ func (c *Connection) DryRun(ctx context.Context, d *preview.Document) error {
 		d.Note = fmt.Sprintf("you may not write a %s, so the API server has not checked it", k.Name)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err), apierrors.IsConflict(err):
 		d.Checked, d.Refusals = true, refusalsOf(err)
+	case apierrors.IsNotFound(err) && inNewNamespace:
+		d.Note = "the manifest creates its namespace, so the API server has not checked it"
 	case apierrors.IsNotFound(err): // of the namespace
 		d.Checked, d.Refusals = true, []preview.Finding{{Detail: fmt.Sprintf("%v: create the namespace first", err)}}
 	default:

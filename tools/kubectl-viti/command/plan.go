@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,7 +76,8 @@ func (l *planning) run(ctx context.Context) error {
 		l.note(fmt.Sprintf("Document %d, %s %s, is of no kind of the stack and not compared: kubectl diff shows what its apply would change.", o.Index, o.Object.GetKind(), o.Object.GetName()))
 	}
 	for i := range documents {
-		if err := c.DryRun(ctx, &documents[i]); err != nil {
+		_, isNew := newNamespace(others, documents[i].Object.GetNamespace(), documents[i].Index)
+		if err := c.DryRun(ctx, &documents[i], isNew); err != nil {
 			return err
 		}
 	}
@@ -84,6 +86,7 @@ func (l *planning) run(ctx context.Context) error {
 		return err
 	}
 	world.ConfigMap = withConfigMaps(others, world.ConfigMap)
+	world.NamespaceLabels = withNamespaces(others, world.NamespaceLabels)
 	plan := preview.Make(documents, world)
 	if l.format == "" {
 		err = text.Plan(l.Out, plan)
@@ -99,6 +102,27 @@ func (l *planning) run(ctx context.Context) error {
 		return errChanges
 	}
 	return nil
+}
+
+// newNamespace returns the labels of a Namespace that the manifest has before a document, and false if it has none.
+func newNamespace(others []preview.Document, name string, document int) (map[string]string, bool) {
+	for _, o := range others {
+		if o.Object.GetKind() == "Namespace" && o.Object.GetName() == name && o.Index < document {
+			return o.Object.GetLabels(), true
+		}
+	}
+	return nil, false
+}
+
+// withNamespaces returns a reader of the labels of namespaces to which those that the manifest creates exist.
+func withNamespaces(others []preview.Document, read func(string) (map[string]string, error)) func(string) (map[string]string, error) {
+	return func(name string) (map[string]string, error) {
+		labels, err := read(name)
+		if planned, isNew := newNamespace(others, name, math.MaxInt); isNew && apierrors.IsNotFound(err) {
+			return planned, nil
+		}
+		return labels, err
+	}
 }
 
 // withConfigMaps returns a reader of ConfigMaps to which those of the manifest are as they will be.

@@ -49,6 +49,8 @@ func TestPlan(t *testing.T) {
 	e.create(follower)
 	without := strings.Replace(web, " protected: true,", "", 1)
 	shop := "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: shop}\nspec: {data: {}, topology: {version: \"1.33\", controlplane: {replicas: 1, version: \"1.33\"}, workers: [{name: w, replicas: 3, version: \"1.33\"}]}}\n"
+	newSpace := "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + e.namespace + "-new}\n"
+	inNewSpace := strings.Replace(web, "{name: web}", "{name: web, namespace: "+e.namespace+"-new}", 1)
 	for name, tc := range map[string]struct {
 		because, manifest string
 		want              []string
@@ -70,6 +72,8 @@ func TestPlan(t *testing.T) {
 		"TooMany":   {"the API server refuses the number", strings.Replace(shop, "replicas: 3", "replicas: 900", 1), []string{"topology.workers[w].replicas: 1 -> 900 (refused)"}, 1},
 		"Clusters":  {"each cluster of the template is planned", strings.Replace(standard, "1.33", "1.34", 1), []string{"cluster.topology.version: 1.33 -> 1.34 (applied)", "KubernetesCluster " + e.namespace + "/follower: is changed", "in wave test (1 of 1)"}, 2},
 		"Follower":  {"the template gives what the manifest lacks", strings.Replace(follower, "{name: follower,", "{name: another,", 1), []string{"is created", "create another-cp-0"}, 2},
+		"Namespace": {"the manifest creates its namespace first", newSpace + "---\n" + inNewSpace, []string{"web: is created", "the manifest creates its namespace"}, 2},
+		"Later":     {"kubectl apply would refuse it", inNewSpace + "---\n" + newSpace, []string{"create the namespace first"}, 1},
 		"Unwritten": {"a field that does not exist", strings.Replace(web, "template:", "tmplate:", 1), []string{"Refused", "tmplate"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
