@@ -25,10 +25,14 @@ type Options struct {
 	Use bool
 }
 
-// ConflictError says that the file of the user has a context of the name that leads elsewhere.
-type ConflictError struct{ Name string }
+// ConflictError says that the file of the user has a context of the name that leads elsewhere, or a user of the name that another context
+// uses.
+type ConflictError struct{ Name, UsedBy string }
 
 func (e ConflictError) Error() string {
+	if e.UsedBy != "" {
+		return fmt.Sprintf("the file has a user %q, whose credentials context %q uses: write --name for another name, or --overwrite to replace them", e.Name, e.UsedBy)
+	}
 	return fmt.Sprintf("the file has a context %q that leads elsewhere: write --name for another name, or --overwrite to replace it", e.Name)
 }
 
@@ -52,11 +56,8 @@ func MergeKubeconfig(file, added []byte, o Options) ([]byte, error) {
 		return nil, errors.New("the kubeconfig of the cluster has no current context")
 	}
 	target := from.Clusters[context.Cluster]
-	if there := config.Clusters[o.Name]; there != nil && there.Server != target.Server && !o.Overwrite {
-		return nil, ConflictError{o.Name}
-	}
-	if there := config.Contexts[o.Name]; there != nil && there.Cluster != o.Name && !o.Overwrite {
-		return nil, ConflictError{o.Name}
+	if err := checkConflict(config, o.Name, target.Server); err != nil && !o.Overwrite {
+		return nil, err
 	}
 	config.Clusters[o.Name] = target
 	config.AuthInfos[o.Name] = from.AuthInfos[context.AuthInfo]
@@ -65,6 +66,22 @@ func MergeKubeconfig(file, added []byte, o Options) ([]byte, error) {
 		config.CurrentContext = o.Name
 	}
 	return clientcmd.Write(*config)
+}
+
+// checkConflict returns a ConflictError if a context of a name leads to another server, or another context uses the user of the name.
+func checkConflict(config *clientcmdapi.Config, name, server string) error {
+	if there := config.Clusters[name]; there != nil && there.Server != server {
+		return ConflictError{Name: name}
+	}
+	if there := config.Contexts[name]; there != nil && there.Cluster != name {
+		return ConflictError{Name: name}
+	}
+	for _, other := range slices.Sorted(maps.Keys(config.Contexts)) {
+		if other != name && config.Contexts[other].AuthInfo == name && config.AuthInfos[name] != nil {
+			return ConflictError{name, other}
+		}
+	}
+	return nil
 }
 
 // CheckKubeconfig returns an error unless a kubeconfig has all its certificates, keys and tokens in itself: kubectl would run the
@@ -100,7 +117,7 @@ func MergeTalosconfig(file, added []byte, o Options) ([]byte, error) {
 	}
 	contexts := contextsOf(config)
 	if there, ok := contexts[o.Name].(map[string]any); ok && !o.Overwrite && !shareEndpoint(there, context) {
-		return nil, ConflictError{o.Name}
+		return nil, ConflictError{Name: o.Name}
 	}
 	contexts = maps.Clone(contexts)
 	contexts[o.Name] = context

@@ -39,6 +39,8 @@ func TestMergeKubeconfig(t *testing.T) {
 		"Renewed":   {"the same server has new credentials", kubeconfigOf("shop", "https://10.0.0.5:6443", "old"), clientconfig.Options{Name: "shop"}, "shop", 1, false},
 		"Elsewhere": {"the context is another cluster's", kubeconfigOf("shop", "https://other", "old"), clientconfig.Options{Name: "shop"}, "", 0, true},
 		"Overwrite": {"it is wanted", kubeconfigOf("shop", "https://other", "old"), clientconfig.Options{Name: "shop", Overwrite: true}, "shop", 1, false},
+		"User":      {"another context has a user of the name", strings.NewReplacer("users: [{name: w,", "users: [{name: shop,", "user: w}", "user: shop}").Replace(kubeconfigOf("w", "https://work", "w")), clientconfig.Options{Name: "shop"}, "", 0, true},
+		"Left":      {"no context uses the user any more", strings.Replace(kubeconfigOf("shop", "https://10.0.0.5:6443", "old"), "contexts: [{name: shop, context: {cluster: shop, user: shop}}]", "contexts: []", 1), clientconfig.Options{Name: "shop"}, "shop", 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
