@@ -6,8 +6,10 @@
 package redact
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,7 +66,11 @@ func removeAssigned(match string) string {
 }
 
 // Redactor removes secrets. The zero value knows no values of Secrets.
-type Redactor struct{ values []string }
+type Redactor struct {
+	values map[string]bool
+	// replacer removes the values. It is nil until it is used after another value was added.
+	replacer *strings.Replacer
+}
 
 // plain are keys of Secrets whose values are no secrets, or words that occur everywhere.
 var plain = []string{"ca.crt", "tls.crt", "namespace", "username", "user", "type", "endpoint", "url", "region", "bucket", "host"}
@@ -99,13 +105,25 @@ func (r *Redactor) add(value string) {
 	if len(value) < shortest || strings.Contains(value, "://") {
 		return
 	}
-	for _, form := range []string{value, base64.StdEncoding.EncodeToString([]byte(value))} {
-		if !slices.Contains(r.values, form) {
-			r.values = append(r.values, form)
-		}
+	if r.values == nil {
+		r.values = map[string]bool{}
 	}
-	// The longest first, so that no rest of it stays.
-	slices.SortFunc(r.values, func(a, b string) int { return len(b) - len(a) })
+	r.values[value], r.values[base64.StdEncoding.EncodeToString([]byte(value))] = true, true
+	r.replacer = nil
+}
+
+// removeValues removes the values of Secrets from a text. A large installation has a hundred thousand of them, which a Replacer finds in one pass.
+func (r *Redactor) removeValues(s string) string {
+	if r.replacer == nil {
+		// The longest first, so that no rest of it stays.
+		longest := slices.SortedFunc(maps.Keys(r.values), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+		var pairs []string
+		for _, value := range longest {
+			pairs = append(pairs, value, removed)
+		}
+		r.replacer = strings.NewReplacer(pairs...)
+	}
+	return r.replacer.Replace(s)
 }
 
 // Text returns a text without what looks like a secret, and without values of Secrets.
@@ -117,10 +135,7 @@ func (r *Redactor) Text(s string) string {
 		s = p.ReplaceAllString(s, "${1}"+removed+"${2}")
 	}
 	s = assignment.ReplaceAllStringFunc(s, removeAssigned)
-	for _, value := range r.values {
-		s = strings.ReplaceAll(s, value, removed)
-	}
-	return s
+	return r.removeValues(s)
 }
 
 // Object returns a copy of an object without secrets. A Secret has the names of its keys and the sizes
