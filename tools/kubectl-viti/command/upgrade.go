@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/cause"
+	"github.com/vitistack/stack/apis/cluster/template"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/versions"
 	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
@@ -179,8 +181,12 @@ func (u *upgrading) write(ctx context.Context, c *cluster.Connection, k *v1alpha
 	if u.dryRun {
 		options.DryRun, is, mark = []string{metav1.DryRunAll}, "would be", " (dry run)"
 	}
-	if _, err := c.In(clusterKind, c.Namespace).Patch(ctx, k.Name, types.JSONPatchType, patch, options); err != nil {
+	stored, err := c.In(clusterKind, c.Namespace).Patch(ctx, k.Name, types.JSONPatchType, patch, options)
+	if err != nil {
 		return c.Explain(err, clusterKind, k.Name)
+	}
+	if err := u.noteOverrides(k, stored); err != nil {
+		return err
 	}
 	running := upgrade.Running(k)
 	if running.Kubernetes == "" {
@@ -192,6 +198,25 @@ func (u *upgrading) write(ctx context.Context, c *cluster.Connection, k *v1alpha
 	}
 	_, err = fmt.Fprintf(u.Out, "KubernetesCluster %s %s upgraded%s from Kubernetes %s on Talos %s to Kubernetes %s on Talos %s.\n", k.Name, is, mark, running.Kubernetes, running.Talos, wanted.Kubernetes, wanted.Talos)
 	return err
+}
+
+// noteOverrides says which fields of its ClusterTemplate a cluster does not get any more, because it has values of its own now.
+func (u *upgrading) noteOverrides(before *v1alpha1.KubernetesCluster, stored *unstructured.Unstructured) error {
+	content, isTemplated := template.Applied(before)
+	if !isTemplated {
+		return nil
+	}
+	after, err := typed(stored)
+	if err != nil {
+		return err
+	}
+	had := template.Overrides(before, content)
+	fields := slices.DeleteFunc(template.Overrides(after, content), func(field string) bool { return slices.Contains(had, field) })
+	if len(fields) > 0 {
+		u.note(fmt.Sprintf("ClusterTemplate %s does not change %s of this cluster any more, because the cluster has a value of its own: write the version into the template to upgrade all of its clusters, "+
+			"or remove spec.%s from this cluster to have it follow the template again", content.Name, strings.Join(fields, ", "), strings.Join(fields, ", spec.")))
+	}
+	return nil
 }
 
 // followPause is the time between two looks at the cluster.
