@@ -1,7 +1,7 @@
 // The connection keeps the stream open. It goes on where it was after a cut, and
 // always knows the age of the displayed data.
 import { clear, handlers, isReceiving, notify, streamState, topics } from "./store.js";
-import { span } from "./format.js";
+import { setClock, span } from "./format.js";
 
 // missedHeartbeats is the number of intervals of heartbeats without a message after which the connection counts as dead.
 const missedHeartbeats = 2;
@@ -67,6 +67,7 @@ function receive(name, e) {
   connection.lastMessageAt = Date.now();
   if (e.lastEventId) lastID = e.lastEventId;
   const data = e.data ? JSON.parse(e.data) : {};
+  if (name === "hello" || name === "heartbeat") setClock(data.serverTime);
   if (name === "hello") {
     heartbeat = data.heartbeatSeconds || heartbeat;
     failures = 0;

@@ -20,7 +20,22 @@ export function span(seconds) {
 // whole is span for times that go on, without tenths that would flicker.
 export const whole = (seconds) => (seconds < 10 ? `${Math.max(0, Math.floor(seconds))} s` : span(seconds));
 
-export const since = (time) => (Date.now() - Date.parse(time)) / 1000;
+// ahead is how far the clock of the gateway is ahead of the clock of the browser, in milliseconds.
+let ahead = 0;
+// tolerance is how far both may differ, in milliseconds: a message needs a while, and some times have whole seconds.
+const tolerance = 3000;
+
+// setClock has ages counted by the clock of the gateway, by a time that it has just sent. Otherwise the wrong clock of a browser would show each
+// wait as too long, or none.
+export function setClock(time) {
+  const difference = Date.parse(time) - Date.now();
+  if (Math.abs(difference - ahead) > tolerance) ahead = Math.abs(difference) > tolerance ? difference : 0;
+}
+
+// now is the time of the gateway, in milliseconds.
+export const now = () => Date.now() + ahead;
+
+export const since = (time) => (now() - Date.parse(time)) / 1000;
 
 export const age = (time) => (time ? whole(since(time)) : "");
 

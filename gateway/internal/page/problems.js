@@ -3,6 +3,7 @@
 // listed under that problem. A condition other than Ready that needs attention
 // is a problem of its own.
 import { all, derive } from "./store.js";
+import { now } from "./format.js";
 import { chainOf, isOverdue, judge, sinceOf } from "./causes.js";
 import { assess, assessOverdue, pauseOf } from "./advice.js";
 
@@ -88,9 +89,9 @@ function summarize(group) {
 let tick = 0;
 let compute = derive(Object.keys(order), groupProblems);
 export function problems() {
-  const now = Math.floor(Date.now() / 5000);
-  if (now !== tick) {
-    tick = now;
+  const present = Math.floor(now() / 5000);
+  if (present !== tick) {
+    tick = present;
     compute = derive(Object.keys(order), groupProblems);
   }
   return compute();

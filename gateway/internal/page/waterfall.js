@@ -1,7 +1,7 @@
 // The life of a cluster over all layers, as a waterfall: when each part was asked
 // for, how long it took, and what it is made of.
 import { h, icon, link } from "./dom.js";
-import { clock, plural, span } from "./format.js";
+import { clock, now, plural, since, span } from "./format.js";
 import { setQuery, to } from "./router.js";
 import { get } from "./store.js";
 import { layers, nounOf } from "./kinds.js";
@@ -39,13 +39,13 @@ function folded(list) {
 // frame is the time that is shown: until the cluster was in service for the first
 // time, or all of its life.
 function frame(life, spans, whole) {
-  const now = Date.now();
+  const present = now();
   const own = spans.filter((s) => s.layer > 1);
   const start = Math.min(...own.map((s) => Date.parse(s.start)), Date.parse(life.start));
-  const ends = own.map((s) => (s.end ? Date.parse(s.end) : now));
-  const ready = life.end ? Date.parse(life.end) : now;
+  const ends = own.map((s) => (s.end ? Date.parse(s.end) : present));
+  const ready = life.end ? Date.parse(life.end) : present;
   const late = own.some((s) => Date.parse(s.start) > ready);
-  return { start, end: Math.max(start + 500, whole ? Math.max(...ends, ready) : ready, late && whole ? now : 0), late, ready };
+  return { start, end: Math.max(start + 500, whole ? Math.max(...ends, ready) : ready, late && whole ? present : 0), late, ready };
 }
 
 export function waterfall(life, query) {
@@ -62,7 +62,7 @@ export function waterfall(life, query) {
       { class: "soft" },
       life.end
         ? `Ready ${span((f.ready - f.start) / 1000)} after its creation at ${clock(life.start)}.`
-        : `Created ${span((Date.now() - Date.parse(life.start)) / 1000)} ago, not ready yet.`,
+        : `Created ${span(since(life.start))} ago, not ready yet.`,
     ),
     h(
       "div",

@@ -100,6 +100,15 @@ func (b *Tab) hear(event any) {
 	}
 }
 
+// Before runs a script in each document that is opened from now on, before the scripts of the document.
+func (b *Tab) Before(script string) {
+	b.t.Helper()
+	_, err := chromedp.Call(b.ctx, page.Enable, page.EnableParams{})
+	b.must(err)
+	_, err = chromedp.Call(b.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+	b.must(err)
+}
+
 // Open goes to a view, and waits until something is drawn.
 func (b *Tab) Open(hash string) {
 	b.t.Helper()

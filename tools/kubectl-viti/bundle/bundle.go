@@ -86,7 +86,7 @@ func Write(ctx context.Context, w io.Writer, c *cluster.Connection, o Options) (
 
 func (b *collector) readme() string {
 	readme := fmt.Sprintf("Support bundle of the Viti Stack, %s, by kubectl viti %s.\nKubernetes API: %s\nObjects of: %s\n\nSecrets have the names of their keys only. User data, credentials and tokens are removed.\n",
-		b.Now.UTC().Format(time.RFC3339), b.Version, b.serverVersion(), cmp.Or(b.Options.Namespace, "all namespaces"))
+		b.Options.Now.UTC().Format(time.RFC3339), b.Version, b.serverVersion(), cmp.Or(b.Options.Namespace, "all namespaces"))
 	for _, note := range b.notes {
 		readme += "Left out: " + note + "\n"
 	}
@@ -184,7 +184,7 @@ func (b *collector) objects(ctx context.Context) error {
 		return err
 	}
 	var status bytes.Buffer
-	if err := text.Problems(&status, set.Attention(b.Now), b.Now); err != nil {
+	if err := text.Problems(&status, set.Attention(b.Connection.Now()), b.Connection.Now()); err != nil {
 		return err
 	}
 	b.files["status.txt"] = []byte(b.redactor.Text(status.String()))
@@ -269,7 +269,7 @@ func (b *collector) archive(w io.Writer) error {
 	compressed := gzip.NewWriter(w)
 	archive := tar.NewWriter(compressed)
 	for _, name := range slices.Sorted(maps.Keys(b.files)) {
-		header := &tar.Header{Name: "viti-support/" + name, Mode: 0o600, Size: int64(len(b.files[name])), ModTime: b.Now}
+		header := &tar.Header{Name: "viti-support/" + name, Mode: 0o600, Size: int64(len(b.files[name])), ModTime: b.Options.Now}
 		if err := archive.WriteHeader(header); err != nil {
 			return err
 		}

@@ -40,6 +40,8 @@ type Connection struct {
 	Config *rest.Config
 	// Namespace is the namespace of the flags, or of the context.
 	Namespace string
+
+	clock *clock
 }
 
 // Connect reads the kubeconfig.
@@ -101,11 +103,13 @@ func NewConnection(config *rest.Config, namespace string) (*Connection, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.UserAgent = -1, "kubectl-viti"
 	config.WarningHandler = rest.NoWarnings{}
+	answers := &clock{}
+	config.Wrap(answers.wrap)
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return &Connection{Interface: client, Config: config, Namespace: namespace}, nil
+	return &Connection{Interface: client, Config: config, Namespace: namespace, clock: answers}, nil
 }
 
 // In returns the objects of a kind in a namespace, which is ignored for a kind of the whole cluster.

@@ -68,10 +68,10 @@ func (s *status) run(ctx context.Context) error {
 		return err
 	}
 	s.note(objects.Note())
-	if err := s.show(objects, namespace); err != nil || !s.watch {
+	if err := s.show(objects, namespace, c.Now()); err != nil || !s.watch {
 		return err
 	}
-	return c.Follow(ctx, namespace, readable(objects), func(now cluster.Objects) error { return s.show(now, namespace) })
+	return c.Follow(ctx, namespace, readable(objects), func(now cluster.Objects) error { return s.show(now, namespace, c.Now()) })
 }
 
 // checkNamespace returns an error for a namespace without objects that does not exist. A user who may not read Namespaces gets none.
@@ -95,12 +95,11 @@ func readable(o cluster.Objects) []cluster.Kind {
 const clearScreen = "\x1b[H\x1b[2J\x1b[3J"
 
 // show writes the overview of objects at once, so that a terminal does not flicker.
-func (s *status) show(objects cluster.Objects, namespace string) error {
+func (s *status) show(objects cluster.Objects, namespace string, now time.Time) error {
 	set, err := objects.Set()
 	if err != nil {
 		return err
 	}
-	now := time.Now()
 	o := overview{Counts: count(set, objects), Problems: set.Attention(now)}
 	var b bytes.Buffer
 	if s.watch && isTerminal(s.Out) {
@@ -197,16 +196,16 @@ Conditions besides Ready that need attention follow as "Also".`,
 }
 
 func (p *program) why(ctx context.Context, args []string, output string) error {
-	set, ref, err := p.load(ctx, args, nil)
+	set, ref, now, err := p.load(ctx, args, nil)
 	if err != nil {
 		return err
 	}
-	e := explanation{Chain: set.Explain(ref, time.Now()), Warnings: set.Find(ref).Warnings()}
+	e := explanation{Chain: set.Explain(ref, now), Warnings: set.Find(ref).Warnings()}
 	if k, err := cluster.FindKind(ref.Kind); err == nil && !k.HasConditions() {
 		return fmt.Errorf("a %s has no condition: kubectl describe %s %s shows what it allows", k.Name, k.Singular(), ref.Name)
 	}
 	if output == "" {
-		return text.Chain(p.Out, e.Chain, e.Warnings, time.Now())
+		return text.Chain(p.Out, e.Chain, e.Warnings, now)
 	}
 	var refs []cause.Ref
 	for _, l := range e.Chain {
@@ -215,32 +214,32 @@ func (p *program) why(ctx context.Context, args []string, output string) error {
 	return text.Encode(p.Out, output, e, refs...)
 }
 
-// load reads what a chain or a tree of an object can contain, in addition kinds of other projects.
-func (p *program) load(ctx context.Context, args []string, more []cluster.Kind) (*cause.Set, cause.Ref, error) {
+// load reads what a chain or a tree of an object can contain, in addition kinds of other projects. It also returns the time of the API server.
+func (p *program) load(ctx context.Context, args []string, more []cluster.Kind) (set *cause.Set, ref cause.Ref, now time.Time, err error) {
 	k, name, err := cluster.ParseTarget(args)
 	if err != nil {
-		return nil, cause.Ref{}, err
+		return nil, ref, now, err
 	}
 	c, err := p.connect()
 	if err != nil {
-		return nil, cause.Ref{}, err
+		return nil, ref, now, err
 	}
 	u, err := c.Get(ctx, k, name)
 	if err != nil {
-		return nil, cause.Ref{}, err
+		return nil, ref, now, err
 	}
 	objects, err := c.Load(ctx, u.GetNamespace(), append(slices.Clone(cluster.Kinds), more...)...)
 	if err != nil {
-		return nil, cause.Ref{}, err
+		return nil, ref, now, err
 	}
 	p.note(objects.Note())
-	ref := cause.Ref{Kind: k.Name, Namespace: u.GetNamespace(), Name: name}
+	ref = cause.Ref{Kind: k.Name, Namespace: u.GetNamespace(), Name: name}
 	// The object itself may be newer than the list.
 	objects.All = append(slices.DeleteFunc(objects.All, func(o cluster.Object) bool {
 		return o.GetKind() == ref.Kind && o.GetNamespace() == ref.Namespace && o.GetName() == ref.Name
 	}), *u)
-	set, err := objects.Set()
-	return set, ref, err
+	set, err = objects.Set()
+	return set, ref, c.Now(), err
 }
 
 func newTree(p *program) *cobra.Command {
@@ -260,7 +259,7 @@ reservations, Leases, Secrets (their names only), and the objects that it uses t
 }
 
 func (p *program) tree(ctx context.Context, args []string, output string) error {
-	set, ref, err := p.load(ctx, args, cluster.Belongings)
+	set, ref, _, err := p.load(ctx, args, cluster.Belongings)
 	if err != nil {
 		return err
 	}
