@@ -15,6 +15,7 @@ import { pipeline } from "./pipeline.js";
 import { openPalette, paletteIsOpen } from "./palette.js";
 import { problems } from "./problems.js";
 import { href, parse } from "./router.js";
+import { choose, setting } from "./settings.js";
 import { all, forget, listen, notify, phaseChanges, streamState } from "./store.js";
 import { table } from "./tables.js";
 
@@ -253,12 +254,12 @@ const theme = () => document.documentElement.dataset.theme ?? "system";
 function setTheme(name) {
   if (name === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = name;
-  localStorage.setItem("theme", name);
+  choose("theme", name);
   notify("state");
 }
 
 // Keyboard shortcuts can be disabled for users of speech input.
-const keysOn = () => localStorage.getItem("keys") !== "off";
+const keysOn = () => setting("keys") !== "off";
 const dialog = document.getElementById("keys");
 function showKeys() {
   patch(dialog, [
@@ -278,7 +279,7 @@ function showKeys() {
     h(
       "label",
       { class: "check" },
-      h("input", { type: "checkbox", checked: keysOn(), onchange: (e) => localStorage.setItem("keys", e.target.checked ? "on" : "off") }),
+      h("input", { type: "checkbox", checked: keysOn(), onchange: (e) => choose("keys", e.target.checked ? "on" : "off") }),
       " Single keys work",
     ),
     h("button", { type: "button", class: "primary", onclick: () => dialog.close() }, "Close"),
@@ -343,7 +344,7 @@ setInterval(() => {
     lines.length > 3 ? `${plural(lines.length, "change")}` : lines.map(({ item }) => `${item.name}: ${item.phase}`).join(", ");
 }, 10_000);
 
-setTheme(localStorage.getItem("theme") ?? "system");
+setTheme(setting("theme") ?? "system");
 schedule();
 watchConnection();
 start();
