@@ -190,7 +190,9 @@ export function watchConnection() {
   addEventListener("online", () => source || connection.state === "login" || connect());
 }
 
+// disconnectHidden ends the connection of a hidden page. A page that asks for a key has none, and keeps what the user has written.
 function disconnectHidden() {
+  if (connection.state === "login") return;
   clearTimeout(timer);
   source?.close();
   source = null;
