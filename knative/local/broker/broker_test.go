@@ -383,6 +383,21 @@ func TestSetTriggers(t *testing.T) {
 	}
 }
 
+// TestTriggerLosesItsDeadLetterSink removes the dead letter sink of a Trigger while a dead letter waits for its next attempt.
+func TestTriggerLosesItsDeadLetterSink(t *testing.T) {
+	t.Parallel()
+	refuses, unavailable := newSink(t, codes(http.StatusBadRequest)), newSink(t, codes(http.StatusServiceUnavailable))
+	spec := "subscriber: {uri: " + refuses.URL + "}\ndelivery: {retry: 100, backoffPolicy: linear, backoffDelay: PT0.1S"
+	b, send := start(t, compile(t, "t", spec+", deadLetterSink: {uri: "+unavailable.URL+"}}"))
+	send(newEvent("1"))
+	eventually(t, "the dead letter waits", func() bool { return len(unavailable.got()) > 0 })
+	b.SetTriggers([]Trigger{compile(t, "t", spec+"}")})
+	awaitDelivered(t, b)
+	if stats := b.Stats(); stats.Triggers[0].Dropped != 1 {
+		t.Errorf("counters: %+v", stats)
+	}
+}
+
 func TestCloseDropsWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, codes(http.StatusServiceUnavailable))

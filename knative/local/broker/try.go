@@ -50,6 +50,10 @@ func (b *Broker) try(t Trigger, d *delivery) outcome {
 	if d.dead != nil {
 		target = t.deadLetter
 	}
+	if target == nil { // the Trigger has lost its dead letter sink since
+		b.log.Error("event lost: its Trigger has no dead letter sink any more", "trigger", t.Key(), "id", d.event.ID(), "type", d.event.Type(), "subject", d.event.Subject())
+		return outcome{decision: dropped}
+	}
 	failed := b.request(t, d, target)
 	if failed == nil {
 		return outcome{decision: delivered}
