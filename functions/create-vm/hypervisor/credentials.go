@@ -21,7 +21,7 @@ const CredentialsVariable = "CREDENTIALS_NAMESPACES"
 type Credentials struct {
 	// Home is the client for the cluster of the Secrets.
 	Home *kube.Client
-	// Namespaces are the namespaces that Secrets may be in.
+	// Namespaces are the namespaces that Secrets may be in, as CredentialsNamespaces returns them.
 	Namespaces []string
 }
 
@@ -45,8 +45,8 @@ func (c Credentials) Of(ctx context.Context, p *v1alpha1.MachineProvider, keys s
 	case ref == nil:
 		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("MachineProvider %s has no credentials: name a Secret with %s in spec.credentialsRef", p.Name, keys)}
 	case !slices.Contains(c.Namespaces, ref.Namespace):
-		return nil, reconcile.UserError{Reason: "CredentialsNotAllowed", Message: fmt.Sprintf("MachineProvider %s names Secret %s/%s, and credentials are read only from %s: create the Secret there and write that namespace into spec.credentialsRef.namespace, or have %s added to %s of create-vm (credentials.namespaces of the chart)",
-			p.Name, ref.Namespace, ref.Name, strings.Join(c.Namespaces, ", "), ref.Namespace, CredentialsVariable)}
+		return nil, reconcile.UserError{Reason: "CredentialsNotAllowed", Message: fmt.Sprintf("MachineProvider %s names Secret %s/%s, and credentials are read only from %s: create the Secret in %s and write that namespace into spec.credentialsRef.namespace, or have %s added to %s of create-vm (credentials.namespaces of the chart)",
+			p.Name, ref.Namespace, ref.Name, strings.Join(c.Namespaces, ", "), strings.Join(c.readable(), " or "), ref.Namespace, CredentialsVariable)}
 	}
 	secret := &corev1.Secret{}
 	err := c.Home.Get(ctx, ref.Namespace, ref.Name, secret)
@@ -54,6 +54,15 @@ func (c Credentials) Of(ctx context.Context, p *v1alpha1.MachineProvider, keys s
 		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: change spec.credentialsRef, or create it with %s. The stack checks again every minute", ref.Namespace, ref.Name, p.Name, keys)}
 	}
 	return secret.Data, reconcile.SecretsError(err, FunctionName)
+}
+
+// readable returns the namespaces whose Secrets create-vm certainly has the right to read. With secrets.namespaces and credentials.namespaces the
+// chart grants no right in the namespace of the stack, which is the first.
+func (c Credentials) readable() []string {
+	if len(c.Namespaces) > 1 {
+		return c.Namespaces[1:]
+	}
+	return c.Namespaces
 }
 
 // UnusableSecret returns the UserError of a MachineProvider with a Secret that cannot be used. why
