@@ -75,7 +75,7 @@ func (k *Hypervisor) createClaims(ctx context.Context, m *v1alpha1.Machine, disk
 	for _, d := range disks {
 		claim := renderClaim(m, d, class[d.StorageClass], k.local)
 		if diskImage(m, disks, d) != "" {
-			err = k.checkImageDisk(ctx, m, d)
+			err = k.checkImageDisk(ctx, m, d.Name)
 		} else {
 			var created bool
 			created, err = k.objects().create(ctx, m, claim)
@@ -89,24 +89,29 @@ func (k *Hypervisor) createClaims(ctx context.Context, m *v1alpha1.Machine, disk
 		}
 		claims = append(claims, *claim)
 	}
-	return claims, existed, nil
+	if m.Spec.OS != nil && m.Spec.OS.ISOURI != "" {
+		err = k.checkImageDisk(ctx, m, installerDisk)
+	}
+	return claims, existed, err
 }
 
-// checkImageDisk returns a UserError if an earlier attempt has created an empty disk for a machine that has got an image since.
-// KubeVirt would start from the empty disk. Only a machine whose spec has changed can have one. CDI marks the claims that it fills by a label.
-func (k *Hypervisor) checkImageDisk(ctx context.Context, m *v1alpha1.Machine, d hypervisor.Disk) error {
-	if m.Status.VMName != "" || m.Generation == 1 {
-		return nil
-	}
+// checkImageDisk returns a UserError if the claim of a disk with an image exists before its virtual machine, because KubeVirt has CDI adopt any
+// claim with the name of a DataVolume, whatever it contains (allowClaimAdoption): it belongs to another user, also by a DataVolume, or
+// an earlier attempt has created it empty for a machine that has got an image since. CDI marks the claims that it fills by a label.
+func (k *Hypervisor) checkImageDisk(ctx context.Context, m *v1alpha1.Machine, disk string) error {
 	claim := &corev1.PersistentVolumeClaim{}
-	err := k.guests.Get(ctx, m.Namespace, claimName(m, d.Name), claim)
-	if kube.NotFound(err) || err == nil && (!isMadeFor(claim, m) || claim.Labels[v1alpha1.AnnotationUID] != "") {
+	err := k.guests.Get(ctx, m.Namespace, claimName(m, disk), claim)
+	switch {
+	case kube.NotFound(err):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
+	case isMadeFor(claim, m) && (claim.Labels[v1alpha1.AnnotationUID] != "" || m.Status.VMName != ""):
+		return nil
+	case isMadeFor(claim, m):
+		return reconcile.UserError{Reason: "InvalidSpec", Message: fmt.Sprintf("disk %s exists without the image: remove spec.os.imageID, or delete the Machine and create it again", disk)}
 	}
-	return reconcile.UserError{Reason: "InvalidSpec", Message: fmt.Sprintf("disk %s exists without the image: remove spec.os.imageID, or delete the Machine and create it again", d.Name)}
+	return k.objects().takeExisting(ctx, m, claim)
 }
 
 // checkClaim returns a UserError if a disk that exists is not as its spec says. While the machine has no virtual machine, the API

@@ -74,18 +74,24 @@ func (g guestObjects) create(ctx context.Context, m *v1alpha1.Machine, obj kube.
 	if err := g.client.Get(ctx, m.Namespace, obj.GetName(), obj); err != nil {
 		return false, err
 	}
+	return false, g.takeExisting(ctx, m, obj)
+}
+
+// takeExisting adopts an object of a machine that has no virtual machine, if it may. It returns a UserError for an object that was not
+// created for the machine.
+func (g guestObjects) takeExisting(ctx context.Context, m *v1alpha1.Machine, obj kube.Object) error {
 	switch {
 	case obj.GetDeletionTimestamp() != nil:
-		return false, fmt.Errorf("create %T %s/%s: an earlier one is still being deleted", obj, m.Namespace, obj.GetName())
+		return fmt.Errorf("create %T %s/%s: an earlier one is still being deleted", obj, m.Namespace, obj.GetName())
 	case isAdoptable(obj, m): // its virtual machine is gone, or was never created
 		before := obj.DeepCopyObject().(kube.Object)
 		g.mark(obj, m)
 		_, err := g.client.Patch(ctx, before, obj)
-		return false, err
+		return err
 	case !isMadeFor(obj, m):
-		return false, reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%s %s was not created for this machine: delete it, or give the machine another name", kube.KindOf(obj), obj.GetName())}
+		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%s %s was not created for this machine: delete it, or give the machine another name", kube.KindOf(obj), obj.GetName())}
 	}
-	return false, nil
+	return nil
 }
 
 // createConfig creates the Secret with the first configuration of a machine, and reports whether it has the data of secret. A
