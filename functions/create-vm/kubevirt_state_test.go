@@ -124,6 +124,42 @@ func TestLiveChange(t *testing.T) {
 	})
 }
 
+// TestWaitingHotplugIsReported changes sockets and memory of a machine that KubeVirt does not migrate, and of one that it migrates.
+func TestWaitingHotplugIsReported(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason  string
+		migrate bool
+	}{
+		"waits":    {"KubeVirt has no workloadUpdateMethods, and no condition of the virtual machine", false},
+		"migrates": {"a live migration gives both to the guest", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setUpWith(t, kubevirtsim.Options{LiveMigrate: tc.migrate})
+			s.Create(machineWith("vm", func(m *v1alpha1.MachineSpec) {
+				m.Disks = []v1alpha1.MachineDisk{{Name: "root", AccessMode: v1alpha1.DiskAccessMode(corev1.ReadWriteMany)}}
+			}))
+			s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
+			s.Edit("vm", func(m *v1alpha1.Machine) {
+				m.Spec.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Sockets: 2}, Memory: &v1alpha1.MachineMemory{Size: "4Gi"}}
+			})
+			if !tc.migrate {
+				s.awaitMachine("vm", "reports what waits", func(m *v1alpha1.Machine) bool {
+					return hypervisortest.IsRunning(m) && strings.HasPrefix(condition(m, "RestartRequired"), "True SpecChanged: the machine gets 2 sockets instead of 1 and 4Gi of memory instead of 2Gi by a live migration or at its next restart")
+				})
+				s.Edit("vm", func(m *v1alpha1.Machine) { m.Spec.RestartToken = "now" })
+			}
+			s.awaitMachine("vm", "has both, and waits for nothing: "+tc.reason, func(m *v1alpha1.Machine) bool {
+				vmi := &kubevirtv1.VirtualMachineInstance{}
+				err := s.Kube.Get(t.Context(), s.Namespace, "vm", vmi)
+				return err == nil && vmi.Status.CurrentCPUTopology != nil && vmi.Status.CurrentCPUTopology.Sockets == 2 && vmi.Status.Memory.GuestRequested.String() == "4Gi" &&
+					hypervisortest.IsRunning(m) && m.Status.ObservedGeneration == m.Generation && condition(m, "RestartRequired") == ""
+			})
+		})
+	}
+}
+
 // TestGrowingDiskIsReported has the storage take its time to grow the disk of a running machine.
 func TestGrowingDiskIsReported(t *testing.T) {
 	t.Parallel()

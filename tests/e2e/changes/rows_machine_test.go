@@ -15,7 +15,8 @@ func (w *world) dryDelete(s subject) error {
 	return w.client(s).Delete(w.Context(), s.name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// instance checks a field of the running instance of KubeVirt.
+// instance checks a field of the running instance of KubeVirt. What the guest has is in its status. Its spec also has what waits for a
+// live migration.
 func instance(name, path string, want any) func(*world) string {
 	return func(w *world) string {
 		return is(w.field(subject{engine.Instances, site, name, ""}, path), want)
@@ -30,10 +31,10 @@ func option(name, key, part string) func(*world) string {
 
 func machineRows() []row {
 	rows := []row{
-		{field: "resources.cpu.cores", on: "KubeVirt", to: "3", check: instance("on-kubevirt", "spec.domain.cpu.cores", 3)},
-		{field: "resources.cpu.threads", on: "KubeVirt", to: "2", check: instance("on-kubevirt", "spec.domain.cpu.threads", 2)},
-		{field: "resources.cpu.sockets", on: "KubeVirt", to: "2", check: instance("on-kubevirt", "spec.domain.cpu.sockets", 2)},
-		{field: "resources.memory.size", on: "KubeVirt", to: "6Gi", check: instance("on-kubevirt", "spec.domain.memory.guest", "6Gi")},
+		{field: "resources.cpu.cores", on: "KubeVirt", to: "3", check: instance("on-kubevirt", "status.currentCPUTopology.cores", 3)},
+		{field: "resources.cpu.threads", on: "KubeVirt", to: "2", check: instance("on-kubevirt", "status.currentCPUTopology.threads", 2)},
+		{field: "resources.cpu.sockets", on: "KubeVirt", to: "2", check: instance("on-kubevirt", "status.currentCPUTopology.sockets", 2)},
+		{field: "resources.memory.size", on: "KubeVirt", to: "6Gi", check: instance("on-kubevirt", "status.memory.guestRequested", "6Gi")},
 		{field: "resources.cpu.cores", on: "Proxmox VE", to: "3", check: option("on-proxmox", "cores", "6")},
 		{field: "resources.cpu.threads", on: "Proxmox VE", to: "2", check: option("on-proxmox", "cores", "6")},
 		{field: "resources.cpu.sockets", on: "Proxmox VE", to: "2", check: option("on-proxmox", "sockets", "2")},

@@ -43,7 +43,8 @@
 // default class, expansion and protection of claims in use; imports with populators,
 // clones and StorageProfiles; the addresses of a guest from its network data, DHCP and
 // agent, including the link-local one that an agent reports; CPU and
-// memory hotplug, declared volume hotplug, and the RestartRequired condition.
+// memory hotplug, which wait for a live migration unless LiveMigrate is set, declared
+// volume hotplug, and the RestartRequired condition.
 //
 // # What is not simulated
 //

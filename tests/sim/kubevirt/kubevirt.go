@@ -44,6 +44,9 @@ type Options struct {
 	// NoVolumeHotplug disables the feature gate DeclarativeHotplugVolumes: a volume that is added to a
 	// VirtualMachine takes effect in its next instance only, and no condition reports that.
 	NoVolumeHotplug bool
+	// LiveMigrate is whether spec.workloadUpdateStrategy.workloadUpdateMethods of KubeVirt has LiveMigrate, so that it migrates
+	// an instance whose sockets or memory have changed. Default: it does not, as the released resource, and the change waits.
+	LiveMigrate bool
 	// Judge also has to allow each machine and instance, and writes the cloud-init data of guests. Default: the
 	// simulator's own rules decide alone.
 	Judge *judge.Judge

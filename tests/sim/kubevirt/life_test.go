@@ -279,7 +279,7 @@ spec:
 func TestRestartRequired(t *testing.T) {
 	t.Parallel()
 	onlySimulated(t, "it hotplugs by a live migration, which needs two launchers")
-	c := start(t, kubevirt.Options{})
+	c := start(t, kubevirt.Options{LiveMigrate: true})
 	c.apply(manifest("ReadWriteOnce", "ReadWriteMany"))
 	first := c.vmi("m", "it runs", isRunning)
 	requiresRestart := func(vm *virtv1.VirtualMachine) string {
@@ -308,4 +308,31 @@ func TestRestartRequired(t *testing.T) {
 		return isRunning(vmi) && vmi.Spec.Domain.CPU.Cores == 4
 	})
 	c.vm("m", "no change is pending", func(vm *virtv1.VirtualMachine) bool { return requiresRestart(vm) == "" })
+}
+
+// TestHotplugWaitsForMigration changes sockets and memory of an instance that KubeVirt does not migrate. No condition of the
+// machine reports that they wait.
+func TestHotplugWaitsForMigration(t *testing.T) {
+	t.Parallel()
+	c := start(t, kubevirt.Options{})
+	c.apply(manifest("ReadWriteOnce", "ReadWriteMany"))
+	first := c.vmi("m", "it runs", isRunning)
+	c.patch(vms, "m", `{"spec":{"template":{"spec":{"domain":{"cpu":{"sockets":2},"memory":{"guest":"8Gi"}}}}}}`)
+	waiting := func(vmi *virtv1.VirtualMachineInstance, kind virtv1.VirtualMachineInstanceConditionType) bool {
+		return slices.ContainsFunc(vmi.Status.Conditions, func(c virtv1.VirtualMachineInstanceCondition) bool {
+			return c.Type == kind && c.Status == corev1.ConditionTrue
+		})
+	}
+	vmi := c.vmi("m", "both changes wait for a migration", func(vmi *virtv1.VirtualMachineInstance) bool {
+		return waiting(vmi, virtv1.VirtualMachineInstanceVCPUChange) && waiting(vmi, virtv1.VirtualMachineInstanceMemoryChange)
+	})
+	if vmi.UID != first.UID || vmi.Spec.Domain.CPU.Sockets != 2 || vmi.Spec.Domain.Memory.Guest.String() != "8Gi" {
+		t.Errorf("the instance %s has %+v", vmi.UID, vmi.Spec.Domain)
+	}
+	if vmi.Status.CurrentCPUTopology.Sockets != 1 || !vmi.Status.Memory.GuestRequested.Equal(*first.Status.Memory.GuestRequested) {
+		t.Errorf("the guest has got %+v and %+v without a migration", vmi.Status.CurrentCPUTopology, vmi.Status.Memory)
+	}
+	c.vm("m", "no condition says that it waits", func(vm *virtv1.VirtualMachine) bool {
+		return !slices.ContainsFunc(vm.Status.Conditions, func(c virtv1.VirtualMachineCondition) bool { return c.Type == virtv1.VirtualMachineRestartRequired })
+	})
 }

@@ -19,7 +19,7 @@ func (v *visit) liveUpdate(ctx context.Context) string {
 		return ""
 	}
 	next := v.vmi.DeepCopy()
-	why := applyLive(newInstance(v.vm, v.now), next, !v.options.NoVolumeHotplug, metav1.NewTime(v.now))
+	why := applyLive(newInstance(v.vm, v.now), next, v.options, metav1.NewTime(v.now))
 	written, err := v.api.vmis.patch(ctx, v.vmi, next)
 	if err != nil {
 		v.lookAgain(retryFirst)
@@ -31,15 +31,15 @@ func (v *visit) liveUpdate(ctx context.Context) string {
 
 // applyLive compares the instance that the machine would start now with the running one, and hotplugs
 // sockets and memory. It returns KubeVirt's message about a change that it cannot apply.
-func applyLive(wanted, running *virtv1.VirtualMachineInstance, hotplug bool, now metav1.Time) string {
-	plugVolumes(wanted, running, hotplug)
+func applyLive(wanted, running *virtv1.VirtualMachineInstance, o Options, now metav1.Time) string {
+	plugVolumes(wanted, running, !o.NoVolumeHotplug)
 	if !equality.Semantic.DeepEqual(neutral(wanted, running), running.Spec) {
 		return "a non-live-updatable field was changed in the template spec"
 	}
-	if why := plugCPU(wanted.Spec.Domain.CPU, running, now); why != "" {
+	if why := plugCPU(wanted.Spec.Domain.CPU, running, o.LiveMigrate, now); why != "" {
 		return why
 	}
-	return plugMemory(wanted, running)
+	return plugMemory(wanted, running, o.LiveMigrate, now)
 }
 
 // neutral returns the wanted spec with the running instance's values for all that can change without a
@@ -97,11 +97,13 @@ func fixed(spec *virtv1.VirtualMachineInstanceSpec, pluggable map[string]bool) (
 	return volumes, disks
 }
 
-// plugCPU adds sockets. They remain pending on an instance that cannot migrate.
-func plugCPU(wanted *virtv1.CPU, running *virtv1.VirtualMachineInstance, now metav1.Time) string {
+// plugCPU adds sockets. virt-controller writes them into the spec of the instance, and the guest gets them by a live migration: they remain
+// pending if KubeVirt does not start one, and on an instance that cannot migrate (watch/vm/vm.go, handleCPUChangeRequest; watch/vmi/lifecycle.go,
+// requireCPUHotplug; watch/workload-updater). Another change waits for the end of the first.
+func plugCPU(wanted *virtv1.CPU, running *virtv1.VirtualMachineInstance, liveMigrate bool, now metav1.Time) string {
 	is := running.Spec.Domain.CPU
 	switch {
-	case wanted == nil || is == nil || wanted.Sockets == is.Sockets:
+	case wanted == nil || is == nil || wanted.Sockets == is.Sockets, condition(running, virtv1.VirtualMachineInstanceVCPUChange) != nil:
 		return ""
 	case wanted.Sockets > is.MaxSockets:
 		return "CPU sockets updated in template spec to a value higher than what's available"
@@ -109,7 +111,7 @@ func plugCPU(wanted *virtv1.CPU, running *virtv1.VirtualMachineInstance, now met
 		return "Reduction of CPU socket count requires a restart"
 	}
 	is.Sockets = wanted.Sockets
-	if !isMigratable(running) {
+	if !liveMigrate || !isMigratable(running) {
 		setCondition(running, virtv1.VirtualMachineInstanceCondition{
 			Type: virtv1.VirtualMachineInstanceVCPUChange, Status: corev1.ConditionTrue,
 		}, now)
@@ -119,8 +121,9 @@ func plugCPU(wanted *virtv1.CPU, running *virtv1.VirtualMachineInstance, now met
 	return ""
 }
 
-// plugMemory changes the guest's memory between its initial value and its maximum.
-func plugMemory(wanted, running *virtv1.VirtualMachineInstance) string {
+// plugMemory changes the guest's memory between its initial value and its maximum. It remains pending like sockets
+// (watch/vm/vm.go, handleMemoryHotplugRequest; virt-handler/migration-target.go).
+func plugMemory(wanted, running *virtv1.VirtualMachineInstance, liveMigrate bool, now metav1.Time) string {
 	memory, status := wanted.Spec.Domain.Memory, running.Status.Memory
 	is := running.Spec.Domain.Memory
 	if memory == nil || memory.Guest == nil || is == nil || is.Guest == nil || status == nil || memory.Guest.Equal(*is.Guest) {
@@ -138,7 +141,16 @@ func plugMemory(wanted, running *virtv1.VirtualMachineInstance) string {
 	case status.GuestAtBoot != nil && memory.Guest.Cmp(*status.GuestAtBoot) < 0:
 		return "memory updated in template spec to a value lower than what the VM started with"
 	}
+	if condition(running, virtv1.VirtualMachineInstanceMemoryChange) != nil {
+		return ""
+	}
 	is.Guest = memory.Guest
+	if !liveMigrate {
+		setCondition(running, virtv1.VirtualMachineInstanceCondition{
+			Type: virtv1.VirtualMachineInstanceMemoryChange, Status: corev1.ConditionTrue,
+		}, now)
+		return ""
+	}
 	status.GuestCurrent, status.GuestRequested = memory.Guest, memory.Guest
 	return ""
 }

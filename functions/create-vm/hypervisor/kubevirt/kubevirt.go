@@ -3,6 +3,7 @@
 package kubevirt
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -98,6 +99,7 @@ func (k *Hypervisor) readState(ctx context.Context, m *v1alpha1.Machine, vm *kub
 		if err == nil {
 			addInstanceState(&s, vmi)
 			s.StoragePending = unpluggedDisks(vm, vmi)
+			s.RestartRequired = cmp.Or(s.RestartRequired, pendingSize(vm, vmi))
 		}
 		if err != nil && !kube.NotFound(err) {
 			return hypervisor.State{}, err

@@ -123,6 +123,32 @@ func addInstanceState(s *hypervisor.State, vmi *kubevirtv1.VirtualMachineInstanc
 	slices.Sort(s.GuestAddresses)
 }
 
+// pendingSize says which sockets and memory of a virtual machine its guest does not have yet, and what to do if KubeVirt does not start the live
+// migration that they wait for. It is empty if the guest has them, or the migration is under way. KubeVirt has no condition of the virtual machine for that.
+func pendingSize(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) string {
+	if vm.Spec.Template == nil || isMigrating(vmi) {
+		return ""
+	}
+	want, is := vm.Spec.Template.Spec.Domain, vmi.Status
+	var waits []string
+	if want.CPU != nil && is.CurrentCPUTopology != nil && want.CPU.Sockets != is.CurrentCPUTopology.Sockets {
+		waits = append(waits, fmt.Sprintf("%d sockets instead of %d", want.CPU.Sockets, is.CurrentCPUTopology.Sockets))
+	}
+	if want.Memory != nil && want.Memory.Guest != nil && is.Memory != nil && is.Memory.GuestRequested != nil && !want.Memory.Guest.Equal(*is.Memory.GuestRequested) {
+		waits = append(waits, fmt.Sprintf("%s of memory instead of %s", want.Memory.Guest, is.Memory.GuestRequested))
+	}
+	if len(waits) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the machine gets %s by a live migration or at its next restart: if KubeVirt does not migrate it within a minute, write a new value into spec.restartToken, "+
+		"or add LiveMigrate to spec.workloadUpdateStrategy.workloadUpdateMethods of KubeVirt, which migrates a machine with disks of access mode ReadWriteMany", strings.Join(waits, " and "))
+}
+
+// isMigrating reports whether a live migration of an instance is under way.
+func isMigrating(vmi *kubevirtv1.VirtualMachineInstance) bool {
+	return vmi.Status.MigrationState != nil && !vmi.Status.MigrationState.Completed
+}
+
 // unpluggedDisks says which disks of a running virtual machine are not plugged in yet, and
 // what to do if KubeVirt does not plug them in. It is empty if all are.
 func unpluggedDisks(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) string {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -136,6 +137,41 @@ func TestWithMissing(t *testing.T) {
 		"Bound":      {"every disk has its volume", []corev1.PersistentVolumeClaim{named("vm-data"), named("vm-root")}, ""},
 	} {
 		if got := pendingClaims(withMissing(tc.claims, vm)); got != tc.want {
+			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, got, tc.want)
+		}
+	}
+}
+
+func TestPendingSize(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason              string
+		sockets             uint32
+		memory              string
+		migrating, isSilent bool
+		want                string
+	}{
+		"Same":      {reason: "the guest has everything", sockets: 1, memory: "2Gi"},
+		"OtherUnit": {reason: "2048Mi are 2Gi", sockets: 1, memory: "2048Mi"},
+		"Sockets":   {reason: "sockets wait for a live migration", sockets: 2, memory: "2Gi", want: "the machine gets 2 sockets instead of 1 by"},
+		"Memory":    {reason: "memory waits for a live migration", sockets: 1, memory: "4Gi", want: "the machine gets 4Gi of memory instead of 2Gi by"},
+		"Both":      {reason: "both wait", sockets: 2, memory: "4Gi", want: "2 sockets instead of 1 and 4Gi of memory instead of 2Gi by"},
+		"Migrating": {reason: "KubeVirt migrates the machine", sockets: 2, memory: "4Gi", migrating: true},
+		"Silent":    {reason: "KubeVirt before 1.0 does not report what the guest has", sockets: 2, memory: "4Gi", isSilent: true},
+	} {
+		has, memory := resource.MustParse("2Gi"), resource.MustParse(tc.memory)
+		vm := &kubevirtv1.VirtualMachine{Spec: kubevirtv1.VirtualMachineSpec{Template: &kubevirtv1.VirtualMachineInstanceTemplateSpec{}}}
+		vm.Spec.Template.Spec.Domain.CPU = &kubevirtv1.CPU{Sockets: tc.sockets}
+		vm.Spec.Template.Spec.Domain.Memory = &kubevirtv1.Memory{Guest: &memory}
+		vmi := &kubevirtv1.VirtualMachineInstance{}
+		if !tc.isSilent {
+			vmi.Status.CurrentCPUTopology = &kubevirtv1.CPUTopology{Sockets: 1}
+			vmi.Status.Memory = &kubevirtv1.MemoryStatus{GuestCurrent: &has, GuestRequested: &has}
+		}
+		if tc.migrating {
+			vmi.Status.MigrationState = &kubevirtv1.VirtualMachineInstanceMigrationState{}
+		}
+		if got := pendingSize(vm, vmi); !strings.Contains(got, tc.want) || (tc.want == "") != (got == "") {
 			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, got, tc.want)
 		}
 	}
