@@ -107,7 +107,7 @@ func TestHealthIsMeasured(t *testing.T) {
 	}{
 		{"it hangs", faults.Rule{Latency: "3s"}, backend.Unreachable, v1alpha1.ProviderOffline},
 		{"it answers again", faults.Rule{}, backend.Healthy, v1alpha1.ProviderReady},
-		{"one request is refused, which says nothing about it", faults.Rule{Operation: "GET /nodes/*/qemu/*/config", Error: "500 no"}, backend.Healthy, v1alpha1.ProviderReady},
+		{"one request is refused, which says nothing about it", faults.Rule{Operation: "GET /nodes/*/qemu/*/pending", Error: "500 no"}, backend.Healthy, v1alpha1.ProviderReady},
 	} {
 		if err := plan.Set(tc.rule); err != nil {
 			t.Fatal(err)

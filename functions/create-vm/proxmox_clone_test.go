@@ -124,3 +124,42 @@ func TestProxmoxMemoryWhileRunning(t *testing.T) {
 		})
 	}
 }
+
+// TestProxmoxPendingDisk adds a disk to a running machine that takes no disk before its next start, and grows the disk meanwhile.
+func TestProxmoxPendingDisk(t *testing.T) {
+	t.Parallel()
+	r, sim := newPVE(t, proxmoxsim.Options{}, nil)
+	config := map[string]string{"name": "debian", "template": "1", "scsi0": "local-lvm:4", "boot": "order=scsi0", "hotplug": "network,usb"}
+	if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: config}, "https://x/debian.qcow2"); err != nil {
+		t.Fatal(err)
+	}
+	r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
+	}})
+	r.Drive("m1", &hypervisortest.Wire{}, "it runs", hypervisortest.IsRunning)
+	for _, size := range []v1alpha1.Size{"1Gi", "2Gi"} {
+		r.Edit("m1", func(m *v1alpha1.Machine) {
+			m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "20Gi"}, {Name: "data", Size: size}}
+		})
+		m := r.Drive("m1", &hypervisortest.Wire{}, "waits for a restart with its disk of "+string(size), func(m *v1alpha1.Machine) bool {
+			return hypervisortest.IsRunning(m) && m.Status.ObservedGeneration == m.Generation
+		})
+		const want = "disk data is attached at the next restart of the machine: set spec.restartToken"
+		for kind, status := range map[string]string{v1alpha1.ConditionStorageReady: "False PVCPending: ", v1alpha1.ConditionRestartRequired: "True SpecChanged: "} {
+			if got := condition(m, kind); !strings.HasPrefix(got, status+want) {
+				t.Errorf("%s: %s is %q, want %q", size, kind, got, status+want)
+			}
+		}
+	}
+	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
+	m := r.Drive("m1", &hypervisortest.Wire{}, "has its disk", func(m *v1alpha1.Machine) bool {
+		return hypervisortest.IsRunning(m) && m.Status.RestartToken == "once" && condition(m, v1alpha1.ConditionRestartRequired) == "" &&
+			meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady)
+	})
+	for _, vm := range sim.Machines() {
+		if disk := vm.Config["scsi1"]; vm.ID != 9000 && !strings.Contains(disk, "size=2G") {
+			t.Errorf("the disk is %s, want 2G", disk)
+		}
+	}
+	r.DeleteMachine(m, &hypervisortest.Wire{})
+}

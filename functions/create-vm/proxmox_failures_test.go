@@ -118,7 +118,7 @@ func TestProxmoxHostFails(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := plan.Set(faults.Rule{Operation: "GET /nodes/" + m.Status.NodeName + "/qemu/*/config", Latency: tc.latency}); err != nil {
+			if err := plan.Set(faults.Rule{Operation: "GET /nodes/" + m.Status.NodeName + "/qemu/*/pending", Latency: tc.latency}); err != nil {
 				t.Fatal(err)
 			}
 			requireHostUnavailable(r, m)

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"strings"
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -80,5 +82,42 @@ func TestProxmoxChangedUserData(t *testing.T) {
 	if got != corrected {
 		t.Errorf("the guest found %q, want %q", got, corrected)
 	}
+	r.DeleteMachine(m, &hypervisortest.Wire{})
+}
+
+// TestProxmoxFrozenGuest has QEMU stop the guest of a running machine.
+func TestProxmoxFrozenGuest(t *testing.T) {
+	t.Parallel()
+	r, sim := newPVE(t, proxmoxsim.Options{}, nil)
+	r.CreateMachine("m1")
+	m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	for state, tc := range map[string]struct {
+		reason, remedy string
+		failed         bool
+	}{
+		"io-error":       {"the storage is full", "free space on storage fast-ssd, then run qm resume", true},
+		"internal-error": {"QEMU cannot continue", "spec.restartToken", true},
+		"paused":         {"a user has paused it", "qm resume", false},
+	} {
+		if err := sim.Freeze(vmidOf(m), state); err != nil {
+			t.Fatal(err)
+		}
+		m = r.Drive("m1", &hypervisortest.Wire{}, "is not Ready: "+tc.reason, hypervisortest.HasReason("Paused"))
+		if message := condition(m, "Ready"); m.Status.Phase != v1alpha1.MachineRunning || !strings.Contains(message, tc.remedy) || !strings.Contains(message, state) {
+			t.Errorf("%s: phase %s, Ready is %s", state, m.Status.Phase, message)
+		}
+		if failed := meta.IsStatusConditionFalse(m.Status.Conditions, v1alpha1.ConditionVirtualMachineReady); failed != tc.failed {
+			t.Errorf("%s: VirtualMachineReady is %s", state, condition(m, v1alpha1.ConditionVirtualMachineReady))
+		}
+		if err := sim.Freeze(vmidOf(m), ""); err != nil {
+			t.Fatal(err)
+		}
+		r.Drive("m1", &hypervisortest.Wire{}, "runs again", hypervisortest.IsRunning)
+	}
+	if err := sim.Freeze(vmidOf(m), "internal-error"); err != nil {
+		t.Fatal(err)
+	}
+	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.RestartToken = "again" })
+	m = r.Drive("m1", &hypervisortest.Wire{}, "runs after its restart", hypervisortest.IsRunning)
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 }

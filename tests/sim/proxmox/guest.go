@@ -172,7 +172,7 @@ func networkInterfaces(c *call) (any, error) {
 		return nil, die("No QEMU guest agent configured")
 	case !m.Running:
 		return nil, die("VM %d is not running", m.ID)
-	case !m.booted || agent["enabled"] != "1" || m.guest == nil:
+	case !m.booted || agent["enabled"] != "1" || m.guest == nil || m.frozen != "":
 		return nil, die("QEMU guest agent is not running")
 	}
 	list := []any{map[string]any{"name": "lo", "hardware-address": "00:00:00:00:00:00", "ip-addresses": []any{address(netip.MustParsePrefix("127.0.0.1/8"))}}}

@@ -33,6 +33,12 @@ type machine struct {
 	guest *Guest
 	// booted is whether the guest agent answers.
 	booted bool
+	// haFailed is whether high availability could not start it, and leaves it to an administrator.
+	haFailed bool
+	// created is the time of its creation.
+	created time.Time
+	// frozen is the run state of QEMU while it does not execute the guest, or empty.
+	frozen string
 }
 
 // Options that take effect on a running machine at once.
@@ -221,7 +227,8 @@ func getPending(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	items := []map[string]any{}
+	// The digest is in the configuration too (PVE::GuestHelpers, config_with_pending_array).
+	items := []map[string]any{{"key": "digest", "value": digest(m.Config, m.Pending)}}
 	for _, key := range slices.Sorted(maps.Keys(merge2(m.Config, m.Pending))) {
 		item := map[string]any{"key": key}
 		if v, ok := m.Config[key]; ok {

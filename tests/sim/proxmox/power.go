@@ -92,8 +92,8 @@ var (
 	})
 )
 
-// deaf reports whether a guest ignores a shutdown because it has not booted yet.
-func (m *machine) deaf() bool { return !m.booted && m.Config["acpi"] == "0" }
+// deaf reports whether a guest ignores a shutdown because it has not booted yet, or does not execute.
+func (m *machine) deaf() bool { return m.frozen != "" || (!m.booted && m.Config["acpi"] == "0") }
 
 func (s *Server) start(t *task, m *machine) error {
 	if m.template() {
@@ -118,6 +118,7 @@ func (s *Server) start(t *task, m *machine) error {
 		t.print("kvm: %s", err)
 		return errors.New("start failed: QEMU exited with code 1")
 	}
+	m.frozen = ""
 	m.Running, m.Since, m.Memory, m.guest, m.booted = true, time.Now(), memoryOf(m.Config), &guest, false
 	m.Starts++
 	s.nextPID++
@@ -181,7 +182,7 @@ func (s *Server) stop(m *machine) error {
 	if err := s.options.Guests.PowerOff(guestID(m)); err != nil {
 		return err
 	}
-	m.Running, m.booted, m.guest, m.PID = false, false, nil, 0
+	m.Running, m.booted, m.guest, m.PID, m.frozen = false, false, nil, 0, ""
 	m.applyPending()
 	return nil
 }

@@ -334,6 +334,19 @@ func (s *Server) Set(id int, option, value string) error {
 	return nil
 }
 
+// Freeze has QEMU stop to execute the guest of a running machine, with a run state such as paused or io-error. An empty state continues it, as
+// qm resume does.
+func (s *Server) Freeze(id int, state string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machines[id]
+	if m == nil || !m.Running {
+		return fmt.Errorf("freeze machine %d: there is none that runs", id)
+	}
+	m.frozen = state
+	return nil
+}
+
 // Volumes returns the names of all volumes of machines, with their storage.
 func (s *Server) Volumes() []string {
 	s.mu.Lock()

@@ -116,7 +116,7 @@ func (s *Server) change(t *task, m *machine, ch changes) error {
 	for _, name := range slices.Sorted(maps.Keys(ch.set)) {
 		value := ch.set[name]
 		switch {
-		case fresh[name] != "" && m.Running && m.Config[name] == "" && !hotplugged.MatchString(name):
+		case fresh[name] != "" && m.Running && m.Config[name] == "" && !(m.canHotplug("disk") && hotplugged.MatchString(name)):
 			m.setPending(name, fresh[name])
 		case fresh[name] != "":
 			s.attach(m, name, fresh[name])
@@ -143,34 +143,38 @@ func (m *machine) setPending(name, value string) {
 	m.Pending[name] = value
 }
 
-// hotplugged are the drives that can be hot-plugged: PVE::QemuServer plugs in SCSI and virtio disks.
+// hotplugged are the drives that can be hot-plugged: PVE::QemuServer plugs in SCSI and virtio disks, if the option hotplug has disk.
 // It changes the medium of an existing CD drive on any bus.
 var hotplugged = regexp.MustCompile(`^(scsi|virtio)\d+$`)
 
 // hotplugs reports whether a running machine applies an option at once.
 func (s *Server) hotplugs(m *machine, name, value string) bool {
-	features := m.Config["hotplug"]
-	if features == "" || features == "1" {
-		features = "network,disk,usb"
-	}
-	can := func(feature string) bool { return slices.Contains(splitList(features), feature) }
 	switch {
 	case slices.Contains(fastOptions, name):
 		return true
 	case name == "memory":
 		more := memoryOf(map[string]string{"memory": value}) - m.Memory
-		if !can("memory") || m.Config["numa"] != "1" || more < 0 {
+		if !m.canHotplug("memory") || m.Config["numa"] != "1" || more < 0 {
 			return false
 		}
 		m.Memory += more
 		return true
 	case name == "vcpus":
-		return can("cpu")
+		return m.canHotplug("cpu")
 	case strings.HasPrefix(name, "net"):
-		return can("network")
+		return m.canHotplug("network")
 	default:
 		return false
 	}
+}
+
+// canHotplug reports whether the option hotplug of a machine has a feature (QemuServer.pm, parse_hotplug_features).
+func (m *machine) canHotplug(feature string) bool {
+	features := m.Config["hotplug"]
+	if features == "" || features == "1" {
+		features = "network,disk,usb"
+	}
+	return slices.Contains(splitList(features), feature)
 }
 
 // attach adds a drive to a configuration. Its earlier volume becomes unused, unless it is a CD.

@@ -198,6 +198,9 @@ func currentStatus(c *call) (any, error) {
 	}
 	view := c.machineView(m)
 	view["qmpstatus"], view["ha"] = view["status"], map[string]any{"managed": 0}
+	if m.frozen != "" {
+		view["qmpstatus"] = m.frozen // its status is running, because its process runs
+	}
 	view["cpus"] = cpusOf(m.Config)
 	if m.Running {
 		view["pid"], view["running-machine"], view["running-qemu"] = m.PID, "pc-q35-10.1+pve0", "10.1.2"

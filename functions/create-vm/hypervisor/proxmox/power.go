@@ -69,15 +69,59 @@ func (x api) changePower(ctx context.Context, vm *virtualMachine, action string)
 // observeRunning adds the state of a virtual machine that runs.
 func (x *Hypervisor) observeRunning(ctx context.Context, want hypervisor.Desired, vm *virtualMachine, p powerState, s *hypervisor.State) {
 	s.Phase = v1alpha1.MachineRunning
-	if p.QMPStatus == pve.StatusVirtualMachinePaused {
-		s.Reason, s.Message = "Paused", "the virtual machine is paused: resume it at Proxmox VE"
+	s.RestartRequired, s.StoragePending = pendingChanges(want, vm, p)
+	if s.Message, s.Failed = haltMessage(vm, p.QMPStatus); s.Message != "" {
+		s.Reason = "Paused"
 		return
 	}
-	if p.MaxMem != megabytes(want)<<20 || p.CPUs != want.Cores*want.Threads*want.Sockets {
-		s.RestartRequired = fmt.Sprintf("the machine runs with %d CPUs and %s; it gets %d and %s at its next restart: set spec.restartToken",
-			p.CPUs, resource.NewQuantity(p.MaxMem, resource.BinarySI), want.Cores*want.Threads*want.Sockets, want.Memory.String())
-	}
 	s.GuestAddresses = x.addresses(ctx, vm)
+}
+
+// pendingChanges says which changes of a running virtual machine take effect at its next start, and which of its disks wait for that. Both are
+// empty if there are none.
+func pendingChanges(want hypervisor.Desired, vm *virtualMachine, p powerState) (restart, storage string) {
+	var waits []string
+	cpus := want.Cores * want.Threads * want.Sockets
+	switch {
+	case p.MaxMem != megabytes(want)<<20 || p.CPUs != cpus:
+		waits = append(waits, fmt.Sprintf("the machine runs with %d CPUs and %s; it gets %d and %s at its next restart: set spec.restartToken",
+			p.CPUs, resource.NewQuantity(p.MaxMem, resource.BinarySI), cpus, want.Memory.String()))
+	case vm.isPending("sockets") || vm.isPending("cores"):
+		waits = append(waits, fmt.Sprintf("the machine runs with %s sockets of %s cores; it gets %d of %d at its next restart: set spec.restartToken",
+			vm.current["sockets"], vm.current["cores"], want.Sockets, want.Cores*want.Threads))
+	}
+	if disks := detachedDisks(want, vm); len(disks) > 0 {
+		storage = fmt.Sprintf("disk %s is attached at the next restart of the machine: set spec.restartToken. Proxmox VE attaches a disk to a running machine if its option hotplug has disk", strings.Join(disks, ", "))
+		waits = append(waits, storage)
+	}
+	return strings.Join(waits, "; "), storage
+}
+
+// detachedDisks returns the names of the disks that a virtual machine gets at its next start.
+func detachedDisks(want hypervisor.Desired, vm *virtualMachine) (names []string) {
+	for i, d := range want.Disks {
+		if slot := diskSlot(vm, i, d); vm.isPending(slot) && vm.current[slot] == "" {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+// haltMessage says why QEMU does not execute the guest of a virtual machine whose process runs, and what to do, from its run state (QEMU,
+// qapi/run-state.json). It is empty if QEMU executes the guest, or continues by itself, as at the end of a migration. failed is whether an error has
+// stopped the guest.
+func haltMessage(vm *virtualMachine, state string) (message string, failed bool) {
+	switch state {
+	case pve.StatusVirtualMachinePaused, "prelaunch", "suspended":
+		return fmt.Sprintf("the virtual machine is paused (%s): resume it at Proxmox VE, for example with qm resume %d on node %s", state, vm.id, vm.node), false
+	case "io-error":
+		return fmt.Sprintf("QEMU has stopped the guest, because it cannot write to a disk (%s), most often because a storage is full: free space on storage %s, then run qm resume %d on node %s",
+			state, strings.Join(vm.diskStorages(), ", "), vm.id, vm.node), true
+	case "internal-error", "guest-panicked", "watchdog":
+		return fmt.Sprintf("QEMU has stopped the guest, which cannot continue (%s): write a new value into spec.restartToken. If it stops again, look at the log of node %s", state, vm.node), true
+	default:
+		return "", false
+	}
 }
 
 // addresses returns the addresses that the guest agent reports, and none without an agent.

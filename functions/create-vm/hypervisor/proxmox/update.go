@@ -169,6 +169,9 @@ func (c changes) ensureDisks(ctx context.Context, want hypervisor.Desired, vm *v
 		if slot == "" {
 			return c.addDisk(ctx, vm, d)
 		}
+		if vm.current[slot] == "" {
+			continue // Proxmox VE resizes a disk only once it is attached
+		}
 		properties := parseProperties(vm.config[slot])
 		has := parseSize(properties)
 		if has > gigabytes(d)<<30 {

@@ -14,9 +14,10 @@ import (
 
 // virtualMachine is a virtual machine of Proxmox VE.
 type virtualMachine struct {
-	id     int
-	node   string
-	config map[string]string
+	id   int
+	node string
+	// config has the options with their pending changes, which take effect at the next start. current has the options without them.
+	config, current map[string]string
 }
 
 // vmClient returns the client of the library for a virtual machine.
@@ -135,15 +136,42 @@ func (x api) isUnusedVMID(ctx context.Context, vmid int, err error) bool {
 
 // read reads a virtual machine's configuration with its pending changes.
 func (x api) read(ctx context.Context, node string, vmid int) (*virtualMachine, error) {
-	vm := &virtualMachine{id: vmid, node: node, config: map[string]string{}}
-	var config map[string]any
-	if err := x.client.Get(ctx, vm.path()+"/config", &config); err != nil {
+	vm := &virtualMachine{id: vmid, node: node, config: map[string]string{}, current: map[string]string{}}
+	var options []struct {
+		Key     string `json:"key"`
+		Value   any    `json:"value"`
+		Pending any    `json:"pending"`
+		Delete  int    `json:"delete"`
+	}
+	if err := x.client.Get(ctx, vm.path()+"/pending", &options); err != nil {
 		return nil, err
 	}
-	for key, value := range config {
-		vm.config[key] = formatValue(value)
+	for _, o := range options {
+		if o.Value != nil {
+			vm.current[o.Key] = formatValue(o.Value)
+		}
+		if value := cmp.Or(o.Pending, o.Value); value != nil && o.Delete == 0 {
+			vm.config[o.Key] = formatValue(value)
+		}
 	}
 	return vm, nil
+}
+
+// isPending reports whether an option of a running virtual machine has another value at its next start.
+func (vm *virtualMachine) isPending(option string) bool {
+	return vm.current[option] != vm.config[option]
+}
+
+// diskStorages returns the storages of the disks of a virtual machine, sorted.
+func (vm *virtualMachine) diskStorages() (names []string) {
+	for key, value := range vm.config {
+		if diskOption.MatchString(key) && !strings.Contains(value, "media=cdrom") {
+			name, _, _ := strings.Cut(value, ":")
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // isOf reports whether a virtual machine was created for a machine.
@@ -177,6 +205,6 @@ func (x api) configure(ctx context.Context, vm *virtualMachine, change map[strin
 	if err != nil {
 		return err
 	}
-	vm.config = fresh.config
+	vm.config, vm.current = fresh.config, fresh.current
 	return nil
 }
