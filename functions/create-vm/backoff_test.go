@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -107,9 +108,9 @@ func TestProxmoxBackOff(t *testing.T) {
 		rule                   faults.Rule
 		change                 func(*v1alpha1.Machine)
 	}{
-		"Create": {reason: "a volume is missing", request: create, ready: "ProxmoxApiError", change: func(m *v1alpha1.Machine) {
-			m.Spec.OS = &v1alpha1.MachineOS{ISOURI: "local:iso/missing.iso"}
-		}, rule: faults.Rule{Operation: "task/qmcreate", Error: "volume 'local:iso/missing.iso' does not exist"}},
+		"Create": {reason: "a volume is removed while it is used", request: create, ready: "ProxmoxApiError", change: func(m *v1alpha1.Machine) {
+			m.Spec.OS = &v1alpha1.MachineOS{ISOURI: "local:iso/removed.iso"}
+		}, rule: faults.Rule{Operation: "task/qmcreate", Error: "volume 'local:iso/removed.iso' does not exist"}},
 		"Refused": {reason: "Proxmox VE rejects the request itself", request: create, ready: "ProxmoxApiError", rule: faults.Rule{Operation: "POST /nodes/*/qemu", Error: "500 the cluster is not quorate"}},
 		"Start":   {reason: "QEMU does not start", request: start, ready: "ProxmoxApiError", rule: faults.Rule{Operation: "task/qmstart", Error: "start failed: QEMU exited with code 1"}},
 		"Full":    {reason: "no host has as much free memory as it reports", request: start, ready: "", rule: faults.Rule{Operation: "task/qmstart", Error: "start failed: Cannot allocate memory"}},
@@ -119,8 +120,8 @@ func TestProxmoxBackOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			plan := &faults.Plan{}
-			r, _ := newPVE(t, proxmoxsim.Options{Plan: plan}, nil)
-			if err := plan.Set(tc.rule); err != nil {
+			r, sim := newPVE(t, proxmoxsim.Options{Plan: plan}, nil)
+			if err := errors.Join(plan.Set(tc.rule), sim.AddVolume("local", "iso/removed.iso", "https://x/removed.iso", 1<<28)); err != nil {
 				t.Fatal(err)
 			}
 			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{

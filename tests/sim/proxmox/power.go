@@ -73,7 +73,13 @@ func runningMachine(m *machine) error {
 }
 
 var (
-	startMachine = power("qmstart", anyMachine, func(s *Server, t *task, m *machine, _ *call) error { return s.start(t, m) })
+	startMachine = power("qmstart", anyMachine, func(s *Server, t *task, m *machine, _ *call) error {
+		if m.haFailed { // for high availability the task only requests the start
+			t.print("service 'vm:%d' in error state, must be disabled and fixed first", m.ID)
+			return fmt.Errorf("command 'ha-manager set vm:%d --state started' failed: exit code 255", m.ID)
+		}
+		return s.start(t, m)
+	})
 	stopMachine  = power("qmstop", anyMachine, func(s *Server, _ *task, m *machine, _ *call) error { return s.stop(m) })
 	resetMachine = power("qmreset", runningMachine, func(s *Server, t *task, m *machine, _ *call) error {
 		return errors.Join(s.stop(m), s.start(t, m))
@@ -111,6 +117,9 @@ func (s *Server) start(t *task, m *machine) error {
 		return err
 	}
 	if err := s.checkSerials(t, m); err != nil {
+		return err
+	}
+	if err := s.checkVolumes(m); err != nil {
 		return err
 	}
 	guest := s.guestOf(m)
@@ -170,6 +179,23 @@ func (s *Server) checkSerials(t *task, m *machine) error {
 		if err == nil && strings.HasPrefix(name, "scsi") && len(d["serial"]) > longest {
 			t.print("kvm: -device scsi-hd,id=%s: The serial number can't be longer than %d characters%s", name, longest, use)
 			return errors.New("start failed: QEMU exited with code 1")
+		}
+	}
+	return nil
+}
+
+// checkVolumes returns an error if a volume of a machine is not on its host, also that of a CD.
+func (s *Server) checkVolumes(m *machine) error {
+	for _, name := range drives(m.Config) {
+		d, err := parseDrive(name, m.Config[name])
+		if err != nil {
+			return err
+		}
+		if d["file"] == "none" || d["file"] == "cdrom" {
+			continue
+		}
+		if _, _, err := s.volume(d["file"], m.Node); err != nil {
+			return err
 		}
 	}
 	return nil

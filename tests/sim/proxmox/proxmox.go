@@ -207,7 +207,8 @@ func (s *Server) SetOffline(name string, offline bool) {
 }
 
 // Recover moves a machine off a host that is offline and starts it on another, as high availability does: the configuration moves
-// as it is, so the disks have to be on shared storage (pve-ha-manager, HA/Env/PVE2.pm, steal_service).
+// as it is, so all volumes have to be on shared storage (pve-ha-manager, HA/Env/PVE2.pm, steal_service). If its start fails, it is off on the
+// other host, and nothing starts it before DisableHA (HA/LRM.pm, resource_command; API2/HA/Resources.pm).
 func (s *Server) Recover(id int, node string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,27 +219,27 @@ func (s *Server) Recover(id int, node string) error {
 	if n, _ := s.host(m.Node); !n.Offline {
 		return fmt.Errorf("recover machine %d: node %s answers", id, m.Node)
 	}
-	for _, name := range drives(m.Config) {
-		d, err := parseDrive(name, m.Config[name])
-		if err != nil {
-			return fmt.Errorf("recover machine %d: %w", id, err)
-		}
-		if d["file"] == "none" {
-			continue
-		}
-		if _, _, err := s.volume(d["file"], node); err != nil {
-			return fmt.Errorf("recover machine %d: %w", id, err)
-		}
-	}
 	running := m.Running
 	if err := s.stop(m); err != nil {
 		return fmt.Errorf("recover machine %d: %w", id, err)
 	}
 	m.Node = node
-	if !running {
-		return nil
+	if running {
+		m.haFailed = s.start(&task{}, m) != nil
 	}
-	return s.start(&task{}, m)
+	return nil
+}
+
+// DisableHA ends the error state of a machine for high availability, as ha-manager set --state disabled does.
+func (s *Server) DisableHA(id int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machines[id]
+	if m == nil {
+		return fmt.Errorf("disable high availability of machine %d: there is none", id)
+	}
+	m.haFailed = false
+	return nil
 }
 
 // RemoveNode removes a node from the cluster, as pvecm delnode does. Its disks are lost, and its machines stay listed until

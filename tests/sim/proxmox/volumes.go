@@ -173,6 +173,16 @@ func (s *Server) volume(id, node string) (volumeKey, *volume, error) {
 // AddVolume adds a file, such as an installer, an image or a snippet, to a storage on every node that
 // has it. name is for example iso/talos.iso. image is the source of its content.
 func (s *Server) AddVolume(storage, name, image string, size int64) error {
+	return s.addVolume("", storage, name, image, size)
+}
+
+// AddVolumeOn is AddVolume for one node.
+func (s *Server) AddVolumeOn(node, storage, name, image string, size int64) error {
+	return s.addVolume(node, storage, name, image, size)
+}
+
+// addVolume is AddVolumeOn, or AddVolume if node is empty.
+func (s *Server) addVolume(node, storage, name, image string, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	content, _, ok := strings.Cut(name, "/")
@@ -182,7 +192,7 @@ func (s *Server) AddVolume(storage, name, image string, size int64) error {
 	found := false
 	for _, n := range s.options.Nodes {
 		st, err := s.on(storage, n.Name)
-		if err != nil {
+		if err != nil || (node != "" && node != n.Name) {
 			continue
 		}
 		found = true

@@ -98,7 +98,7 @@ type cds struct {
 
 // ensure returns the volume of a machine's CD. Until it exists, it returns the task that uploads it.
 func (c cds) ensure(ctx context.Context, m *v1alpha1.Machine, all inventory, node string, f firstBootConfig) (volume string, begun *pve.Task, err error) {
-	s, ok := all.storageWithMostRoom(node, "iso")
+	s, ok := all.cdStorage(node)
 	if !ok {
 		return "", nil, reconcile.UserError{Reason: "StorageClassNotFound", Message: "node " + node + " has no storage for ISO images, which the first configuration of the machine needs: allow that content on one"}
 	}

@@ -112,6 +112,15 @@ func (c inventory) storageWithMostRoom(node, content string) (best inventoryItem
 	return best, ok
 }
 
+// cdStorage returns the storage of a node for CDs: a shared one if there is one, so that a machine which high availability moves finds its CD.
+func (c inventory) cdStorage(node string) (inventoryItem, bool) {
+	shared := slices.DeleteFunc(slices.Clone(c), func(i inventoryItem) bool { return i.Shared == 0 })
+	if s, ok := shared.storageWithMostRoom(node, "iso"); ok {
+		return s, true
+	}
+	return c.storageWithMostRoom(node, "iso")
+}
+
 // classes returns the storages of the cluster that take disks.
 func (c inventory) classes() []string {
 	names := map[string]bool{}

@@ -32,7 +32,7 @@ func (h hosts) choose(ctx context.Context, m *v1alpha1.Machine, want hypervisor.
 			return cmp.Compare(map[bool]int{true: 0, false: 1}[a.node == had], map[bool]int{true: 0, false: 1}[b.node == had])
 		})
 	}
-	bridge := ""
+	bridge, installer := "", ""
 	for _, p := range fit {
 		if source.VMID != 0 && source.Shared == 0 && p.node != source.Node {
 			why[p.node] = fmt.Sprintf("template %s is on a storage of node %s alone: move it to a shared one, or name that node", source.Name, source.Node)
@@ -46,11 +46,17 @@ func (h hosts) choose(ctx context.Context, m *v1alpha1.Machine, want hypervisor.
 		if err != nil {
 			return placement{}, err
 		}
-		if lacks == "" {
-			return p, nil
+		if lacks != "" {
+			bridge = lacks
+			why[p.node] = "it has no bridge " + lacks
+			continue
 		}
-		bridge = lacks
-		why[p.node] = "it has no bridge " + lacks
+		has, err := h.hasInstaller(ctx, p.node, d.installer)
+		if err != nil || has {
+			return p, err
+		}
+		installer = d.installer
+		why[p.node] = "it does not have " + installer
 	}
 	var reasons []string
 	for _, node := range slices.Sorted(maps.Keys(why)) {
@@ -58,6 +64,10 @@ func (h hosts) choose(ctx context.Context, m *v1alpha1.Machine, want hypervisor.
 	}
 	if bridge != "" && len(fit) == len(why) {
 		return placement{}, reconcile.UserError{Reason: "BridgeNotFound", Message: fmt.Sprintf("no node has bridge %s: make it at Proxmox VE, or name another in the NetworkConfiguration or in spec.defaults.bridge of the MachineProvider", bridge)}
+	}
+	if installer != "" {
+		return placement{}, reconcile.UserError{Reason: "ImageNotFound", Message: fmt.Sprintf("no node that can take the machine has %s: upload it to one of them, or to a storage that they share, or write another volume into spec.os.isoUri: %s",
+			installer, strings.Join(reasons, "; "))}
 	}
 	remedy := "add nodes, free some, or ask for less"
 	if d.node != "" {
@@ -82,6 +92,9 @@ func (s settings) demandOf(m *v1alpha1.Machine, want hypervisor.Desired, source 
 		d.ordinal = ordinalOf(m.Name)
 		d.group = []string{tag("cluster", name), tag("role", m.Labels[v1alpha1.LabelClusterRole])}
 	}
+	if m.Spec.OS != nil {
+		d.installer = m.Spec.OS.ISOURI
+	}
 	if imageURL(m) != "" {
 		d.content = append(d.content, "import")
 	}
@@ -89,6 +102,15 @@ func (s settings) demandOf(m *v1alpha1.Machine, want hypervisor.Desired, source 
 		d.content = append(d.content, "iso")
 	}
 	return d
+}
+
+// hasInstaller reports whether a node has the volume of an installer. Every node has none.
+func (h hosts) hasInstaller(ctx context.Context, node, volume string) (bool, error) {
+	if volume == "" {
+		return true, nil
+	}
+	storage, _, _ := strings.Cut(volume, ":")
+	return h.hasVolume(ctx, node, storage, "iso", volume)
 }
 
 // missingBridge returns a bridge that a machine needs and a node lacks, or nothing.

@@ -39,6 +39,11 @@ func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, wan
 	s := startedState(m, vm, nil)
 	running := p.Status == pve.StatusVirtualMachineRunning
 	if action := decidePower(m, running); action != "" {
+		if action == actionStart {
+			if t, err := x.changes.ensureMedia(ctx, m, want, vm); err != nil || t != nil {
+				return startedState(m, vm, t), err
+			}
+		}
 		t, err := x.changePower(ctx, vm, action)
 		s = startedState(m, vm, t)
 		s.RestartToken, s.Handover = m.Spec.RestartToken, want.Handover

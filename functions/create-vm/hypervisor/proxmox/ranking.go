@@ -29,6 +29,8 @@ type demand struct {
 	ordinal int
 	// content is what storages the host needs beside those for disks.
 	content []string
+	// installer is the volume of the CD that the machine is installed from, or empty.
+	installer string
 }
 
 // placement is a host, and a storage there for each disk.
@@ -141,6 +143,11 @@ func (c inventory) findStorages(node string, d demand) (storages []string, refus
 	for _, content := range d.content {
 		if _, ok := c.storageWithMostRoom(node, content); !ok {
 			return nil, "it has no storage for content " + content
+		}
+	}
+	if name, _, ok := strings.Cut(d.installer, ":"); ok {
+		if s, ok := c.storage(node, name); !ok || !s.has("iso") {
+			return nil, "it has no storage " + name + " for ISO images"
 		}
 	}
 	return storages, ""

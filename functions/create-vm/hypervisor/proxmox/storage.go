@@ -23,9 +23,12 @@ func (x api) listVolumes(ctx context.Context, node, storage, content string) ([]
 	return ids, nil
 }
 
-// hasVolume reports whether a storage of a node has a volume with a content.
+// hasVolume reports whether a storage of a node has a volume with a content. A node without the storage does not have it.
 func (x api) hasVolume(ctx context.Context, node, storage, content, volume string) (bool, error) {
 	volumes, err := x.listVolumes(ctx, node, storage, content)
+	if hasMessage(err, "is not available on node") {
+		return false, nil
+	}
 	return slices.Contains(volumes, volume), err
 }
 

@@ -3,6 +3,7 @@ package proxmox
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -66,11 +67,17 @@ func failedTaskError(action, failure string) error {
 		}
 	}
 	problem := reconcile.UserError{Reason: reason, Message: fmt.Sprintf("Proxmox VE could not %s the virtual machine: %s", action, failure)}
+	if service := haErrorState.FindStringSubmatch(failure); service != nil {
+		problem.Message += fmt.Sprintf(": high availability has given it up: run ha-manager set %s --state disabled on a node. The stack starts it then", service[1])
+	}
 	if reason == reasonInsufficient {
 		return problem
 	}
 	return hypervisor.RetriedUserError{UserError: problem}
 }
+
+// haErrorState matches the service of a virtual machine that high availability does not start any more, in the failure of a start.
+var haErrorState = regexp.MustCompile(`'(vm:[0-9]+)' in error state`)
 
 // reasonInsufficient is the reason of a Machine that no host has room for.
 const reasonInsufficient = "InsufficientResources"

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -83,6 +84,9 @@ func (c changes) removeCDs(ctx context.Context, m *v1alpha1.Machine, vm *virtual
 // machine. It returns the option of the drive, or the task that brings the CD.
 func (c changes) ensureCDOption(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (string, *v1alpha1.ProviderTask, error) {
 	first := decideFirstBoot(m, want)
+	if !first.iso() { // user data of a Secret that was a CD may be simpler by now
+		first = firstBootConfig{userData: cmp.Or(want.UserData, hypervisor.EmptyUserData), networkData: want.NetworkData}
+	}
 	all, err := c.readInventory(ctx)
 	if err == nil {
 		all, err = c.cds.restrictStorages(ctx, all, first)

@@ -1,0 +1,34 @@
+package proxmox_test
+
+import (
+	"testing"
+
+	"github.com/vitistack/stack/tests/sim/proxmox"
+)
+
+// TestVolumesOfAStart has high availability start machines on a host without the volume in a CD drive.
+func TestVolumesOfAStart(t *testing.T) {
+	t.Parallel()
+	r := setUp(t, proxmox.Options{})
+	if err := r.server.AddVolumeOn("pve1", "local", "iso/talos.iso", "https://x/talos.iso", 1<<28); err != nil {
+		t.Fatal(err)
+	}
+	r.done("POST", "/nodes/pve1/qemu", params{"vmid": 100, "scsi0": "fast-ssd:8", "ide0": "local:iso/talos.iso,media=cdrom"})
+	r.done("POST", "/nodes/pve1/qemu/100/status/start", params{})
+	r.server.SetOffline("pve1", true)
+	if err := r.server.Recover(100, "pve2"); err != nil {
+		t.Fatal(err)
+	}
+	const vm, failed = "/nodes/pve2/qemu/100", "command 'ha-manager set vm:100 --state started' failed: exit code 255"
+	if exit := r.task("POST", vm+"/status/start", params{}); exit != failed {
+		t.Errorf("the start of a machine that high availability has given up ends with %q", exit)
+	}
+	if err := r.server.DisableHA(100); err != nil {
+		t.Fatal(err)
+	}
+	if exit := r.task("POST", vm+"/status/start", params{}); exit != "volume 'local:iso/talos.iso' does not exist" {
+		t.Errorf("the start without the installer ends with %q", exit)
+	}
+	r.do("PUT", vm+"/config", params{"ide0": "none,media=cdrom"})
+	r.done("POST", vm+"/status/start", params{})
+}
