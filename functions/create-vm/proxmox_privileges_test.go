@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
+	"github.com/vitistack/stack/tests/sim/faults"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
@@ -120,4 +122,48 @@ func TestProxmoxCDPrivilege(t *testing.T) {
 		t.Errorf("no CD: %v", sim.Volumes())
 	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})
+}
+
+// TestProxmoxLostCreationInPool loses the answer to a creation. The token has rights on a pool only, which the virtual machine joins at the end of
+// its creation.
+func TestProxmoxLostCreationInPool(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ reason, image, operation, task string }{
+		"create": {"the task has the VMID", "", "POST /nodes/*/qemu", "task/qmcreate"},
+		"clone":  {"the task has the VMID of the template", "debian-13", "POST /nodes/*/qemu/*/clone", "task/qmclone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inPool := slices.Clone(pveGrants)
+			inPool[0].Path = "/pool/tenants"
+			inPool = append(inPool, proxmoxsim.Grant{Path: "/vms/9000", Privileges: []string{"VM.Audit", "VM.Clone"}})
+			plan := &faults.Plan{}
+			r, sim := newPVE(t, proxmoxsim.Options{
+				Plan: plan, Pools: []string{"tenants"}, Users: []proxmoxsim.User{{Name: pveUser, Grants: inPool}},
+			}, func(p *v1alpha1.MachineProvider) {
+				p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{VMIDStart: 500, VMIDEnd: 510, Pool: "tenants"}
+			})
+			if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: map[string]string{"name": "debian-13", "template": "1", "scsi0": "local-lvm:4", "boot": "order=scsi0"}}, "https://x/debian.qcow2"); err != nil {
+				t.Fatal(err)
+			}
+			if err := plan.Set(faults.Rule{Operation: tc.operation, Error: "reset", After: true, Times: 1}, faults.Rule{Operation: tc.task, Latency: "5s", Times: 1}); err != nil {
+				t.Fatal(err)
+			}
+			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: tc.image},
+			}}
+			r.Create(m)
+			claimed := preferredVMID(m, 500, 510)
+			m = r.Drive("m1", &hypervisortest.Wire{}, "runs: "+tc.reason, hypervisortest.IsRunning)
+			if vmid := vmidOf(m); vmid != claimed {
+				t.Errorf("it has VMID %d, and had claimed %d", vmid, claimed)
+			}
+			for _, vm := range sim.Machines() {
+				if vm.ID != claimed && vm.ID != 9000 {
+					t.Errorf("VM %d exists too: %v", vm.ID, vm.Config)
+				}
+			}
+			r.DeleteMachine(m, &hypervisortest.Wire{})
+		})
+	}
 }

@@ -80,15 +80,25 @@ func (c creation) createMachine(ctx context.Context, m *v1alpha1.Machine, want h
 		t, err = c.create(ctx, m, want, where, vmid, image, first)
 	}
 	if hasMessage(err, "already exists") {
-		return c.adoptOrSkipVMID(ctx, m, where.node, vmid, all)
+		at := cmp.Or(source.Node, where.node) // the host that clones a template is that of the template
+		return c.adoptOrSkipVMID(ctx, m, want, where.node, at, vmid, all)
 	}
 	return taskState(m, taskOf(action, t)), err
 }
 
 // adoptOrSkipVMID handles a VMID that is in use although the user sees no virtual machine with
-// it. It is the machine's own if an answer was lost. Otherwise the machine gets the next VMID.
-func (c creation) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, node string, vmid int, all inventory) (hypervisor.State, error) {
-	vm, err := c.read(ctx, node, vmid)
+// it. It is the machine's own if an answer was lost. Otherwise the machine gets the next VMID. node is the host of the machine, and at the one
+// that creates it. A user whose rights come from a pool cannot read a virtual machine that is being created, because Proxmox VE adds it to the
+// pool at the end, but sees the own tasks.
+func (c creation) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, node, at string, vmid int, all inventory) (hypervisor.State, error) {
+	vm, err := c.read(ctx, at, vmid)
+	if isForbidden(err) {
+		creates, failure := c.creationTask(ctx, m, at, vmid)
+		if failure != nil || creates != "" {
+			return taskState(m, &v1alpha1.ProviderTask{ID: creates, Action: actionCreate}), failure
+		}
+		vm, err = c.read(ctx, node, vmid) // the task may have ended since
+	}
 	if err == nil && (vm.isOf(m) || vm.isClaimedBy(m)) {
 		return taskState(m, taskOf(actionCreate, nil)), nil
 	}
@@ -104,6 +114,17 @@ func (c creation) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, node
 	m.Status.ProviderID = formatProviderID(node, next)
 	return hypervisor.State{}, hypervisor.RetriedUserError{UserError: reconcile.UserError{Reason: "VMIDTaken", Message: fmt.Sprintf("VMID %d belongs to a virtual machine that the user of MachineProvider %s cannot see; VMID %d is tried next: "+
 		"reserve VMIDs for this provider in spec.proxmox.vmidStart and vmidEnd, or grant VM.Audit on /vms", vmid, c.provider.Name, next)}}
+}
+
+// creationTask returns the task at work on a node that may create the virtual machine of a machine under a VMID, or nothing. A task that
+// clones has the VMID of the template, so any of them counts.
+func (c creation) creationTask(ctx context.Context, m *v1alpha1.Machine, node string, vmid int) (upid string, err error) {
+	filter := "typefilter=qmcreate&vmid=" + strconv.Itoa(vmid)
+	if isClone(m) {
+		filter = "typefilter=qmclone"
+	}
+	active, err := c.activeTasks(ctx, node, filter)
+	return cmp.Or(active...), err
 }
 
 // confirmClaim returns an error for a machine that is being deleted, or whose placement

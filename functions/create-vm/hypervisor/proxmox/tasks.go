@@ -191,10 +191,7 @@ func (x api) checkCreation(ctx context.Context, vm *virtualMachine) error {
 	if lock == actionClone {
 		filter = "typefilter=qmclone" // the task has the VMID of the template
 	}
-	var active []struct {
-		UPID string `json:"upid"`
-	}
-	if err := x.client.Get(ctx, "/nodes/"+vm.node+"/tasks?source=active&"+filter, &active); err != nil || len(active) > 0 {
+	if active, err := x.activeTasks(ctx, vm.node, filter); err != nil || len(active) > 0 {
 		return err
 	}
 	now, err := x.read(ctx, vm.node, vm.id)
@@ -206,6 +203,18 @@ func (x api) checkCreation(ctx context.Context, vm *virtualMachine) error {
 	}
 	return hypervisor.RetriedUserError{UserError: reconcile.UserError{Reason: "Locked", Message: fmt.Sprintf("VM %[1]d is locked (%[2]s), because its creation was interrupted: "+
 		"run qm unlock %[1]d and qm destroy %[1]d --purge on node %[3]s. The stack continues by itself", vm.id, lock, vm.node)}}
+}
+
+// activeTasks returns the UPIDs of the tasks at work on a node that a filter of the API selects. A user without Sys.Audit sees the own ones.
+func (x api) activeTasks(ctx context.Context, node, filter string) (upids []string, err error) {
+	var active []struct {
+		UPID string `json:"upid"`
+	}
+	err = x.client.Get(ctx, "/nodes/"+node+"/tasks?source=active&"+filter, &active)
+	for _, a := range active {
+		upids = append(upids, a.UPID)
+	}
+	return upids, err
 }
 
 // What the failure of the recorded task means.
