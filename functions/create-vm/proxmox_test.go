@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -174,6 +177,79 @@ func TestProxmoxNoOvercommit(t *testing.T) {
 	if n := len(sim.Machines()); n != 3 {
 		t.Errorf("%d virtual machines exist", n)
 	}
+}
+
+// TestProxmoxConcurrentPlacement chooses the hosts of machines whose creation Proxmox VE has not begun. Each host has room for one.
+func TestProxmoxConcurrentPlacement(t *testing.T) {
+	t.Parallel()
+	nodes := []proxmoxsim.Node{{Name: "pve1", CPUs: 32, Memory: 8 << 30, Bridges: []string{"vmbr0"}}, {Name: "pve2", CPUs: 32, Memory: 7 << 30, Bridges: []string{"vmbr0"}}}
+	r, sim := newPVE(t, proxmoxsim.Options{Nodes: nodes, Times: proxmoxsim.Times{Stats: time.Minute}}, nil)
+	names := []string{"m1", "m2", "m3"}
+	for _, name := range names {
+		r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineSpec{
+			Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, Resources: &v1alpha1.MachineResources{Memory: &v1alpha1.MachineMemory{Size: "4Gi"}},
+		}})
+	}
+	r.Drive("m1", &hypervisortest.Wire{}, "claims a host", func(m *v1alpha1.Machine) bool { return m.Status.ProviderID != "" })
+	m := r.Drive("m2", &hypervisortest.Wire{}, "claims the other host", func(m *v1alpha1.Machine) bool { return m.Status.ProviderID != "" })
+	if !strings.HasPrefix(m.Status.ProviderID, "proxmox://pve2/") {
+		t.Errorf("m2 claims %s, and m1 has claimed the memory of pve1", m.Status.ProviderID)
+	}
+	r.Drive("m3", &hypervisortest.Wire{}, "fits on no host", hypervisortest.HasReason("InsufficientResources"))
+	if n := len(sim.Machines()); n != 0 {
+		t.Errorf("%d virtual machines exist already", n)
+	}
+	for _, name := range names[:2] {
+		r.Drive(name, &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	}
+	r.Drive("m3", &hypervisortest.Wire{}, "still fits on no host", hypervisortest.HasReason("InsufficientResources"))
+	if n := len(sim.Machines()); n != 2 {
+		t.Errorf("%d virtual machines exist, want 2", n)
+	}
+}
+
+// TestProxmoxSimultaneousClaims has two machines claim the memory of one host before either has seen the claim of the other one: the
+// later one yields.
+func TestProxmoxSimultaneousClaims(t *testing.T) {
+	t.Parallel()
+	nodes := []proxmoxsim.Node{{Name: "pve1", CPUs: 32, Memory: 8 << 30, Bridges: []string{"vmbr0"}}}
+	r, sim := newPVE(t, proxmoxsim.Options{Nodes: nodes}, nil)
+	create := func(name string) {
+		r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineSpec{
+			Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, Resources: &v1alpha1.MachineResources{Memory: &v1alpha1.MachineMemory{Size: "4Gi"}},
+		}})
+	}
+	claimed := func(m *v1alpha1.Machine) bool { return m.Status.ProviderID != "" }
+	create("m1")
+	first := r.Drive("m1", &hypervisortest.Wire{}, "claims the host", claimed)
+	lease := &coordinationv1.Lease{}
+	if err := r.Kube.Get(t.Context(), defaultNamespace, fmt.Sprintf("vmid-%s-%d", r.Site.Provider, vmidOf(first)), lease); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Kube.Delete(t.Context(), lease); err != nil { // m2 does not see it
+		t.Fatal(err)
+	}
+	create("m2")
+	r.Drive("m2", &hypervisortest.Wire{}, "claims the host too", claimed)
+	lease.ResourceVersion, lease.UID = "", ""
+	if err := r.Kube.Create(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	r.Drive("m1", &hypervisortest.Wire{}, "yields to m2, whose claim was first", hypervisortest.HasReason("InsufficientResources"))
+	r.Drive("m2", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m3"}, Spec: v1alpha1.MachineSpec{
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, Resources: &v1alpha1.MachineResources{Memory: &v1alpha1.MachineMemory{Size: "1Gi"}},
+	}})
+	m3 := r.Drive("m3", &hypervisortest.Wire{}, "runs, because m1 claims no memory while it waits", hypervisortest.IsRunning)
+	if n := len(sim.Machines()); n != 2 {
+		t.Errorf("%d virtual machines exist, want 2", n)
+	}
+	r.DeleteMachine(m3, &hypervisortest.Wire{})
+	if err := r.Kube.Delete(t.Context(), r.Drive("m2", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)); err != nil {
+		t.Fatal(err)
+	}
+	r.Drive("m2", &hypervisortest.Wire{}, "is gone", hypervisortest.IsGone)
+	r.Drive("m1", &hypervisortest.Wire{}, "runs once there is room", hypervisortest.IsRunning)
 }
 
 // TestProxmoxLongDiskNames starts a machine of Proxmox VE 8.4 whose disks have names of all lengths.

@@ -21,6 +21,7 @@ var unexercised = map[string]string{
 	"broker-address brokers.eventing.knative.dev get": "no SinkBinding has set the Broker's address in a process",
 	"create-vm events patch":                          "an object that has the same reason and message for the second time",
 	"create-vm leases.coordination.k8s.io get":        "two deliveries that claim one VMID",
+	"create-vm leases.coordination.k8s.io patch":      "a machine whose host has given its memory to another machine before its creation",
 	"etcd-backup events patch":                        "an object that has the same reason and message for the second time",
 	"gateway namespaces get":                          "a preview where labels decide which NetworkPool or MachineProvider a namespace may use",
 	"gateway networkpools.vitistack.io list":          "a preview of a network",

@@ -39,7 +39,7 @@ func cloneMachine(c *call) (any, error) {
 		return nil, die("unable to create VM %d: config file already exists", newID)
 	}
 	// As with a new machine, the VMID is claimed at once.
-	s.machines[newID] = &machine{ID: newID, Node: c.node.Name, Config: map[string]string{"lock": "clone"}}
+	s.machines[newID] = &machine{ID: newID, Node: c.node.Name, Config: map[string]string{"lock": "clone"}, created: time.Now()}
 	took := time.Duration(0)
 	if full {
 		took = s.options.Times.Copy

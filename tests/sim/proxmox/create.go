@@ -44,7 +44,7 @@ func createMachine(c *call) (any, error) {
 		return nil, die("unable to create VM %d - %s", id, err)
 	}
 	// The VMID is claimed at once, and the configuration is written later.
-	s.machines[id] = &machine{ID: id, Node: c.node.Name, Config: map[string]string{"lock": "create"}}
+	s.machines[id] = &machine{ID: id, Node: c.node.Name, Config: map[string]string{"lock": "create"}, created: time.Now()}
 	copies := s.options.Times.Copy * time.Duration(strings.Count(strings.Join(slices.Collect(maps.Values(config)), ";"), "import-from="))
 	upid := s.fork(c, "qmcreate", strconv.Itoa(id), id, copies, func(t *task) error {
 		if err := c.create(t, id, pool, config); err != nil {

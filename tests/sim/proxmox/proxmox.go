@@ -53,6 +53,9 @@ type Times struct {
 	Task, Copy time.Duration
 	// Boot is the time from the start to the guest's agent and addresses.
 	Boot time.Duration
+	// Stats is the time until the resources of the cluster list the state and the size of a new machine, and not only its node, its lock and its
+	// tags. Proxmox VE collects them every ten seconds.
+	Stats time.Duration
 	// Unauthorized is the delay of a call without valid credentials. Proxmox VE delays it by three
 	// seconds.
 	Unauthorized time.Duration

@@ -124,12 +124,17 @@ func (c *call) machineView(m *machine) map[string]any {
 	if m.template() {
 		view["template"] = 1
 	}
-	for _, key := range []string{"tags", "lock"} {
-		if m.Config[key] != "" {
-			view[key] = m.Config[key]
+	copyOptions(view, m, "tags", "lock")
+	return view
+}
+
+// copyOptions copies the options that a machine has into a view.
+func copyOptions(view map[string]any, m *machine, names ...string) {
+	for _, name := range names {
+		if m.Config[name] != "" {
+			view[name] = m.Config[name]
 		}
 	}
-	return view
 }
 
 func clusterResources(c *call) (any, error) {
@@ -140,6 +145,10 @@ func clusterResources(c *call) (any, error) {
 			continue
 		}
 		view := c.machineView(m)
+		if time.Since(m.created) < s.options.Times.Stats {
+			view = map[string]any{"vmid": m.ID, "status": "unknown"}
+			copyOptions(view, m, "tags", "lock")
+		}
 		view["id"], view["type"], view["node"] = fmt.Sprintf("qemu/%d", m.ID), "qemu", m.Node
 		if _, is := view["template"]; !is {
 			view["template"] = 0

@@ -40,17 +40,28 @@ func (c creation) createMachine(ctx context.Context, m *v1alpha1.Machine, want h
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	where, err := c.hosts.choose(ctx, m, want, all, source)
+	claims, err := c.vmids.listClaims(ctx)
+	if err != nil {
+		return hypervisor.State{}, err
+	}
+	where, err := c.hosts.choose(ctx, m, want, all, source, claims)
+	if _, isUserError := reconcile.AsUserError(err); isUserError {
+		return hypervisor.State{}, reconcile.MostUrgent(err, c.vmids.withdrawClaim(ctx, m, claims.of(m)))
+	}
 	if err != nil {
 		return hypervisor.State{}, err
 	}
 	node, vmid := recordedPlacement(m)
+	moved, memory := false, megabytes(want)<<20
 	if vmid == 0 {
-		if vmid, err = c.vmids.claim(ctx, m, all.vmids(), 0); err != nil {
-			return hypervisor.State{}, err
-		}
+		vmid, err = c.vmids.claim(ctx, m, all.vmids(), 0, where.node, memory)
+	} else {
+		moved, err = c.vmids.moveClaim(ctx, m, claims.of(m), where.node, vmid, memory)
 	}
-	if node != where.node {
+	if err != nil {
+		return hypervisor.State{}, err
+	}
+	if moved || node != where.node {
 		m.Status.ProviderID = formatProviderID(where.node, vmid)
 		return taskState(m, &v1alpha1.ProviderTask{ID: strconv.Itoa(vmid), Action: actionClaim}), nil
 	}
@@ -107,7 +118,7 @@ func (c creation) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, want
 	}
 	used := all.vmids()
 	used[vmid] = true
-	next, err := c.vmids.claim(ctx, m, used, vmid+1)
+	next, err := c.vmids.claim(ctx, m, used, vmid+1, node, megabytes(want)<<20)
 	if err != nil {
 		return hypervisor.State{}, err
 	}

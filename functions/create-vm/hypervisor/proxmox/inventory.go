@@ -39,6 +39,11 @@ func (i inventoryItem) isVM() bool { return i.Type == "qemu" }
 // isGuest reports whether an item is a virtual machine or a container.
 func (i inventoryItem) isGuest() bool { return i.isVM() || i.Type == "lxc" }
 
+// reservesMemory reports whether an item is a guest whose memory the host has to have: it runs, or is a machine of the stack that will start.
+func (i inventoryItem) reservesMemory() bool {
+	return i.isGuest() && i.Template == 0 && (i.Status == "running" || slices.Contains(i.tags(), tagManaged))
+}
+
 // online reports whether a host answers.
 func (i inventoryItem) online() bool { return i.Status == "online" }
 

@@ -21,8 +21,9 @@ type hosts struct {
 
 // choose chooses the host of a machine: the one that it has if that can still take it, or else
 // the first of the ranked hosts that has its bridges.
-func (h hosts) choose(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory, source inventoryItem) (placement, error) {
+func (h hosts) choose(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory, source inventoryItem, claims memoryClaims) (placement, error) {
 	d := h.demandOf(m, want, source)
+	d.claimed = claims.unlisted(all, m)
 	if err := all.checkNamed(d); err != nil {
 		return placement{}, err
 	}

@@ -135,8 +135,12 @@ func (x *Hypervisor) moveToOtherHost(ctx context.Context, m *v1alpha1.Machine, w
 	if err != nil {
 		return hypervisor.State{}, err
 	}
+	claims, err := x.vmids.listClaims(ctx)
+	if err != nil {
+		return hypervisor.State{}, err
+	}
 	others := slices.DeleteFunc(slices.Clone(all), func(i inventoryItem) bool { return i.Type == "node" && i.Node == vm.node })
-	where, err := x.creation.hosts.choose(ctx, m, want, others, source)
+	where, err := x.creation.hosts.choose(ctx, m, want, others, source, claims)
 	if _, isUserError := reconcile.AsUserError(err); isUserError {
 		return hypervisor.State{}, failed
 	}

@@ -23,6 +23,8 @@ type demand struct {
 	disks  []hypervisor.Disk
 	// storage is the storage of disks that name none, or empty.
 	storage string
+	// claimed is the memory of each host that other machines have claimed and Proxmox VE does not list yet, in bytes.
+	claimed map[string]int64
 	// group are the tags that machines share which are to be spread.
 	group []string
 	// ordinal is the machine's number in its group.
@@ -45,7 +47,7 @@ type placement struct {
 // every other host what it lacks.
 func (c inventory) rankHosts(d demand) (fit []placement, why map[string]string) {
 	why = map[string]string{}
-	free, group := c.count(d.group)
+	free, group := c.count(d.group, d.claimed)
 	for _, n := range c {
 		if n.Type != "node" || (d.node != "" && n.Node != d.node) {
 			continue
@@ -77,10 +79,10 @@ func (c inventory) rankHosts(d demand) (fit []placement, why map[string]string) 
 	return fit, why
 }
 
-// count returns the free memory of each host, and its number of machines of a group. Free is what neither is in use nor belongs
+// count returns the free memory of each host, and its number of machines of a group. Free is what neither is in use nor claimed, nor belongs
 // to a guest that runs, or to a machine of the stack that is off, because it will start. A guest uses less than its memory until it needs more, and the host has to
 // have that then.
-func (c inventory) count(tags []string) (free map[string]int64, group map[string]int) {
+func (c inventory) count(tags []string, claimed map[string]int64) (free map[string]int64, group map[string]int) {
 	free, group = map[string]int64{}, map[string]int{}
 	unassigned := map[string]int64{}
 	for _, i := range c {
@@ -88,19 +90,18 @@ func (c inventory) count(tags []string) (free map[string]int64, group map[string
 		case i.Type == "node":
 			free[i.Node] += i.MaxMem - i.Mem
 			unassigned[i.Node] += i.MaxMem
-		case !i.isGuest() || i.Template == 1:
-		case i.Status == "running":
+		case i.reservesMemory():
 			unassigned[i.Node] -= i.MaxMem
-		case slices.Contains(i.tags(), tagManaged):
-			unassigned[i.Node] -= i.MaxMem
-			free[i.Node] -= i.MaxMem
+			if i.Status != "running" {
+				free[i.Node] -= i.MaxMem
+			}
 		}
 		if i.isVM() && len(tags) > 0 && !slices.ContainsFunc(tags, func(t string) bool { return !slices.Contains(i.tags(), t) }) {
 			group[i.Node]++
 		}
 	}
 	for node := range free {
-		free[node] = min(free[node], unassigned[node])
+		free[node] = min(free[node], unassigned[node]) - claimed[node]
 	}
 	return free, group
 }

@@ -35,7 +35,12 @@ func formatProviderID(node string, vmid int) string {
 // recordedPlacement returns the node and the VMID in the provider ID of a Machine, or zero values if it
 // has none.
 func recordedPlacement(m *v1alpha1.Machine) (node string, vmid int) {
-	rest, ok := strings.CutPrefix(m.Status.ProviderID, providerIDScheme)
+	return parseProviderID(m.Status.ProviderID)
+}
+
+// parseProviderID returns the node and the VMID in a provider ID, or zero values if it is another text.
+func parseProviderID(id string) (node string, vmid int) {
+	rest, ok := strings.CutPrefix(id, providerIDScheme)
 	node, number, _ := strings.Cut(rest, "/")
 	vmid, err := strconv.Atoi(number)
 	if !ok || err != nil {
@@ -52,13 +57,13 @@ type vmids struct {
 	namespace string
 }
 
-// claim claims a VMID of the range for a machine. taken has the VMIDs in use at Proxmox VE. The
+// claim claims a VMID of the range for a machine, and memory of a host. taken has the VMIDs in use at Proxmox VE. The
 // claim is a Lease with the name of the VMID, so the API server lets only one machine create it. The
 // search starts at from if that is in the range, and otherwise at a VMID that derives from the
 // machine's UID, so a second call finds the claim of the first one, and machines do not compete for
 // the same VMID. The claim counts once it is in the machine's status. claim returns a UserError
 // if the range is invalid or exhausted.
-func (v vmids) claim(ctx context.Context, m *v1alpha1.Machine, taken map[int]bool, from int) (int, error) {
+func (v vmids) claim(ctx context.Context, m *v1alpha1.Machine, taken map[int]bool, from int, node string, bytes int64) (int, error) {
 	first, last := cmp.Or(int(v.options.VMIDStart), firstVMID), cmp.Or(int(v.options.VMIDEnd), lastVMID)
 	if last < first {
 		return 0, reconcile.UserError{Reason: "VMIDRangeInvalid", Message: fmt.Sprintf("MachineProvider %s: its VMIDs end at %d before they begin at %d: correct spec.proxmox.vmidEnd", v.provider.Name, last, first)}
@@ -73,7 +78,7 @@ func (v vmids) claim(ctx context.Context, m *v1alpha1.Machine, taken map[int]boo
 		if taken[vmid] {
 			continue
 		}
-		mine, err := v.createLease(ctx, m, vmid)
+		mine, err := v.createLease(ctx, m, node, vmid, bytes)
 		if err != nil {
 			return 0, err
 		}
@@ -91,15 +96,20 @@ func firstCandidate(m *v1alpha1.Machine, size int) int {
 	return int(hash.Sum64() % uint64(size))
 }
 
+// leaseName returns the name of the Lease of a VMID.
+func (v vmids) leaseName(vmid int) string {
+	return kube.Name("vmid", v.provider.Name, strconv.Itoa(vmid))
+}
+
 // createLease creates the Lease of a VMID, and reports whether the machine holds it. It does so
 // after an earlier call as well.
-func (v vmids) createLease(ctx context.Context, m *v1alpha1.Machine, vmid int) (bool, error) {
+func (v vmids) createLease(ctx context.Context, m *v1alpha1.Machine, node string, vmid int, bytes int64) (bool, error) {
 	holder := string(m.UID)
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: v.namespace, Name: kube.Name("vmid", v.provider.Name, strconv.Itoa(vmid)),
+			Namespace: v.namespace, Name: v.leaseName(vmid),
 			Labels:      map[string]string{v1alpha1.LabelManagedBy: hypervisor.FunctionName, v1alpha1.LabelHolder: holder},
-			Annotations: map[string]string{v1alpha1.LabelMachine: m.Namespace + "/" + m.Name},
+			Annotations: v.claimAnnotations(m, node, vmid, bytes),
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	}
