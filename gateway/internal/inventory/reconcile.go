@@ -32,20 +32,25 @@ func reconcileOf(o *Object, m *metav1.ObjectMeta) (*Reconcile, error) {
 }
 
 // Due returns the objects, in the order of the layers, that are due at a time and were last written more than grace before, so that the event
-// of their last write has been delivered.
+// of their last write has been delivered. A MachineProvider is due too if it has miscounted Machines older than grace: newer ones are still
+// being created, and an inspection of their hypervisor would delay them.
 func (s *Store) Due(now time.Time, grace time.Duration) (found []*Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	machines := map[string]int{}
+	machines, settled := map[string]int{}, map[string]int{}
 	for _, m := range s.objects.byKind[KindMachine] {
 		machines[m.Reconcile.Provider]++
+		if now.Sub(m.Created) >= grace {
+			settled[m.Reconcile.Provider]++
+		}
 	}
 	for _, name := range due.Kinds {
 		for _, o := range s.objects.byKind[Kind(name)] {
 			if now.Sub(o.Updated) < grace {
 				continue
 			}
-			if o.Reconcile.Due(now) || (o.Kind == KindProvider && o.Reconcile.Counted != machines[o.Name]) {
+			isMiscounted := o.Kind == KindProvider && (o.Reconcile.Counted < settled[o.Name] || o.Reconcile.Counted > machines[o.Name])
+			if o.Reconcile.Due(now) || isMiscounted {
 				found = append(found, o)
 			}
 		}
