@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +82,11 @@ func (r configurationReconciler) allocateInterfaces(ctx context.Context, before,
 	case err != nil && !errors.Is(err, errReleasing):
 		return err
 	}
-	if unwritten := r.writeConfiguration(ctx, before, nc, setConfigurationResult(nc, nn, held)); unwritten != nil {
+	unwritten := r.writeConfiguration(ctx, before, nc, setConfigurationResult(nc, nn, held))
+	if kube.Conflict(unwritten) {
+		return cmp.Or(r.releaseOutdatedMACs(ctx, before, nn, held), unwritten)
+	}
+	if unwritten != nil {
 		return unwritten
 	}
 	return err

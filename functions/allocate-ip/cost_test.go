@@ -13,6 +13,7 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -226,8 +227,8 @@ func TestConcurrentDeliveries(t *testing.T) {
 	}
 }
 
-// TestNewOfMachine delivers the event of a new NetworkConfiguration, at once, late, and after it has changed.
-func TestNewOfMachine(t *testing.T) {
+// TestNewConfiguration delivers the event of a new NetworkConfiguration, at once, late, and after it has changed.
+func TestNewConfiguration(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{})
@@ -241,9 +242,9 @@ func TestNewOfMachine(t *testing.T) {
 		want    int64
 	}{
 		"new":     {reason: "the event has all of it", owners: owners},
+		"ofuser":  {reason: "the event has all of it"},
 		"late":    {reason: "much may have happened since", owners: owners, age: maxCarriedAge, want: 1},
-		"ofuser":  {reason: "a user may change its interfaces", want: 1},
-		"changed": {reason: "the write of the status fails with a conflict, and the live object decides", owners: owners, changes: true, want: 1},
+		"changed": {reason: "the write of the status fails with a conflict: one read finds the MAC addresses that are no longer needed, and the live object decides", owners: owners, changes: true, want: 2},
 	} {
 		nc := &v1alpha1.NetworkConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, OwnerReferences: tc.owners},
@@ -255,11 +256,9 @@ func TestNewOfMachine(t *testing.T) {
 		in := carrying(t, events.TypeAdd, nc)
 		in.SetExtension(events.ArrivalTime, time.Now().Add(-tc.age))
 		if tc.changes {
-			before := nc.DeepCopy()
-			nc.Spec.NetworkInterfaces = append(nc.Spec.NetworkInterfaces, v1alpha1.InterfaceSpec{Name: "eth1", MACAddress: macFor(name, "eth1")})
-			if _, err := s.kube.Patch(t.Context(), before, nc); err != nil {
-				t.Fatal(err)
-			}
+			s.changeConfiguration(nc, func(nc *v1alpha1.NetworkConfiguration) {
+				nc.Spec.NetworkInterfaces = append(nc.Spec.NetworkInterfaces, v1alpha1.InterfaceSpec{Name: "eth1", MACAddress: macFor(name, "eth1")})
+			})
 		}
 		reads := &atomic.Int64{}
 		config := rest.CopyConfig(s.config)
@@ -275,6 +274,55 @@ func TestNewOfMachine(t *testing.T) {
 		}
 	}
 	s.requireConsistentLeases()
+}
+
+// TestOldEventOfNewConfiguration has a user change a new NetworkConfiguration, and delivers the event of its creation before or
+// after another process has handled the change. Nothing of the old spec stays.
+func TestOldEventOfNewConfiguration(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{})
+	for name, isHandled := range map[string]bool{"before": false, "after": true} {
+		nc := s.configuration(name, "net", eth0(), v1alpha1.InterfaceSpec{Name: "eth1", MACAddress: anyMAC})
+		in := carrying(t, events.TypeAdd, nc)
+		in.SetExtension(events.ArrivalTime, time.Now())
+		former, next := nc.Spec.NetworkInterfaces[0].MACAddress, macFor(name, "other")
+		s.changeConfiguration(nc, func(nc *v1alpha1.NetworkConfiguration) {
+			nc.Spec.NetworkInterfaces = []v1alpha1.InterfaceSpec{{Name: "eth0", MACAddress: next}}
+		})
+		if isHandled {
+			if err := s.replica(s.config).configurations().reconcileConfiguration(t.Context(), s.namespace, name, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.replica(s.config).handle(t.Context(), in); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := s.awaitReason(name, "NetworkConfigured").Status.NetworkInterfaces; len(got) != 1 || got[0].MACAddress != next {
+			t.Errorf("%s: the status has %+v", name, got)
+		}
+		removed := &v1alpha2.IPAllocation{}
+		if err := s.kube.Get(t.Context(), s.namespace, name+"-eth1", removed); !kube.NotFound(err) && (err != nil || removed.DeletionTimestamp == nil) {
+			t.Errorf("%s: IPAllocation %s-eth1 of the removed interface stays: %v", name, name, err)
+		}
+		for mac, want := range map[v1alpha1.MACAddress]bool{former: false, next: true} {
+			err := s.kube.Get(t.Context(), s.namespace, macLeaseName("net", mac.Normalized()), &coordinationv1.Lease{})
+			if got := err == nil; got != want || (err != nil && !kube.NotFound(err)) {
+				t.Errorf("%s: the Lease of MAC address %s exists is %v, want %v: %v", name, mac, got, want, err)
+			}
+		}
+	}
+	s.requireConsistentLeases()
+}
+
+// changeConfiguration changes a NetworkConfiguration as a user does.
+func (s *env) changeConfiguration(nc *v1alpha1.NetworkConfiguration, change func(*v1alpha1.NetworkConfiguration)) {
+	s.Helper()
+	before := nc.DeepCopy()
+	change(nc)
+	if _, err := s.kube.Patch(s.Context(), before, nc); err != nil {
+		s.Fatal(err)
+	}
 }
 
 // readsOf counts the reads of objects whose paths contain a text.

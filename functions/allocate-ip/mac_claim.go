@@ -32,9 +32,17 @@ func macToClaim(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace
 		return ""
 	}
 	known, allocated := knownMAC(nc, a.Spec.InterfaceName)
+	if mac := specMAC(nc, a.Spec.InterfaceName); mac != known || !allocated {
+		return mac
+	}
+	return ""
+}
+
+// specMAC returns the MAC address of an interface in the spec of a NetworkConfiguration, or nothing.
+func specMAC(nc *v1alpha1.NetworkConfiguration, name string) string {
 	for _, i := range nc.Spec.NetworkInterfaces {
-		if mac := i.MACAddress.Normalized(); i.Name == a.Spec.InterfaceName && (mac != known || !allocated) {
-			return mac
+		if i.Name == name {
+			return i.MACAddress.Normalized()
 		}
 	}
 	return ""
@@ -58,6 +66,25 @@ func (r configurationReconciler) releaseFormerMAC(ctx context.Context, nc *v1alp
 		return nil
 	}
 	return r.leases.releaseMAC(ctx, nn.Name, had, holderOf(a, 0))
+}
+
+// releaseOutdatedMACs releases the MAC addresses that IPAllocations have claimed for nc if its spec has changed since and
+// names other ones, so that other interfaces can have them. The status does not show them to a later delivery.
+func (r configurationReconciler) releaseOutdatedMACs(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, held []v1alpha2.IPAllocation) error {
+	now := &v1alpha1.NetworkConfiguration{}
+	if err := r.kube.Get(ctx, nc.Namespace, nc.Name, now); err != nil && !kube.NotFound(err) {
+		return err
+	}
+	for i := range held {
+		claimed := macToClaim(nc, nn, &held[i])
+		if claimed == "" || claimed == specMAC(now, held[i].Spec.InterfaceName) {
+			continue
+		}
+		if err := r.leases.releaseMAC(ctx, nn.Name, claimed, holderOf(&held[i], 0)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // claimMAC records that h has a MAC address in a network, and reports whether this call has

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -43,12 +42,12 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		if isCarried && isComplete(nc) {
 			return nil, nil
 		}
-		needsRead := !isCarried || !f.isNewOfMachine(in, nc)
+		needsRead, full := !isCarried || !f.isNewConfiguration(in, nc), in.Type() == events.TypeResync
 		return nil, kube.OnConflict(func() error {
 			if needsRead {
-				return f.configurations().reconcileConfiguration(ctx, ref.Namespace, ref.Name, in.Type() == events.TypeResync)
+				return f.configurations().reconcileConfiguration(ctx, ref.Namespace, ref.Name, full)
 			}
-			needsRead = true // after a conflict
+			needsRead, full = true, true // after a conflict, also what was created for the old spec has to be removed
 			return f.configurations().allocateAddresses(ctx, nc, false)
 		})
 	case "IPAllocation":
@@ -73,12 +72,12 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 
 // maxCarriedAge is the age below which the event of a new object stands for a read of the object. It is well below the
 // time that a delivery may take after a read.
-const maxCarriedAge = time.Second
+const maxCarriedAge = 5 * time.Second
 
-// isNewOfMachine reports whether an event carries a NetworkConfiguration that create-vm has just created for a Machine, so
-// that it need not be read: create-vm never changes its interfaces. The delivery only claims names for them, and
-// writes the status on the condition that the NetworkConfiguration has not changed since.
-func (f *function) isNewOfMachine(in event.Event, nc *v1alpha1.NetworkConfiguration) bool {
-	owner := metav1.GetControllerOf(nc)
-	return owner != nil && owner.Kind == "Machine" && nc.Generation == 1 && events.IsAdd(in.Type()) && events.Age(in, f.now()) < maxCarriedAge
+// isNewConfiguration reports whether an event carries a NetworkConfiguration that has just been created, so that it need not be
+// read. The delivery only creates objects by name, and writes the status on the condition that the NetworkConfiguration has not
+// changed since. If it has, the delivery is one that was late after a read: deleteRemoved and releaseOutdatedMACs release what it has
+// created for interfaces that are gone, or that have another MAC address.
+func (f *function) isNewConfiguration(in event.Event, nc *v1alpha1.NetworkConfiguration) bool {
+	return nc.Generation == 1 && events.IsAdd(in.Type()) && events.Age(in, f.now()) < maxCarriedAge
 }
