@@ -52,10 +52,20 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	case "ClusterTemplate":
 		return f.reconcileTemplate(ctx, ref, options)
 	}
-	if kc := (v1alpha1.KubernetesCluster{}); events.ObjectFrom(in, &kc) && kube.IsOwnStatusWrite(&kc, plan.FunctionName, waitsForEvent(&kc)) && !hasNewDecision(&kc) {
+	if kc := (v1alpha1.KubernetesCluster{}); events.ObjectFrom(in, &kc) && isOwnWrite(&kc) && !hasNewDecision(&kc) {
 		return nil, nil
 	}
 	return f.reconcileCluster(ctx, ref.Namespace, ref.Name, options)
+}
+
+// isOwnWrite reports whether the last change of a cluster gives nothing to do, because the function has made it: its status, or
+// the finalizer of a new cluster. The delivery that adds the finalizer reconciles the cluster after that and writes the first
+// conditions. If it ends before, its event is redelivered.
+func isOwnWrite(kc *v1alpha1.KubernetesCluster) bool {
+	if len(kc.Status.Conditions) == 0 && !kube.ReconcileRequested(kc) && kube.IsOwnFirstWrite(kc, plan.FunctionName) {
+		return true
+	}
+	return kube.IsOwnStatusWrite(kc, plan.FunctionName, waitsForEvent(kc))
 }
 
 // reconcileMachine reconciles the cluster of a Machine. A Machine that has just got its addresses

@@ -171,6 +171,15 @@ func TestSkippedEvents(t *testing.T) {
 		edit(kc)
 		return kc
 	}
+	begun := func(edit func(*v1alpha1.KubernetesCluster)) *v1alpha1.KubernetesCluster {
+		kc := &v1alpha1.KubernetesCluster{ObjectMeta: metav1.ObjectMeta{Name: "shop", Generation: 1, Finalizers: []string{v1alpha1.FinalizerCluster}}}
+		kc.ManagedFields = []metav1.ManagedFieldsEntry{
+			{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, Time: &now},
+			{Manager: "bootstrap-talos", Operation: metav1.ManagedFieldsOperationUpdate, Time: &now},
+		}
+		edit(kc)
+		return kc
+	}
 	for name, tc := range map[string]struct {
 		because string
 		object  kube.Object
@@ -190,8 +199,19 @@ func TestSkippedEvents(t *testing.T) {
 		"Requested": {"a user requests a reconcile", waiting(func(kc *v1alpha1.KubernetesCluster) {
 			kc.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "now"}
 		}), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
-		"Deleting": {"a user deletes the cluster", waiting(func(kc *v1alpha1.KubernetesCluster) { kc.DeletionTimestamp = &now }), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
-		"Unpaused": {"the status says that it is paused", waiting(func(kc *v1alpha1.KubernetesCluster) { kc.Status.Conditions = machineReady(reasonPaused) }), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
+		"Deleting":         {"a user deletes the cluster", waiting(func(kc *v1alpha1.KubernetesCluster) { kc.DeletionTimestamp = &now }), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
+		"Finalizer":        {"the delivery that has added the finalizer continues", begun(func(*v1alpha1.KubernetesCluster) {}), events.TypeUpdate, nil},
+		"New":              {"no delivery has begun", begun(func(kc *v1alpha1.KubernetesCluster) { kc.ManagedFields = kc.ManagedFields[:1] }), events.TypeAdd, []string{"GET kubernetesclusters/shop"}},
+		"FinalizerChanged": {"a user has changed the spec", begun(func(kc *v1alpha1.KubernetesCluster) { kc.Generation = 2 }), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
+		"FinalizerAnnotated": {"a user has changed it since", begun(func(kc *v1alpha1.KubernetesCluster) {
+			kc.ManagedFields[0].Time = &later
+		}), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
+		"FinalizerRequested": {"a user requests a reconcile", begun(func(kc *v1alpha1.KubernetesCluster) {
+			kc.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "now"}
+		}), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
+		"FinalizerDeleting": {"a user deletes the cluster", begun(func(kc *v1alpha1.KubernetesCluster) { kc.DeletionTimestamp = &now }), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
+		"FinalizerUnpaused": {"the status says that it is paused", begun(func(kc *v1alpha1.KubernetesCluster) { kc.Status.Conditions = machineReady(reasonPaused) }), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
+		"Unpaused":          {"the status says that it is paused", waiting(func(kc *v1alpha1.KubernetesCluster) { kc.Status.Conditions = machineReady(reasonPaused) }), events.TypeUpdate, []string{"GET kubernetesclusters/shop"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

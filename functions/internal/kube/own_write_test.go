@@ -53,3 +53,34 @@ func TestIsOwnStatusWrite(t *testing.T) {
 		})
 	}
 }
+
+func TestIsOwnFirstWrite(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	entry := func(manager, subresource string, second int) metav1.ManagedFieldsEntry {
+		at := metav1.NewTime(start.Add(time.Duration(second) * time.Second))
+		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Operation: metav1.ManagedFieldsOperationUpdate, Time: &at}
+	}
+	for name, tc := range map[string]struct {
+		because    string
+		generation int64
+		fields     []metav1.ManagedFieldsEntry
+		want       bool
+	}{
+		"Own":         {because: "its finalizer is the last write", generation: 1, fields: []metav1.ManagedFieldsEntry{entry("kubectl", "", 0), entry("bootstrap-talos", "", 1)}, want: true},
+		"SameSecond":  {because: "the user has created the object", generation: 1, fields: []metav1.ManagedFieldsEntry{entry("kubectl", "", 1), entry("bootstrap-talos", "", 1)}, want: true},
+		"Later":       {because: "a user has changed the object since", generation: 1, fields: []metav1.ManagedFieldsEntry{entry("kubectl", "", 2), entry("bootstrap-talos", "", 1)}},
+		"OtherStatus": {because: "another program has written the status since", generation: 1, fields: []metav1.ManagedFieldsEntry{entry("bootstrap-talos", "", 1), entry("gateway", "status", 2)}},
+		"OwnStatus":   {because: "the function has written the status since", generation: 1, fields: []metav1.ManagedFieldsEntry{entry("bootstrap-talos", "", 1), entry("bootstrap-talos", "status", 2)}},
+		"OtherSpec":   {because: "the spec has changed", generation: 2, fields: []metav1.ManagedFieldsEntry{entry("kubectl", "", 1), entry("bootstrap-talos", "", 1)}},
+		"New":         {because: "the function has not written it", generation: 1, fields: []metav1.ManagedFieldsEntry{entry("kubectl", "", 0)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kc := &v1alpha1.KubernetesCluster{ObjectMeta: metav1.ObjectMeta{Generation: tc.generation, ManagedFields: tc.fields}}
+			if got := kube.IsOwnFirstWrite(kc, "bootstrap-talos"); got != tc.want {
+				t.Errorf("%s: got %v", tc.because, got)
+			}
+		})
+	}
+}
