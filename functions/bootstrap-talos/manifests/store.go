@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
@@ -65,7 +67,12 @@ func (s *Store) Save(ctx context.Context, kc *v1alpha1.KubernetesCluster, files 
 		}
 		configMaps[at][name] = string(content)
 	}
-	return s.writeConfigMaps(ctx, kc, configMaps)
+	for _, name := range slices.Sorted(maps.Keys(configMaps)) {
+		if err := s.addFiles(ctx, kc, name, configMaps[name]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Forget deletes the files of one machine.
@@ -80,29 +87,48 @@ func (s *Store) Forget(ctx context.Context, kc *v1alpha1.KubernetesCluster, mach
 			return fmt.Errorf("remove results: %w", err)
 		}
 	}
-	return s.writeConfigMaps(ctx, kc, map[string]map[string]any{configMapName(kc.Name, machine+".yaml"): gone})
+	return s.writeConfigMap(ctx, kc, configMapName(kc.Name, machine+".yaml"), gone)
 }
 
-// writeConfigMaps writes files, nil for none, into ConfigMaps by name.
-func (s *Store) writeConfigMaps(ctx context.Context, kc *v1alpha1.KubernetesCluster, configMaps map[string]map[string]any) error {
-	for _, name := range slices.Sorted(maps.Keys(configMaps)) {
-		if err := s.writeConfigMap(ctx, kc, name, configMaps[name]); err != nil {
+// addFiles adds files to a ConfigMap in one request if that is possible: it creates the ConfigMap of a new cluster, and patches
+// that of any other on the condition that the cluster owns it. Otherwise it leaves the files to writeConfigMap, for example if they would
+// exceed the limit of a ConfigMap, or the ConfigMap is not the cluster's.
+func (s *Store) addFiles(ctx context.Context, kc *v1alpha1.KubernetesCluster, name string, files map[string]any) error {
+	if !meta.IsStatusConditionTrue(kc.Status.Conditions, v1alpha1.ConditionMachinesCreated) {
+		if err := s.Kube.Create(ctx, newConfigMap(kc, name, files)); !kube.AlreadyExists(err) {
 			return err
 		}
 	}
-	return nil
+	operations := []kube.Operation{
+		kube.Test(kc.UID, "metadata", "ownerReferences", "0", "uid"), kube.Test(true, "metadata", "ownerReferences", "0", "controller"),
+	}
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		operations = append(operations, kube.Set(files[file], "data", file))
+	}
+	err := s.Kube.PatchJSON(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kc.Namespace, Name: name}}, operations...)
+	if kube.Inapplicable(err) || apierrors.IsRequestEntityTooLargeError(err) {
+		return s.writeConfigMap(ctx, kc, name, files)
+	}
+	return err
 }
 
-// writeConfigMap writes the files of one ConfigMap that differ.
+// newConfigMap returns the ConfigMap of a name with files, nil for none.
+func newConfigMap(kc *v1alpha1.KubernetesCluster, name string, files map[string]any) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: kc.Namespace, Name: name, Labels: Labels(kc),
+			OwnerReferences: kube.Owned(kc, v1alpha1.GroupVersion.String(), "KubernetesCluster"),
+		},
+		Data: withFiles(nil, files),
+	}
+}
+
+// writeConfigMap writes the files of one ConfigMap that differ, nil for those to delete.
 func (s *Store) writeConfigMap(ctx context.Context, kc *v1alpha1.KubernetesCluster, name string, files map[string]any) error {
 	cm := &corev1.ConfigMap{}
 	err := s.Kube.Get(ctx, kc.Namespace, name, cm)
 	if kube.NotFound(err) {
-		cm = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: kc.Namespace, Name: name, Labels: Labels(kc),
-			OwnerReferences: kube.Owned(kc, v1alpha1.GroupVersion.String(), "KubernetesCluster"),
-		}}
-		if cm.Data = withFiles(nil, files); len(cm.Data) == 0 {
+		if cm = newConfigMap(kc, name, files); len(cm.Data) == 0 {
 			return nil
 		}
 		if err = s.Kube.Create(ctx, cm); err == nil {
