@@ -191,7 +191,7 @@ func TestNodeCost(t *testing.T) {
 				return machineEvent(events.TypeUpdate)
 			},
 			want: map[string]int{
-				"GET machines": 1, "GET secrets": 2, "PATCH secrets": 1, "DELETE secrets": 1, "PATCH machines/status": 1,
+				"GET machines": 1, "GET secrets": 1, "PATCH secrets": 1, "DELETE secrets": 1, "PATCH machines/status": 1,
 			},
 		},
 		{

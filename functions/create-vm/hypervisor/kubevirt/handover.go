@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
@@ -18,13 +19,22 @@ func (k *Hypervisor) RemoveMachineConfig(ctx context.Context, m *v1alpha1.Machin
 }
 
 // handOverMachineConfig gives or takes the machine configuration of a node: in the Secret of its
-// first configuration, which KubeVirt reads at each start of an instance.
+// first configuration, which KubeVirt reads at each start of an instance. It takes the configuration in one request, on the condition that
+// the Secret is the machine's.
 func (k *Hypervisor) handOverMachineConfig(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) error {
-	if want.Handover == hypervisor.HandoverNone {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: kube.Name(m.Name, "cloudinit")}}
+	switch want.Handover {
+	case hypervisor.HandoverNone:
 		return nil
+	case hypervisor.HandoverRemove:
+		err := k.guests.PatchJSON(ctx, secret,
+			kube.Test(m.UID, "metadata", "annotations", v1alpha1.AnnotationUID), kube.Set([]byte(want.UserData), "data", "userdata"))
+		if !kube.Inapplicable(err) {
+			return err
+		}
+	case hypervisor.HandoverProvide:
 	}
-	secret := &corev1.Secret{}
-	err := k.guests.Get(ctx, m.Namespace, kube.Name(m.Name, "cloudinit"), secret)
+	err := k.guests.Get(ctx, m.Namespace, secret.Name, secret)
 	if err != nil && !kube.NotFound(err) {
 		return err
 	}
@@ -35,6 +45,9 @@ func (k *Hypervisor) handOverMachineConfig(ctx context.Context, m *v1alpha1.Mach
 		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("VirtualMachine %s has no Secret for a machine configuration: delete Machine %s, and its cluster makes another", m.Name, m.Name)}
 	}
 	before := secret.DeepCopy()
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
 	secret.Data["userdata"] = []byte(want.UserData)
 	_, err = k.guests.Patch(ctx, before, secret)
 	return err
