@@ -75,9 +75,9 @@ func TestMachineCost(t *testing.T) {
 
 	s.requireCosts(w, handle, []costStep{
 		{
-			name: "Declared", reason: "reads the Machine, its provider and its network, and creates the interface",
+			name: "Declared", reason: "reads the Machine and its network, and creates the interface",
 			event: func() event.Event { return change(t, events.TypeRefAdd, causeMachine, s.Namespace, "m1", nil) },
-			want:  map[string]int{"GET machines": 1, "GET machineproviders": 1, "GET networknamespaces": 1, "POST networkconfigurations": 1},
+			want:  map[string]int{"GET machines": 1, "GET networknamespaces": 1, "POST networkconfigurations": 1},
 		},
 		{
 			name: "Addresses", reason: "records the provider, looks for a virtual machine to adopt, creates the disk without looking for it, and writes one status and one Event",
@@ -147,29 +147,29 @@ func TestNodeCost(t *testing.T) {
 			want: map[string]int{},
 		},
 		{
-			name: "Declared", reason: "reads the Machine, its provider and its network, and creates the interface",
+			name: "Declared", reason: "reads the Machine and its network, and creates the interface",
 			event: func() event.Event { return machineEvent(events.TypeAdd) },
-			want:  map[string]int{"GET machines": 1, "GET machineproviders": 1, "GET networknamespaces": 1, "POST networkconfigurations": 1},
+			want:  map[string]int{"GET machines": 1, "GET networknamespaces": 1, "POST networkconfigurations": 1},
 		},
 		{
-			name: "Addresses", reason: "records the provider, and writes the addresses, for which the cluster waits, and one Event",
+			name: "Addresses", reason: "writes the addresses, for which the cluster waits, and one Event",
 			event: func() event.Event {
 				return change(t, events.TypeUpdate, causeNetwork, s.Namespace, "m1", s.awaitAddresses("m1"))
 			},
 			want: map[string]int{
-				"GET machines": 1, "GET machineproviders": 2, "PATCH machines": 1, "GET networkconfigurations": 1,
+				"GET machines": 1, "GET networkconfigurations": 1,
 				"PATCH machines/status": 1, "POST events": 1,
 			},
 		},
 		{
-			name: "Configuration", reason: "checks that nobody has the name of the disk that CDI creates, creates the Secret of the guest and the virtual machine, and reads neither again",
+			name: "Configuration", reason: "checks that nobody has the name of the disk that CDI creates, records the provider, creates the Secret of the guest and the virtual machine, and reads neither again",
 			event: func() event.Event {
 				s.ProvideMachineConfig(m, "version: v1alpha1\n")
 				return machineEvent(events.TypeUpdate)
 			},
 			want: map[string]int{
-				"GET machines": 1, "GET machineproviders": 1, "GET networkconfigurations": 1, "GET secrets": 1,
-				"GET storageclasses": 1, "GET persistentvolumeclaims": 1, "GET network-attachment-definitions": 1, "GET virtualmachines": 1, "POST secrets": 1, "POST virtualmachines": 1,
+				"GET machines": 1, "GET machineproviders": 2, "PATCH machines": 1, "GET networkconfigurations": 1, "GET secrets": 1, "GET persistentvolumeclaims": 1,
+				"GET storageclasses": 1, "GET network-attachment-definitions": 1, "GET virtualmachines": 1, "POST secrets": 1, "POST virtualmachines": 1,
 				"PATCH machines/status": 1, "POST events": 1,
 			},
 		},

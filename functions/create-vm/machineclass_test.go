@@ -164,7 +164,7 @@ func TestReadsOfMachineClasses(t *testing.T) {
 			m.Template, m.ProviderRef = tc.template, &v1alpha1.ProviderReference{Name: "kubevirt"}
 		})
 		m.Namespace, m.Status.Template = s.Namespace, tc.status
-		_, _, _ = f.resolveMachine(t.Context(), m)
+		_, _ = f.resolveSize(t.Context(), m)
 		if got := reads.Load(); got != tc.want {
 			t.Errorf("%s: %s: %d requests, want %d", name, tc.reason, got, tc.want)
 		}

@@ -43,6 +43,14 @@ func decideHandover(m *v1alpha1.Machine) hypervisor.Handover {
 	}
 }
 
+// needsOnlyAddresses reports whether a Machine is a new node, for which nothing can be created at a hypervisor before its cluster
+// provides the machine configuration. The cluster waits for its addresses. Its NetworkConfiguration is its own, and needs no finalizer
+// of the Machine.
+func needsOnlyAddresses(m *v1alpha1.Machine) bool {
+	return m.MachineConfigSecret() != "" && m.Annotations[v1alpha1.AnnotationMachineConfig] == "" && !m.Installed() &&
+		m.Status.VMName == "" && len(m.Spec.Networks) == 0
+}
+
 // addMachineConfig sets the machine configuration of a node as user data. It returns a
 // WaitError if the configuration does not exist yet. If the virtual machine exists, and always
 // after the node has its configuration, the user data configures nothing.

@@ -53,7 +53,9 @@ func TestPreviewSaysTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := preview.Make([]preview.Document{{Index: 1, Object: &unstructured.Unstructured{Object: content}}}, world)
-		_, _, err = f.resolveMachine(t.Context(), m)
+		if _, err = f.resolveSize(t.Context(), m); err == nil {
+			_, err = f.providers.choose(t.Context(), m)
+		}
 		problem, _ := reconcile.AsUserError(err)
 		if problem.Reason != tc.reason || err != nil && problem.Reason == "" {
 			t.Errorf("%s: %s: the function has %v, want %q", name, tc.why, err, tc.reason)

@@ -156,14 +156,25 @@ func (f *function) beginAction(ctx context.Context, m *v1alpha1.Machine, action 
 }
 
 // resolveAndEnsure creates or changes what a Machine needs, and returns the attempt and the Machine as
-// written last. waits is whether its new NetworkConfiguration causes the next event.
+// written last. waits is whether its new NetworkConfiguration causes the next event. The MachineProvider is chosen once
+// something is created at its hypervisor.
 func (f *function) resolveAndEnsure(ctx context.Context, m, before *v1alpha1.Machine, cause string) (a attempt, written *v1alpha1.Machine, waits bool, err error) {
-	resolved, provider, err := f.resolveMachine(ctx, m)
+	resolved, err := f.resolveSize(ctx, m)
 	if err != nil {
 		return attempt{err: err}, before, false, nil
 	}
 	if cause == causeMachine && f.networks.createNew(ctx, m) {
 		return attempt{}, before, true, nil
+	}
+	if needsOnlyAddresses(m) {
+		if a.nics, a.err = f.networks.ensure(ctx, m); a.err == nil {
+			a.err = f.readUserData(ctx, m, &hypervisor.Desired{NICs: a.nics})
+		}
+		return a, before, false, nil
+	}
+	provider, err := f.providers.choose(ctx, m)
+	if err != nil {
+		return attempt{err: err}, before, false, nil
 	}
 	if before, err = f.addFinalizersAndProvider(ctx, before, m, provider); err != nil {
 		return attempt{}, nil, false, err
@@ -173,9 +184,8 @@ func (f *function) resolveAndEnsure(ctx context.Context, m, before *v1alpha1.Mac
 	return a, before, false, nil
 }
 
-// resolveMachine returns the size and the MachineProvider of a Machine. It changes nothing. The
-// MachineClasses are read only if the size depends on them.
-func (f *function) resolveMachine(ctx context.Context, m *v1alpha1.Machine) (plan.Resolution, *v1alpha1.MachineProvider, error) {
+// resolveSize returns the size of a Machine. It changes nothing. The MachineClasses are read only if the size depends on them.
+func (f *function) resolveSize(ctx context.Context, m *v1alpha1.Machine) (plan.Resolution, error) {
 	s, err := plan.Resolve(m, func() ([]v1alpha1.MachineClass, error) {
 		list, err := kube.ListShared[v1alpha1.MachineClassList](ctx, f.kube, "", metav1.ListOptions{})
 		if err != nil {
@@ -186,11 +196,7 @@ func (f *function) resolveMachine(ctx context.Context, m *v1alpha1.Machine) (pla
 	if err == nil && m.Status.VMName == "" { // afterwards nothing is fetched, and os cannot be changed
 		err = plan.CheckImageHosts(m.Spec.OS, f.images)
 	}
-	if err != nil {
-		return plan.Resolution{}, nil, err
-	}
-	provider, err := f.providers.choose(ctx, m)
-	return s, provider, err
+	return s, err
 }
 
 // addFinalizersAndProvider writes the finalizer and the MachineProvider before anything is created for a

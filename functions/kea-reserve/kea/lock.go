@@ -20,7 +20,7 @@ const (
 	lockDuration = 40 * time.Second
 	// lockTimeout is how long a delivery waits for the Lock before the Broker has to
 	// redeliver its event. lockInterval is how often it tries.
-	lockTimeout = 3 * time.Second
+	lockTimeout  = 3 * time.Second
 	lockInterval = 100 * time.Millisecond
 )
 
