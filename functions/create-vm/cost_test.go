@@ -34,6 +34,12 @@ func change(t *testing.T, eventType, kind, namespace, name string, object kube.O
 	return e
 }
 
+// carriedChange is change for an event that carries its object.
+func carriedChange(t *testing.T, eventType, kind string, object kube.Object) event.Event {
+	t.Helper()
+	return change(t, eventType, kind, object.GetNamespace(), object.GetName(), object)
+}
+
 // costs returns the requests of a wire by verb and resource, and resets their count.
 func costs(w *hypervisortest.Wire) map[string]int {
 	verbs := map[string]int{}
@@ -110,6 +116,16 @@ func TestMachineCost(t *testing.T) {
 				"GET machines": 1, "GET virtualmachines": 1, "GET virtualmachineinstances": 1, "GET persistentvolumeclaims": 1,
 				"PATCH machines/status": 1, "POST events": 1,
 			},
+		},
+		{
+			name: "StartedAgain", reason: "the event shows what the status says",
+			event: func() event.Event { return s.vmEvent("m1", func(*kubevirtv1.VirtualMachine) {}) },
+			want:  map[string]int{"GET machines": 1},
+		},
+		{
+			name: "Instance", reason: "the event shows what the status says",
+			event: func() event.Event { return s.instanceEvent("m1", func(*kubevirtv1.VirtualMachineInstance) {}) },
+			want:  map[string]int{"GET machines": 1},
 		},
 	})
 	if err := s.Kube.Get(t.Context(), s.Namespace, "m1", m); err != nil || !hypervisortest.IsRunning(m) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -66,8 +67,9 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	if err != nil {
 		return nil, err
 	}
+	decode := func(into any) bool { return !events.IsDelete(in.Type()) && events.ObjectFrom(in, into) }
 	for _, name := range names {
-		if err := kube.OnConflict(func() error { return f.reconcileMachine(ctx, ref.Namespace, name, cause) }); err != nil {
+		if err := kube.OnConflict(func() error { return f.reconcileMachine(ctx, ref.Namespace, name, cause, decode) }); err != nil {
 			return nil, err
 		}
 	}
@@ -89,14 +91,17 @@ func (f *function) requeueWaiting(ctx context.Context, reason string) error {
 		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status == metav1.ConditionTrue || c.Reason != reason {
 			continue
 		}
-		problems = append(problems, kube.OnConflict(func() error { return f.reconcileMachine(ctx, m.Namespace, m.Name, causeResync) }))
+		problems = append(problems, kube.OnConflict(func() error { return f.reconcileMachine(ctx, m.Namespace, m.Name, causeResync, nothing) }))
 	}
 	return errors.Join(problems...)
 }
 
-// reconcileMachine reconciles one Machine as far as cause requires. A second call changes
-// nothing.
-func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause string) error {
+// nothing decodes the object of an event without one.
+func nothing(any) bool { return false }
+
+// reconcileMachine reconciles one Machine as far as cause requires. decode decodes the object in the event of cause, if there
+// is one. A second call changes nothing.
+func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause string, decode func(into any) bool) error {
 	m := &v1alpha1.Machine{}
 	if err := f.kube.Get(ctx, namespace, name, m); err != nil {
 		if kube.NotFound(err) {
@@ -111,7 +116,7 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 		return f.removeMachine(ctx, m)
 	}
 	next := decideAction(m, cause)
-	if next == actionNone {
+	if next == actionNone || (next == actionObserve && f.isRecorded(m, cause, decode)) {
 		return nil
 	}
 	if isDone, err := f.beginAction(ctx, m, next); isDone || err != nil {
@@ -249,6 +254,19 @@ func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size 
 		a.vm, a.err = &vm, vm.Refused
 	}
 	return a
+}
+
+// isRecorded reports whether the status of a Machine says all that the object in an event shows, so that an observation would write
+// nothing. It is a comparison and no source of what is written: for any difference, the live objects decide. If they have changed since,
+// that causes an event of its own.
+func (f *function) isRecorded(m *v1alpha1.Machine, cause string, decode func(into any) bool) bool {
+	vm, ok := f.local.StateShown(m, cause, decode)
+	if !ok {
+		return false
+	}
+	after := m.DeepCopy()
+	setStatus(after, attempt{vm: &vm, ended: f.now()})
+	return equality.Semantic.DeepEqual(m.Status, after.Status)
 }
 
 // observeMachine reads only the virtual machine, which has changed.

@@ -37,6 +37,9 @@ type Observer interface {
 	// Observe returns what Ensure would observe, and changes nothing. It returns ErrGone if
 	// the virtual machine does not exist.
 	Observe(ctx context.Context, m *v1alpha1.Machine) (State, error)
+	// StateShown returns what Observe would return if nothing had changed since an event about a kind, whose object decode
+	// decodes, and since the status of the Machine. It sends no request. It is false if the object shows too little, or there is none.
+	StateShown(m *v1alpha1.Machine, kind string, decode func(into any) bool) (State, bool)
 	// RemoveMachineConfig removes the machine configuration of a node that has it, as Ensure does for
 	// HandoverRemove. A second call changes nothing.
 	RemoveMachineConfig(ctx context.Context, m *v1alpha1.Machine) error

@@ -39,6 +39,9 @@ func isCarried(obj *unstructured.Unstructured) bool {
 	case "Machine":
 		_, ofCluster := obj.GetLabels()["cluster.vitistack.io/role"]
 		return ofCluster
+	case "VirtualMachine", "VirtualMachineInstance":
+		_, withoutSecrets := obj.GetLabels()["vitistack.io/without-secrets"]
+		return withoutSecrets
 	default:
 		return false
 	}
