@@ -60,7 +60,7 @@ func TestCheckConfigurationUsable(t *testing.T) {
 		"Going":   {reason: "it is kept for other machines only", nc: going(shared(), v1alpha1.FinalizerUsedBy+"m2"), want: "NetworkConfigurationNotFound"},
 		"OwnGone": {reason: "it is created again after its deletion", nc: going(of("m1", "1"), v1alpha1.FinalizerKea), want: "is being deleted", retried: true},
 		"Earlier": {reason: "it is deleted together with the earlier machine", nc: of("m1", "0"), want: "is being deleted", retried: true},
-		"Other":   {reason: "only the requester can fix the spec", nc: of("m2", "2"), want: "NetworkConfigurationNotFound: NetworkConfiguration m2 is Machine m2's own"},
+		"Other":   {reason: "only the requester can fix the spec", nc: of("m2", "2"), want: "NetworkConfigurationNotFound: NetworkConfiguration m2 belongs to Machine m2: name another"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
