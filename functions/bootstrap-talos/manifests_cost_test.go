@@ -44,10 +44,12 @@ func TestManifestsCost(t *testing.T) {
 		saved   string
 	}{
 		{"a new cluster has none", kc, "shop-cp-0.yaml", "a", []string{post}, "a"},
-		{"another delivery has created it", kc, "shop-cp-0.yaml", "b", []string{post, patch}, "b"},
-		{"a cluster with machines has it", created, "shop-cp-0.talos.yaml", "c", []string{patch}, "c"},
-		{"a large file has room", created, "shop-cp-0.talos.yaml", large, []string{patch}, large},
-		{"both exceed the limit", created, "shop-cp-1.talos.yaml", large, []string{patch, get, patch}, "# This file of 600 KiB is not saved, because its ConfigMap would exceed 1 MiB.\n"},
+		{"another delivery has created it", kc, "shop-cp-0.yaml", "b", []string{post, get, patch}, "b"},
+		{"a second call changes nothing", kc, "shop-cp-0.yaml", "b", []string{post, get}, "b"},
+		{"a cluster with machines has it", created, "shop-cp-0.talos.yaml", "c", []string{get, patch}, "c"},
+		{"a second call changes nothing", created, "shop-cp-0.talos.yaml", "c", []string{get}, "c"},
+		{"a large file has room", created, "shop-cp-2.talos.yaml", large, []string{get, patch}, large},
+		{"both exceed the limit", created, "shop-cp-1.talos.yaml", large, []string{get, patch}, "# This file of 600 KiB is not saved, because its ConfigMap would exceed 1 MiB.\n"},
 	} {
 		listens.last = nil
 		if err := store.Save(t.Context(), step.kc, map[string][]byte{step.file: []byte(step.content)}); err != nil {

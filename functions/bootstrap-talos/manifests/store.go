@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -90,26 +89,15 @@ func (s *Store) Forget(ctx context.Context, kc *v1alpha1.KubernetesCluster, mach
 	return s.writeConfigMap(ctx, kc, configMapName(kc.Name, machine+".yaml"), gone)
 }
 
-// addFiles adds files to a ConfigMap in one request if that is possible: it creates the ConfigMap of a new cluster, and patches
-// that of any other on the condition that the cluster owns it. Otherwise it leaves the files to writeConfigMap, for example if they would
-// exceed the limit of a ConfigMap, or the ConfigMap is not the cluster's.
+// addFiles adds files to a ConfigMap. It creates that of a new cluster without a read. If it exists, writeConfigMap compares
+// the files, so that a delivery that is repeated after its write sends no other.
 func (s *Store) addFiles(ctx context.Context, kc *v1alpha1.KubernetesCluster, name string, files map[string]any) error {
 	if !meta.IsStatusConditionTrue(kc.Status.Conditions, v1alpha1.ConditionMachinesCreated) {
 		if err := s.Kube.Create(ctx, newConfigMap(kc, name, files)); !kube.AlreadyExists(err) {
 			return err
 		}
 	}
-	operations := []kube.Operation{
-		kube.Test(kc.UID, "metadata", "ownerReferences", "0", "uid"), kube.Test(true, "metadata", "ownerReferences", "0", "controller"),
-	}
-	for _, file := range slices.Sorted(maps.Keys(files)) {
-		operations = append(operations, kube.Set(files[file], "data", file))
-	}
-	err := s.Kube.PatchJSON(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kc.Namespace, Name: name}}, operations...)
-	if kube.Inapplicable(err) || apierrors.IsRequestEntityTooLargeError(err) {
-		return s.writeConfigMap(ctx, kc, name, files)
-	}
-	return err
+	return s.writeConfigMap(ctx, kc, name, files)
 }
 
 // newConfigMap returns the ConfigMap of a name with files, nil for none.
