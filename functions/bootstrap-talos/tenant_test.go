@@ -91,7 +91,7 @@ func TestNamesOfATenant(t *testing.T) {
 		taken := -1
 		feed.Until(t, "the cluster reports which name is taken", func() (bool, string) {
 			message := s.get("shop").Status.Message
-			taken = slices.IndexFunc(foreign, func(obj kube.Object) bool { return strings.Contains(message, obj.GetName()+" was not made") })
+			taken = slices.IndexFunc(foreign, func(obj kube.Object) bool { return strings.Contains(message, obj.GetName()+" was not created") })
 			return taken >= 0, message
 		})
 		s.awaitReason("shop", "NameTaken", foreign[taken].GetName())

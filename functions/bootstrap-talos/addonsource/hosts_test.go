@@ -46,7 +46,7 @@ func TestHosts(t *testing.T) {
 		"Without TLS":  {"a redirect without TLS can be forged", "127.0.0.1", server.URL + "/plain", addons.ReasonUnavailable, "redirects to a URL without https"},
 		"Metadata":     {"a redirect leads to no other host", "127.0.0.1", server.URL + "/metadata", addons.ReasonNotAllowed, "leads to 169.254.169.254"},
 		"Circle":       {"redirects end", "127.0.0.1", server.URL + "/round", addons.ReasonUnavailable, "too often"},
-		"Broken":       {"the host is at fault", "127.0.0.1", server.URL + "/broken", addons.ReasonUnavailable, "502 Bad Gateway. It is asked again"},
+		"Broken":       {"the host is at fault", "127.0.0.1", server.URL + "/broken", addons.ReasonUnavailable, "502 Bad Gateway. The stack checks again"},
 		"Private":      {"no credentials are sent", "127.0.0.1", server.URL + "/private", addons.ReasonNotFound, "answers without credentials"},
 		"Missing":      {"the URL is wrong", "127.0.0.1", server.URL + "/missing", addons.ReasonNotFound, "404 Not Found"},
 		"Large":        {"memory is bounded", "127.0.0.1", server.URL + "/large", addons.ReasonInvalid, "split it into several add-ons"},
