@@ -19,9 +19,9 @@ const (
 	LabelCloudInit = "vitistack.io/cloud-init"
 	// LabelManagedBy names the function that created an object.
 	LabelManagedBy = "vitistack.io/managed-by"
-	// LabelWithoutSecrets, on a VirtualMachine and its VirtualMachineInstance, says that they hold no first configuration of the
+	// LabelCarriedByEvents, on a VirtualMachine and its VirtualMachineInstance, says that they hold no first configuration of the
 	// guest, so that events may carry them.
-	LabelWithoutSecrets = "vitistack.io/without-secrets"
+	LabelCarriedByEvents = "vitistack.io/without-secrets"
 	// LabelHeartbeat marks the Leases that show that events flow: broker, event-source or resync.
 	LabelHeartbeat = "vitistack.io/heartbeat"
 	// LabelSourceMachine, LabelClusterID and LabelNodeRole have the same values under

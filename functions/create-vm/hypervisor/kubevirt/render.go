@@ -91,8 +91,8 @@ func renderVM(m *v1alpha1.Machine, w hypervisor.Desired, class func(string) stri
 		},
 	}
 	if cloudInit != "" || m.Spec.CloudInit == nil || m.Spec.CloudInit.UserData+m.Spec.CloudInit.NetworkData == "" {
-		vm.Labels[v1alpha1.LabelWithoutSecrets] = "true"
-		vm.Spec.Template.ObjectMeta.Labels[v1alpha1.LabelWithoutSecrets] = "true"
+		vm.Labels[v1alpha1.LabelCarriedByEvents] = "true"
+		vm.Spec.Template.ObjectMeta.Labels[v1alpha1.LabelCarriedByEvents] = "true"
 	}
 	spec := &vm.Spec.Template.Spec
 	if host := cmp.Or(m.Spec.NodeName, w.Defaults.NodeName); host != "" {

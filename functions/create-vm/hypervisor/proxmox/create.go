@@ -40,28 +40,11 @@ func (c creation) createMachine(ctx context.Context, m *v1alpha1.Machine, want h
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	claims, err := c.vmids.listClaims(ctx)
+	where, vmid, changed, err := c.claimPlace(ctx, m, want, all, source)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	where, err := c.hosts.choose(ctx, m, want, all, source, claims)
-	if _, isUserError := reconcile.AsUserError(err); isUserError {
-		return hypervisor.State{}, reconcile.MostUrgent(err, c.vmids.withdrawClaim(ctx, m, claims.of(m)))
-	}
-	if err != nil {
-		return hypervisor.State{}, err
-	}
-	node, vmid := recordedPlacement(m)
-	moved, memory := false, megabytes(want)<<20
-	if vmid == 0 {
-		vmid, err = c.vmids.claim(ctx, m, all.vmids(), 0, where.node, memory)
-	} else {
-		moved, err = c.vmids.moveClaim(ctx, m, claims.of(m), where.node, vmid, memory)
-	}
-	if err != nil {
-		return hypervisor.State{}, err
-	}
-	if moved || node != where.node {
+	if changed {
 		m.Status.ProviderID = formatProviderID(where.node, vmid)
 		return taskState(m, &v1alpha1.ProviderTask{ID: strconv.Itoa(vmid), Action: actionClaim}), nil
 	}
@@ -95,6 +78,30 @@ func (c creation) createMachine(ctx context.Context, m *v1alpha1.Machine, want h
 		return c.adoptOrSkipVMID(ctx, m, want, where.node, at, vmid, all)
 	}
 	return taskState(m, taskOf(action, t)), err
+}
+
+// claimPlace chooses a host for a machine and claims a VMID and memory of the host. It reports whether they differ from what the machine has
+// recorded. A machine that no host can take withdraws its claim.
+func (c creation) claimPlace(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory, source inventoryItem) (where placement, vmid int, changed bool, err error) {
+	claims, err := c.vmids.listClaims(ctx)
+	if err != nil {
+		return placement{}, 0, false, err
+	}
+	where, err = c.hosts.choose(ctx, m, want, all, source, claims)
+	if _, isUserError := reconcile.AsUserError(err); isUserError {
+		err = reconcile.MostUrgent(err, c.vmids.withdrawClaim(ctx, m, claims.of(m)))
+	}
+	if err != nil {
+		return placement{}, 0, false, err
+	}
+	node, vmid := recordedPlacement(m)
+	moved, memory := false, megabytes(want)<<20
+	if vmid == 0 {
+		vmid, err = c.vmids.claim(ctx, m, all.vmids(), 0, where.node, memory)
+	} else {
+		moved, err = c.vmids.moveClaim(ctx, m, claims.of(m), where.node, vmid, memory)
+	}
+	return where, vmid, moved || node != where.node, err
 }
 
 // adoptOrSkipVMID handles a VMID that is in use although the user sees no virtual machine with

@@ -35,12 +35,8 @@ func (h hosts) choose(ctx context.Context, m *v1alpha1.Machine, want hypervisor.
 	}
 	bridge, installer := "", ""
 	for _, p := range fit {
-		if source.VMID != 0 && source.Shared == 0 && p.node != source.Node {
-			why[p.node] = fmt.Sprintf("template %s is on a storage of node %s alone: move it to a shared one, or name that node", source.Name, source.Node)
-			continue
-		}
-		if s, _ := all.storage(p.node, p.storages[0]); source.VMID != 0 && p.node != source.Node && !h.options.LinkedClone && s.Shared == 0 {
-			why[p.node] = "a template of another node can only be copied to a shared storage"
+		if objection := h.cloneObjection(p, source, all); objection != "" {
+			why[p.node] = objection
 			continue
 		}
 		lacks, err := h.missingBridge(ctx, p.node, want)
@@ -59,22 +55,45 @@ func (h hosts) choose(ctx context.Context, m *v1alpha1.Machine, want hypervisor.
 		installer = d.installer
 		why[p.node] = "it does not have " + installer
 	}
+	if len(fit) < len(why) {
+		bridge = "" // some hosts are refused for another reason
+	}
+	return placement{}, d.refuse(why, bridge, installer)
+}
+
+// cloneObjection returns why a host cannot get a copy of a template, or an empty string. source is empty for a machine without one.
+func (h hosts) cloneObjection(p placement, source inventoryItem, all inventory) string {
+	if source.VMID == 0 || p.node == source.Node {
+		return ""
+	}
+	if source.Shared == 0 {
+		return fmt.Sprintf("template %s is on a storage of node %s alone: move it to a shared one, or name that node", source.Name, source.Node)
+	}
+	if s, _ := all.storage(p.node, p.storages[0]); !h.options.LinkedClone && s.Shared == 0 {
+		return "a template of another node can only be copied to a shared storage"
+	}
+	return ""
+}
+
+// refuse returns the UserError of a machine that no host can take. why has the reason of each host; bridge is a bridge that every host
+// lacks, and installer a volume that a host lacks which could take the machine otherwise. Both may be empty.
+func (d demand) refuse(why map[string]string, bridge, installer string) error {
 	var reasons []string
 	for _, node := range slices.Sorted(maps.Keys(why)) {
 		reasons = append(reasons, node+": "+why[node])
 	}
-	if bridge != "" && len(fit) == len(why) {
-		return placement{}, reconcile.UserError{Reason: "BridgeNotFound", Message: fmt.Sprintf("no node has bridge %s: make it at Proxmox VE, or name another in the NetworkConfiguration or in spec.defaults.bridge of the MachineProvider", bridge)}
+	if bridge != "" {
+		return reconcile.UserError{Reason: "BridgeNotFound", Message: fmt.Sprintf("no node has bridge %s: make it at Proxmox VE, or name another in the NetworkConfiguration or in spec.defaults.bridge of the MachineProvider", bridge)}
 	}
 	if installer != "" {
-		return placement{}, reconcile.UserError{Reason: "ImageNotFound", Message: fmt.Sprintf("no node that can take the machine has %s: upload it to one of them, or to a storage that they share, or write another volume into spec.os.isoUri: %s",
+		return reconcile.UserError{Reason: "ImageNotFound", Message: fmt.Sprintf("no node that can take the machine has %s: upload it to one of them, or to a storage that they share, or write another volume into spec.os.isoUri: %s",
 			installer, strings.Join(reasons, "; "))}
 	}
 	remedy := "add nodes, free some, or ask for less"
 	if d.node != "" {
 		remedy = "free it, ask for less, or name another node in " + d.field
 	}
-	return placement{}, reconcile.UserError{Reason: reasonInsufficient, Message: "no node has room for the machine: " + remedy + ": " + strings.Join(reasons, "; ")}
+	return reconcile.UserError{Reason: reasonInsufficient, Message: "no node has room for the machine: " + remedy + ": " + strings.Join(reasons, "; ")}
 }
 
 // demandOf returns what a machine needs of a host. source is its template, or empty.
