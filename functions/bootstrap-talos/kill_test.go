@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// reaper kills each delivery at its first write, alternately before and after the API server has
+// reaper kills each delivery at its first write, before or after the API server has
 // handled it. Over time a delivery dies between any two side effects.
 type reaper struct {
 	next http.RoundTripper
@@ -59,7 +60,9 @@ func (r *reaper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if context.Cause(req.Context()) != nil {
 		return nil, errKilled
 	}
-	if r.writes.Add(1)%3 == 0 {
+	r.writes.Add(1)
+	// At random: a third by count would be the same request of every delivery that sends three.
+	if rand.IntN(3) == 0 {
 		kill(errKilled)
 		return nil, errKilled
 	}
