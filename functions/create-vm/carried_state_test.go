@@ -75,6 +75,7 @@ func TestCarriedState(t *testing.T) {
 		"VMRestart": {reason: "a restart was required", reads: true, event: vm(func(vm *kubevirtv1.VirtualMachine) {
 			vm.Status.Conditions = append(vm.Status.Conditions, kubevirtv1.VirtualMachineCondition{Type: kubevirtv1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue})
 		})},
+		"VMTemplate": {reason: "its template has changed, and the instance may lack the change", reads: true, event: vm(func(vm *kubevirtv1.VirtualMachine) { vm.Generation++ })},
 		"VMOfOther":  {reason: "it is of an earlier Machine of the name", reads: true, event: vm(func(vm *kubevirtv1.VirtualMachine) { vm.Annotations[v1alpha1.AnnotationUID] = "other" })},
 		"VMDeleting": {reason: "it may be gone", reads: true, event: vm(func(vm *kubevirtv1.VirtualMachine) { vm.DeletionTimestamp = &vm.CreationTimestamp })},
 		"VMDeleted": {reason: "it may be gone", reads: true, event: func() event.Event {
@@ -91,6 +92,9 @@ func TestCarriedState(t *testing.T) {
 		})},
 		"InstanceDisk": {reason: "a disk was being plugged in", reads: true, event: vmi(func(vmi *kubevirtv1.VirtualMachineInstance) {
 			vmi.Status.VolumeStatus = append(vmi.Status.VolumeStatus, kubevirtv1.VolumeStatus{Name: "more", HotplugVolume: &kubevirtv1.HotplugVolumeStatus{}})
+		})},
+		"InstanceMigrated": {reason: "a change may have arrived by the migration", reads: true, event: vmi(func(vmi *kubevirtv1.VirtualMachineInstance) {
+			vmi.Status.MigrationState = &kubevirtv1.VirtualMachineInstanceMigrationState{Completed: true}
 		})},
 		"InstanceEnded":    {reason: "it was the one before", reads: true, event: vmi(func(vmi *kubevirtv1.VirtualMachineInstance) { vmi.Status.Phase = kubevirtv1.Succeeded })},
 		"InstanceOfOther":  {reason: "it is of an earlier Machine of the name", reads: true, event: vmi(func(vmi *kubevirtv1.VirtualMachineInstance) { vmi.Annotations[v1alpha1.AnnotationUID] = "other" })},

@@ -36,7 +36,8 @@ func (k *Hypervisor) StateShown(m *v1alpha1.Machine, kind string, decode func(in
 }
 
 // stateOfVM returns the state that a VirtualMachine shows, with the recorded state of its instance and of its disks, whose changes cause
-// events of their own. It is false if the instance was not recorded.
+// events of their own. It is false if the instance was not recorded, or was started from another template than the present one: then the
+// instance says what it lacks.
 func stateOfVM(recorded hypervisor.State, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine) (hypervisor.State, bool) {
 	s := vmState(vm, m.Status.Phase, m.Spec.PowerState)
 	s.RestartToken, s.StoragePending = recorded.RestartToken, recorded.StoragePending
@@ -44,19 +45,20 @@ func stateOfVM(recorded hypervisor.State, m *v1alpha1.Machine, vm *kubevirtv1.Vi
 	if hasInstance {
 		s.VMIName, s.NodeName = recorded.VMIName, recorded.NodeName
 	}
-	isKnown := isMadeFor(vm, m) && !needsAdoption(vm, m) && vm.DeletionTimestamp == nil
+	isKnown := isMadeFor(vm, m) && !needsAdoption(vm, m) && vm.DeletionTimestamp == nil && vm.Status.ObservedGeneration == vm.Generation
 	return s, isKnown && (!hasInstance || s.VMIName != "")
 }
 
 // stateOfInstance returns the recorded state with what a running instance shows. It is false for an instance that does not run, or
-// has a disk that is not plugged in: then the virtual machine says more.
+// has a disk that is not plugged in, was migrated, or does not have what its machine asks for: then the virtual machine says more.
 func stateOfInstance(recorded hypervisor.State, m *v1alpha1.Machine, vmi *kubevirtv1.VirtualMachineInstance) (hypervisor.State, bool) {
 	addInstanceState(&recorded, vmi)
 	isUnplugged := slices.ContainsFunc(vmi.Status.VolumeStatus, func(v kubevirtv1.VolumeStatus) bool {
 		return v.HotplugVolume != nil && v.Phase != kubevirtv1.VolumeReady
 	})
 	isKnown := isMadeFor(vmi, m) && vmi.DeletionTimestamp == nil && vmi.Status.Phase == kubevirtv1.Running
-	return recorded, isKnown && !isUnplugged && recorded.StoragePending == ""
+	isCurrent := !isUnplugged && vmi.Status.MigrationState == nil && recorded.StoragePending == "" && recorded.RestartRequired == ""
+	return recorded, isKnown && isCurrent
 }
 
 // recordedState returns the state that the status of a Machine records. It is false for a status without that.
