@@ -68,6 +68,25 @@ func TestAttemptTimesOut(t *testing.T) {
 	s.expect(s.resync("nightly"), v1alpha1.EtcdBackupCompleted, "Completed")
 }
 
+// TestSuspendedDuringAttempt suspends a backup while its snapshot is taken. The snapshot is recorded, and then the backup is suspended.
+func TestSuspendedDuringAttempt(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.create(backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1))
+	first := delivery{function: s.function, holder: "first"}
+	if err := first.startAttempt(t.Context(), s.backup("nightly")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.kube.Merge(t.Context(), s.backup("nightly"), map[string]any{"spec": map[string]any{"suspend": true}}); err != nil {
+		t.Fatal(err)
+	}
+	if b := s.resync("nightly"); b.Status.Attempt == nil || !first.holds(b) {
+		t.Errorf("the attempt is lost: %+v", b.Status)
+	}
+	s.function.attemptTimeout = 0
+	s.expect(s.resync("nightly"), v1alpha1.EtcdBackupScheduled, "Suspended")
+}
+
 // TestLongAttempt takes a snapshot for longer than an attempt lives without a heartbeat.
 func TestLongAttempt(t *testing.T) {
 	t.Parallel()

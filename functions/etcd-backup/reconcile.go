@@ -68,11 +68,14 @@ func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) e
 	if b.DeletionTimestamp != nil || v1alpha1.IsPaused(b) {
 		return nil // what was kept stays
 	}
+	if d.hasOtherAttempt(b) {
+		return nil // the other delivery writes the status at the end of its attempt, which causes the next event
+	}
 	before, begin := b.DeepCopy(), time.Now()
 	p, err := planSnapshot(b, d.now())
 	if err == nil && !b.Spec.Suspend {
-		if (!p.due.IsZero() && d.hasOtherAttempt(b)) || (hasFailed(b) && !d.retryFailed) {
-			return nil // another delivery takes it, or has just taken it
+		if hasFailed(b) && !d.retryFailed {
+			return nil // it has just failed
 		}
 		before, err = d.takeIfDue(ctx, b, p)
 		if kube.Conflict(err) {
