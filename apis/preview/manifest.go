@@ -67,32 +67,31 @@ func ParseMixed(manifest []byte, namespace string) (documents, others []Document
 		case err != nil:
 			return nil, nil, fmt.Errorf("%w: document %d: %w", ErrUnreadable, index, err)
 		}
-		o, err := parseDocument(part)
+		objects, err := parseDocument(part)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w: document %d: %w", ErrUnreadable, index, err)
 		}
-		if o == nil {
-			continue
-		}
-		if len(documents)+len(others) == maxDocuments {
+		if len(documents)+len(others)+len(objects) > maxDocuments {
 			return nil, nil, fmt.Errorf("%w: it has more than %d objects: send fewer at once", ErrUnreadable, maxDocuments)
 		}
-		switch {
-		case slices.Contains(clusterScoped, o.GetKind()):
-			o.SetNamespace("")
-		case o.GetNamespace() == "":
-			o.SetNamespace(namespace)
+		for _, o := range objects {
+			switch {
+			case slices.Contains(clusterScoped, o.GetKind()):
+				o.SetNamespace("")
+			case o.GetNamespace() == "":
+				o.SetNamespace(namespace)
+			}
+			if slices.Contains(changes.Kinds, o.GetKind()) {
+				documents = append(documents, Document{Index: index, Object: o})
+			} else {
+				others = append(others, Document{Index: index, Object: o})
+			}
 		}
-		if !slices.Contains(changes.Kinds, o.GetKind()) {
-			others = append(others, Document{Index: index, Object: o})
-			continue
-		}
-		documents = append(documents, Document{Index: index, Object: o})
 	}
 }
 
-// parseDocument returns the object of a document, or nil for an empty one.
-func parseDocument(part []byte) (*unstructured.Unstructured, error) {
+// parseDocument returns the object of a document, or the objects of a List, as kubectl get -o yaml writes it. An empty document has none.
+func parseDocument(part []byte) ([]*unstructured.Unstructured, error) {
 	document, err := yaml.YAMLToJSONStrict(part)
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "))
@@ -100,6 +99,27 @@ func parseDocument(part []byte) (*unstructured.Unstructured, error) {
 	if string(document) == "null" {
 		return nil, nil
 	}
+	var list struct {
+		metav1.TypeMeta
+		Items []json.RawMessage
+	}
+	if json.Unmarshal(document, &list) != nil || list.Kind != "List" || list.APIVersion != corev1.SchemeGroupVersion.String() {
+		o, err := parseObject(document)
+		return []*unstructured.Unstructured{o}, err
+	}
+	var objects []*unstructured.Unstructured
+	for n, item := range list.Items {
+		o, err := parseObject(item)
+		if err != nil {
+			return nil, fmt.Errorf("item %d of the List: %w", n+1, err)
+		}
+		objects = append(objects, o)
+	}
+	return objects, nil
+}
+
+// parseObject returns one object in JSON.
+func parseObject(document []byte) (*unstructured.Unstructured, error) {
 	var head metav1.PartialObjectMetadata
 	if err := json.Unmarshal(document, &head); err != nil {
 		return nil, errors.New("write one object")

@@ -213,6 +213,25 @@ func TestParseMixed(t *testing.T) {
 	}
 }
 
+// TestParseList parses what kubectl get -o yaml writes of several objects.
+func TestParseList(t *testing.T) {
+	t.Parallel()
+	const list = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: patches}}\n- {apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: web}}\n"
+	documents, others, err := ParseMixed([]byte(list), "a")
+	if err != nil || len(documents) != 1 || documents[0].Object.GetName() != "web" || documents[0].Object.GetNamespace() != "a" || len(others) != 1 {
+		t.Errorf("documents %+v, others %+v, %v", documents, others, err)
+	}
+	for want, items := range map[string]string{
+		"item 1 of the List: the Machine has no name: write metadata.name": "[{apiVersion: vitistack.io/v1alpha1, kind: Machine}]",
+		"write at least one object":                                        "[]",
+		"more than 50 objects":                                             "[" + strings.Repeat("{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: web}}, ", maxDocuments+1) + "]",
+	} {
+		if _, err := Parse([]byte("apiVersion: v1\nkind: List\nitems: "+items), "a"); !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
+
 // changed returns documents for a change of the spec of one object.
 func changed(t *testing.T, head, before, after string) []Document {
 	t.Helper()

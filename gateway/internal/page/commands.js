@@ -80,7 +80,7 @@ function nextVersion(item, topology) {
 function upgrades(item, topology) {
   const list = [["What runs, and which upgrades are possible (kubectl viti)", `kubectl viti upgrade ${item.name}${at(item)}`]];
   const version = nextVersion(item, topology);
-  if (!version) return list;
+  if (!version || item.clusterTemplate) return list; // kubectl viti says what an upgrade of its own means for a ClusterTemplate
   const operations = [{ op: "replace", path: "/spec/topology/version", value: version }];
   if (topology.controlplane?.version) operations.push({ op: "replace", path: "/spec/topology/controlplane/version", value: version });
   (topology.workers ?? []).forEach((pool, n) => {
