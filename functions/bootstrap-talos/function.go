@@ -6,7 +6,6 @@ import (
 	"github.com/vitistack/stack/functions/bootstrap-talos/addonsource"
 	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
-	"github.com/vitistack/stack/functions/internal/coalesce"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -41,8 +40,6 @@ type function struct {
 	reports nodeReports
 	// reconciles has the reconciles of clusters that run and that wait.
 	reconciles sharedReconciles
-	// configurations has the calls that configure new Machines, by cluster.
-	configurations coalesce.Calls[configuration]
 }
 
 // functionOptions are what the function is started with.

@@ -20,6 +20,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/gatewaysignature"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // handle reconciles what an event is about, and returns the event that it answers with, nil for
@@ -165,4 +166,75 @@ func (f *function) reconcileAffected(ctx context.Context, clusters []v1alpha1.Ku
 		reply, failed = cmp.Or(reply, r), append(failed, err)
 	}
 	return reply, errors.Join(failed...)
+}
+
+// configureMachine provides the configuration of one Machine, and marks the Machine once its node
+// runs it. A UserError is left to a full reconcile of the cluster, which writes it into the status.
+func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha1.Machine, options reconcileOptions) (*event.Event, error) {
+	kc := &v1alpha1.KubernetesCluster{}
+	if err := f.kube.Get(ctx, m.Namespace, name, kc); err != nil {
+		if kube.NotFound(err) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	c := &cluster{KubernetesCluster: kc, deadline: pollDeadline(options)}
+	if kc.DeletionTimestamp != nil || kc.Spec.Paused || v1alpha1.IsPaused(kc) {
+		return nil, nil
+	}
+	full := func() (*event.Event, error) {
+		options.full = true
+		return f.reconcileCluster(ctx, m.Namespace, name, options)
+	}
+	if kc.Status.Endpoint == "" && m.Labels[v1alpha1.LabelClusterRole] == v1alpha1.RoleControlPlane {
+		return full() // other Machines may have waited for the address of this one
+	}
+	ready, err := f.readForConfig(ctx, c)
+	if errors.As(reconcile.SecretsError(err, plan.FunctionName), new(reconcile.UserError)) {
+		return full()
+	}
+	if err != nil || !ready {
+		return nil, err
+	}
+	members := slices.DeleteFunc(c.unconfiguredMembers(), func(p plan.Member) bool { return p.Name != m.Name })
+	if len(members) == 0 {
+		return full()
+	}
+	c.observed.unconfigured = members
+	if c.observed.configs, err = f.renderer.renderAndSave(ctx, c, c.membersWithoutConfig(members)); err == nil {
+		err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
+			return f.awaitNodeEvent(ctx, c, f.configurator.configureNodes(ctx, c))
+		})
+	}
+	if errors.As(reconcile.SecretsError(err, plan.FunctionName), new(reconcile.UserError)) {
+		return full()
+	}
+	if !reconcile.Retried(err) {
+		return nil, nil // the next event of the Machine continues
+	}
+	return nil, err
+}
+
+// readForConfig reads what the configuration of a node needs, and reports whether all of it
+// exists.
+func (f *function) readForConfig(ctx context.Context, c *cluster) (bool, error) {
+	var err error
+	if err := f.machines.read(ctx, c); err != nil {
+		return false, err
+	}
+	if err := runAll(ctx, c, f.planner.acceptSpec, f.planner.makePlan); err != nil {
+		return false, nil // the cluster's own event reports it
+	}
+	c.observed.network = cmp.Or(c.Status.NetworkNamespaceName, c.Spec.NetworkNamespaceName)
+	if c.observed.keys, err = f.secrets.readKeys(ctx, c.KubernetesCluster); err != nil || c.observed.keys == nil {
+		return false, err
+	}
+	if c.connections.credentials, err = c.observed.keys.Credentials(); err != nil {
+		return false, err
+	}
+	err = f.endpoints.ensure(ctx, c)
+	if errors.As(err, new(reconcile.WaitError)) || errors.As(err, new(reconcile.UserError)) {
+		return false, nil
+	}
+	return err == nil, err
 }
