@@ -348,7 +348,7 @@ func TestAddonErrors(t *testing.T) {
 		"Unknown kind": {"nothing of this delivery defines it", workload.UnknownKindError{GroupVersionKind: thing}, addons.ReasonInvalid, "serves no Thing of example.com/v1"},
 		"Busy":         {"the API server asks for patience", workload.StatusError{Code: 429, Message: "later"}, addons.ReasonWaiting, "answers: later"},
 		"Webhook":      {"the pods of a webhook start", workload.StatusError{Code: 500, Message: "failed calling webhook"}, addons.ReasonWaiting, "failed calling webhook"},
-		"No answer":    {"an API server restarts", errors.New("reset"), addons.ReasonWaiting, "waiting for the workload API to answer for Thing x"},
+		"No answer":    {"an API server restarts", errors.New("reset"), addons.ReasonWaiting, "waits for the workload API to answer for Thing x"},
 	} {
 		err := (&observed{}).addonError(v1alpha1.ClusterAddon{Name: "a", ConfigMap: "c"}, addons.Manifest{Unstructured: o, From: "a line 1"}, failed(tc.err))
 		var problem reconcile.UserError
