@@ -51,7 +51,7 @@ func (rs *resizes) resizeOutdated(ctx context.Context, c *cluster) error {
 	if waiting == nil {
 		message := "resizing machines in place: " + outdated.Describe()
 		if c.report.resizeBlocker != "" {
-			message += ", and waits: " + c.report.resizeBlocker
+			message += "; " + c.report.resizeBlocker
 		}
 		return reconcile.WaitError{Reason: plan.ReasonResizing, Message: message, Requeue: true}
 	}

@@ -55,7 +55,7 @@ func (c *cluster) reportUpgrade(nodes []plan.UpgradeNode) error {
 		c.report.versions = conditionReport{false, "Upgrading", skew}
 		message := fmt.Sprintf("upgrading %s, %s nodes are done", what, s.Progress)
 		if c.report.upgradeBlocker != "" {
-			message += ", and waits: " + c.report.upgradeBlocker
+			message += "; " + c.report.upgradeBlocker
 		}
 		return reconcile.WaitError{Reason: "Upgrading", Message: message, Requeue: true}
 	}
