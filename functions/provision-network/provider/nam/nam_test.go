@@ -255,7 +255,7 @@ func TestIsNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (Provider{impatient}).Provide(t.Context(), nn); asError(t, err).Reason != "SourceUnavailable" || !strings.Contains(err.Error(), "in time") {
+	if _, err := (Provider{impatient}).Provide(t.Context(), nn); asError(t, err).Reason != "SourceUnavailable" || !strings.Contains(err.Error(), "timed out") {
 		t.Errorf("a manager that does not answer: got %v", err)
 	}
 	wrong := Provider{client(t, slow.url, "wrong")}
