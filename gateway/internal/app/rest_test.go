@@ -109,7 +109,7 @@ func TestLists(t *testing.T) {
 		"Numbers":     {reason: "numbers of machines", path: "machines?diskBytes>=9&sort=-memoryBytes,name&limit=1", field: "machines", want: []string{"shop-cp-0"}},
 		"TextMAC":     {reason: "text in a value that is no attribute", path: "addresses?q=02:00:00:00:00:01", field: "addresses", want: []string{"shop-cp-0"}},
 		"TextField":   {reason: "the name of a field is no text of an item", path: "machines?q=powerState", field: "machines"},
-		"TextSpec":    {reason: "text in the status of a resource", path: "resources?q=waits+for+shop-pool-0", field: "resources", want: []string{"shop"}},
+		"TextSpec":    {reason: "text in the status of a resource", path: "resources?q=waiting+for+shop-pool-0", field: "resources", want: []string{"shop"}},
 		"Networks":    {reason: "by VLAN", path: "networks?vlan=7", field: "networks", want: []string{"net"}},
 		"Addresses":   {reason: "of a machine", path: "addresses?machine=shop-cp-0", field: "addresses", want: []string{"shop-cp-0"}},
 		"Allocations": {reason: "by address", path: "allocations?address=10.0.0.5", field: "allocations", want: []string{"shop-cp-0-eth0"}},
