@@ -17,20 +17,23 @@ import (
 
 // usersAnnotations are the annotations that users set, and their effects.
 var usersAnnotations = map[string]string{
-	"vitistack.io/reconcile":       "requests a reconcile",
-	"vitistack.io/approval":        "is on a namespace, which only its administrator may change",
-	"vitistack.io/remove":          "is on the user's own machine",
-	"vitistack.io/replace":         "is on the user's own machine, and has the effect of vitistack.io/remove",
-	"vitistack.io/force":           "gives up the user's own object",
-	"vitistack.io/nodepool":        "describes a machine for users, and no function reads it",
-	"vitistack.io/node-config":     "is on the user's own machine, has at most the effect of vitistack.io/remove, and is corrected from the node",
-	"vitistack.io/os-installed":    "a user removes it from a machine whose disk was erased, as the condition says",
-	"vitistack.io/rotation":        "is on Secrets with the keys of a cluster, and a user who may write them administers the cluster",
-	"vitistack.io/rotation-phase":  "is on Secrets with the keys of a cluster, and a user who may write them administers the cluster",
-	"vitistack.io/resync-progress": "is on a Lease in the stack's own namespace, which tenants may not write",
-	"vitistack.io/adopting":        "is on objects of KubeVirt, to which the policy does not apply",
-	"vitistack.io/resizing":        "is on Nodes of a user's own cluster, to which the policy does not apply",
-	"vitistack.io/restart":         "is on objects of KubeVirt, to which the policy does not apply",
+	"vitistack.io/reconcile":        "requests a reconcile",
+	"vitistack.io/approval":         "is on a namespace, which only its administrator may change",
+	"vitistack.io/remove":           "is on the user's own machine",
+	"vitistack.io/replace":          "is on the user's own machine, and has the effect of vitistack.io/remove",
+	"vitistack.io/force":            "gives up the user's own object",
+	"vitistack.io/nodepool":         "describes a machine for users, and no function reads it",
+	"vitistack.io/node-config":      "is on the user's own machine, has at most the effect of vitistack.io/remove, and is corrected from the node",
+	"vitistack.io/os-installed":     "a user removes it from a machine whose disk was erased, as the condition says",
+	"vitistack.io/rotation":         "is on Secrets with the keys of a cluster, and a user who may write them administers the cluster",
+	"vitistack.io/rotation-phase":   "is on Secrets with the keys of a cluster, and a user who may write them administers the cluster",
+	"vitistack.io/resync-progress":  "is on a Lease in the stack's own namespace, which tenants may not write",
+	"vitistack.io/machine-provider": "is on a Lease in the stack's own namespace, which tenants may not write",
+	"vitistack.io/provider-id":      "is on a Lease in the stack's own namespace, which tenants may not write",
+	"vitistack.io/memory-bytes":     "is on a Lease in the stack's own namespace, which tenants may not write",
+	"vitistack.io/adopting":         "is on objects of KubeVirt, to which the policy does not apply",
+	"vitistack.io/resizing":         "is on Nodes of a user's own cluster, to which the policy does not apply",
+	"vitistack.io/restart":          "is on objects of KubeVirt, to which the policy does not apply",
 }
 
 // TestAnnotationsAreKept checks every annotation that functions read against the admission policy: either users set it, or the policy protects it.
