@@ -40,6 +40,21 @@ func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.next.RoundTrip(r)
 }
 
+// newRecordedEnv returns an env without a running function, and a client whose requests are recorded.
+func newRecordedEnv(t *testing.T) (*env, *asked, *kube.Client) {
+	t.Helper()
+	server := apiserver.Start(t)
+	server.Install(t)
+	s, listens := &env{T: t, namespace: server.Namespace(t)}, &asked{}
+	s.kube = s.client(server.Config())
+	config := server.Config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		listens.next = next
+		return listens
+	})
+	return s, listens, s.client(config)
+}
+
 // unreadable fails all requests that read Secrets while it is set.
 type unreadable struct {
 	http.RoundTripper
@@ -92,16 +107,8 @@ func TestRequestFails(t *testing.T) {
 // in a namespace with a cluster.
 func TestMachineOfNoCluster(t *testing.T) {
 	t.Parallel()
-	server := apiserver.Start(t)
-	server.Install(t)
-	s, listens := &env{T: t, namespace: server.Namespace(t)}, &asked{}
-	s.kube = s.client(server.Config())
-	config := server.Config()
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		listens.next = next
-		return listens
-	})
-	f := newFunction(s.client(config), functionOptions{now: time.Now})
+	s, listens, client := newRecordedEnv(t)
+	f := newFunction(client, functionOptions{now: time.Now})
 	s.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "alone"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
 	look := func(want ...string) {
 		t.Helper()
@@ -215,15 +222,8 @@ func TestSkippedEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := apiserver.Start(t)
-			server.Install(t)
-			s, listens := &env{T: t, namespace: server.Namespace(t)}, &asked{}
-			config := server.Config()
-			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-				listens.next = next
-				return listens
-			})
-			f := newFunction(s.client(config), functionOptions{now: time.Now})
+			s, listens, client := newRecordedEnv(t)
+			f := newFunction(client, functionOptions{now: time.Now})
 			e := event.New()
 			e.SetType(tc.change)
 			kind := "KubernetesCluster"

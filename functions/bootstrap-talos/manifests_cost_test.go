@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -13,24 +12,15 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
 	"github.com/vitistack/stack/functions/internal/reconcile"
-	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
 // TestManifestsCost saves manifests, one after another, and counts the requests.
 func TestManifestsCost(t *testing.T) {
 	t.Parallel()
-	server := apiserver.Start(t)
-	server.Install(t)
-	s, listens := &env{T: t, namespace: server.Namespace(t)}, &asked{}
-	s.kube = s.client(server.Config())
-	config := server.Config()
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		listens.next = next
-		return listens
-	})
+	s, listens, client := newRecordedEnv(t)
 	kc := s.cluster("shop", 1, 1)
 	s.create(kc)
-	store := &manifests.Store{Kube: s.client(config)}
+	store := &manifests.Store{Kube: client}
 	created := kc.DeepCopy()
 	meta.SetStatusCondition(&created.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionMachinesCreated, Status: metav1.ConditionTrue, Reason: "MachinesCreated"})
 	const get, post, patch = "GET configmaps/shop-manifests", "POST configmaps", "PATCH configmaps/shop-manifests"

@@ -12,10 +12,10 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
 
+	"github.com/vitistack/stack/apis/kubeconfig"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
-	"github.com/vitistack/stack/functions/internal/kube"
 )
 
 // TestKubeconfigOfATenant has a tenant change the kubeconfig Secret of their cluster so that the
@@ -39,7 +39,7 @@ func TestKubeconfigOfATenant(t *testing.T) {
 	if talos.IsKubeconfigCurrent(doc, server.URL, &talos.Keys{Present: bundle}, time.Now()) {
 		t.Error("it serves")
 	}
-	if _, err := workload.Connect(doc, 6443); !errors.Is(err, kube.ErrReachesHere) || strings.Contains(err.Error(), token) || asked {
+	if _, err := workload.Connect(doc, 6443); !errors.Is(err, kubeconfig.ErrReachesHere) || strings.Contains(err.Error(), token) || asked {
 		t.Errorf("asked %t, %v", asked, err)
 	}
 }

@@ -178,7 +178,7 @@ func TestNodeCost(t *testing.T) {
 			},
 		},
 		{
-			name: "Configuration", reason: "checks that nobody has the name of the disk that CDI creates, records the provider, creates the Secret of the guest and the virtual machine, and reads neither again",
+			name: "Configuration", reason: "checks that no other claim has the name of the disk that CDI creates, records the provider, creates the Secret of the guest and the virtual machine, and reads neither again",
 			event: func() event.Event {
 				s.ProvideMachineConfig(m, "version: v1alpha1\n")
 				return machineEvent(events.TypeUpdate)

@@ -34,7 +34,7 @@ func (r providerReconciler) recordHealth(ctx context.Context, p *v1alpha1.Machin
 //
 //	nil                                 healthy
 //	a UserError of an outage            what its reason says: the credentials or the certificate are wrong
-//	no connection, the request timed out    unreachable
+//	no connection, a timeout            unreachable
 //	any other                           nothing: the hypervisor or the API server has refused a request
 func findingOf(began, ended time.Time, err error) (backendhealth.Finding, bool) {
 	if err == nil {

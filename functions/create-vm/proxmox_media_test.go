@@ -101,7 +101,7 @@ func TestProxmoxNodeCDFollows(t *testing.T) {
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 }
 
-// TestProxmoxInstaller creates a machine with an installer that one host has, then none, and moves it to a host without the installer.
+// TestProxmoxInstaller creates a machine whose installer is on no host, and then on one, and moves the machine to a host without the installer.
 func TestProxmoxInstaller(t *testing.T) {
 	t.Parallel()
 	r, sim := newPVE(t, proxmoxsim.Options{Storages: cdStorages(false)}, nil)

@@ -12,15 +12,22 @@ import (
 	"github.com/vitistack/stack/tests/sim/faults"
 )
 
+// startAttempt has a delivery start an attempt of the backup nightly.
+func (s *env) startAttempt(holder string) delivery {
+	s.Helper()
+	d := delivery{function: s.function, holder: holder}
+	if err := d.startAttempt(s.Context(), s.backup("nightly")); err != nil {
+		s.Fatal(err)
+	}
+	return d
+}
+
 // TestDeadAttempt has a delivery die while it takes a snapshot.
 func TestDeadAttempt(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.create(backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1))
-	dead := delivery{function: s.function, holder: "dead"}
-	if err := dead.startAttempt(t.Context(), s.backup("nightly")); err != nil {
-		t.Fatal(err)
-	}
+	s.startAttempt("dead")
 	s.expect(s.resync("nightly"), v1alpha1.EtcdBackupRunning, reasonRunning)
 	clock := time.Now().Add(s.function.attemptTimeout)
 	s.function.now = func() time.Time { return clock }
@@ -37,10 +44,7 @@ func TestOwnAttempt(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.create(backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1))
-	own := delivery{function: s.function, holder: "own"}
-	if err := own.startAttempt(t.Context(), s.backup("nightly")); err != nil {
-		t.Fatal(err)
-	}
+	own := s.startAttempt("own")
 	if err := own.reconcileBackup(t.Context(), s.namespace, "nightly"); err != nil {
 		t.Fatal(err)
 	}
@@ -73,10 +77,7 @@ func TestSuspendedDuringAttempt(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.create(backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1))
-	first := delivery{function: s.function, holder: "first"}
-	if err := first.startAttempt(t.Context(), s.backup("nightly")); err != nil {
-		t.Fatal(err)
-	}
+	first := s.startAttempt("first")
 	if err := s.kube.Merge(t.Context(), s.backup("nightly"), map[string]any{"spec": map[string]any{"suspend": true}}); err != nil {
 		t.Fatal(err)
 	}

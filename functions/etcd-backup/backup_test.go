@@ -33,17 +33,7 @@ func TestNodeWithoutEtcd(t *testing.T) {
 		return c.ResetGeneric(ctx, &machine.ResetRequest{Reboot: true, SystemPartitionsToWipe: []*machine.ResetPartitionSpec{{Label: "EPHEMERAL", Wipe: true}}})
 	})
 	s.awaitEtcdState("Preparing")
-	document, err := s.talosconfig.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	stream, err := openSnapshot(ctx, document)
-	if err == nil {
-		_ = stream.Close()
-	}
-	if err == nil || !strings.Contains(err.Error(), "etcd is Preparing") || ctx.Err() != nil {
+	if err := s.failSnapshot(); !strings.Contains(err.Error(), "etcd is Preparing") {
 		t.Errorf("want an error that names the state of etcd, got %v", err)
 	}
 }
@@ -52,22 +42,31 @@ func TestNodeWithoutEtcd(t *testing.T) {
 func TestNodeHangs(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	document, err := s.talosconfig.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ServiceList", Latency: "10m"}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	if err := s.failSnapshot(); !strings.Contains(err.Error(), "list services") {
+		t.Errorf("want an error about the node, got %v", err)
+	}
+}
+
+// failSnapshot requests a snapshot, and returns the error. It fails the test if there is none within the time of a delivery.
+func (s *env) failSnapshot() error {
+	s.Helper()
+	document, err := s.talosconfig.Bytes()
+	if err != nil {
+		s.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
 	stream, err := openSnapshot(ctx, document)
 	if err == nil {
 		_ = stream.Close()
 	}
-	if err == nil || !strings.Contains(err.Error(), "list services") || ctx.Err() != nil {
-		t.Errorf("want an error about the node before the delivery ends, got %v", err)
+	if err == nil || ctx.Err() != nil {
+		s.Fatalf("want an error before the delivery ends, got %v", err)
 	}
+	return err
 }
 
 func backupTo(at v1alpha1.BackupStorage, schedule string, retention int32) *v1alpha1.EtcdBackup {

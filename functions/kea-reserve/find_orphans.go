@@ -70,20 +70,12 @@ func (f *function) withoutConfiguration(ctx context.Context, marked []kea.Reserv
 func (f *function) existingUIDs(ctx context.Context, resource schema.GroupVersionResource) (map[string]bool, error) {
 	const pageSize = 500
 	exists := map[string]bool{}
-	for page := (kube.Page{Limit: pageSize, Metadata: true}); ; {
-		var list metav1.PartialObjectMetadataList
-		if err := f.kube.ListInto(ctx, resource, page, &list); err != nil {
-			return nil, err
+	err := f.kube.EachMetadata(ctx, resource, kube.Page{Limit: pageSize}, func(o *metav1.PartialObjectMetadata) {
+		for _, uid := range v1alpha1.UIDs(o) {
+			exists[uid] = true
 		}
-		for i := range list.Items {
-			for _, uid := range v1alpha1.UIDs(&list.Items[i]) {
-				exists[uid] = true
-			}
-		}
-		if page.Continue = list.Continue; page.Continue == "" {
-			return exists, nil
-		}
-	}
+	})
+	return exists, err
 }
 
 // reservationMessage returns a function that names orphaned reservations, and the command that

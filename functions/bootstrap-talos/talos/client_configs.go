@@ -13,6 +13,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/vitistack/stack/apis/kubeconfig"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/talosconfig"
 )
@@ -58,17 +59,17 @@ func parseCertificates(file []byte) (all []*x509.Certificate) {
 
 // RenderKubeconfig returns a kubeconfig with another endpoint and other authorities: a node
 // names those of its own configuration, which may be a phase behind.
-func RenderKubeconfig(kubeconfig []byte, endpoint string, authorities []byte) ([]byte, error) {
-	file, err := clientcmd.Load(kubeconfig)
+func RenderKubeconfig(document []byte, endpoint string, authorities []byte) ([]byte, error) {
+	file, err := clientcmd.Load(document)
 	if err != nil {
-		return nil, kube.ErrNotKubeconfig
+		return nil, kubeconfig.ErrInvalid
 	}
 	for _, c := range file.Clusters {
 		c.Server, c.CertificateAuthorityData = endpoint, authorities
 	}
 	data, err := clientcmd.Write(*file)
 	if err != nil {
-		return nil, kube.ErrNotKubeconfig // the cause could quote a secret
+		return nil, kubeconfig.ErrInvalid // the cause could quote a secret
 	}
 	return data, nil
 }

@@ -296,16 +296,20 @@ func (c *Client) Update(ctx context.Context, obj Object) error {
 
 // patch sends a merge patch for obj or one of its subresources, and reads back
 // the object. An empty manager is that of the client.
-func (c *Client) patch(ctx context.Context, manager string, obj Object, body []byte, subresource ...string) error {
+func (c *Client) patch(ctx context.Context, as types.PatchType, manager string, obj Object, body []byte, subresource ...string) error {
 	client, ref, err := c.resource(obj)
 	if err != nil {
 		return err
 	}
 	options := &metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict, FieldManager: manager}
-	err = decode(client.Patch(types.MergePatchType).NamespaceIfScoped(obj.GetNamespace(), obj.GetNamespace() != "").
+	err = decode(client.Patch(as).NamespaceIfScoped(obj.GetNamespace(), obj.GetNamespace() != "").
 		Resource(ref.Resource).Name(obj.GetName()).SubResource(subresource...).
 		VersionedParams(options, c.params).Body(body).Do(ctx), obj)
-	return wrap(err, "patch", ref, obj.GetNamespace(), obj.GetName())
+	verb := "patch"
+	if as == types.ApplyPatchType {
+		verb = "apply"
+	}
+	return wrap(err, verb, ref, obj.GetNamespace(), obj.GetName())
 }
 
 func (c *Client) resource(obj runtime.Object) (rest.Interface, schema.GroupVersionResource, error) {

@@ -12,14 +12,8 @@ import (
 	"github.com/vitistack/stack/events/outbound"
 )
 
-// Errors of ReadKubeconfig.
-var (
-	ErrNotKubeconfig = kubeconfig.ErrInvalid
-	ErrReachesHere   = kubeconfig.ErrReachesHere
-)
-
 // ReadKubeconfig reads a kubeconfig of a tenant. It runs and reads nothing that the
-// kubeconfig names. Its error is ErrNotKubeconfig or ErrReachesHere.
+// kubeconfig names. Its error is one of kubeconfig.Load.
 func ReadKubeconfig(document []byte) (*rest.Config, error) {
 	file, err := kubeconfig.Load(document)
 	if err != nil {
@@ -27,7 +21,7 @@ func ReadKubeconfig(document []byte) (*rest.Config, error) {
 	}
 	config, err := clientcmd.NewNonInteractiveClientConfig(*file, file.CurrentContext, nil, nil).ClientConfig()
 	if err != nil {
-		return nil, ErrNotKubeconfig
+		return nil, kubeconfig.ErrInvalid
 	}
 	return config, nil
 }

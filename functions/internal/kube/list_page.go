@@ -51,6 +51,22 @@ func (c *Client) ListInto(ctx context.Context, resource schema.GroupVersionResou
 	return wrap(parse(request.Do(ctx), list), "list", resource, page.Namespace, "")
 }
 
+// EachMetadata calls f with the metadata of each object that page selects, and lists as many pages as there are.
+func (c *Client) EachMetadata(ctx context.Context, resource schema.GroupVersionResource, page Page, f func(*metav1.PartialObjectMetadata)) error {
+	for page.Metadata = true; ; {
+		var list metav1.PartialObjectMetadataList
+		if err := c.ListInto(ctx, resource, page, &list); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			f(&list.Items[i])
+		}
+		if page.Continue = list.Continue; page.Continue == "" {
+			return nil
+		}
+	}
+}
+
 // ContinueExpired reports whether the API server has refused the token of a list that continues,
 // because it has compacted the state that the token stands for, or cannot read the token. next is
 // the token with which the list continues in the present state. If it is empty, the list has to

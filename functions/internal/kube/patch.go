@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 )
@@ -44,25 +43,18 @@ func (c *Client) Merge(ctx context.Context, obj Object, fields map[string]any) e
 	if err != nil {
 		return fmt.Errorf("write patch of %T %s/%s: %w", obj, obj.GetNamespace(), obj.GetName(), err)
 	}
-	return c.patch(ctx, "", obj, body)
+	return c.patch(ctx, types.MergePatchType, "", obj, body)
 }
 
 // Apply applies the fields as a server-side apply of a manager, and replaces obj by the object that the API server
 // has stored. fields has the apiVersion and kind of obj. A field with another value that another manager owns is
 // an error for which Conflict is true, and so is an obj that has been written since the resourceVersion in fields.
 func (c *Client) Apply(ctx context.Context, obj Object, manager string, fields map[string]any) error {
-	client, ref, err := c.resource(obj)
-	if err != nil {
-		return err
-	}
 	body, err := json.Marshal(fields)
 	if err != nil {
 		return fmt.Errorf("write fields of %T %s/%s: %w", obj, obj.GetNamespace(), obj.GetName(), err)
 	}
-	options := &metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict, FieldManager: manager}
-	err = decode(client.Patch(types.ApplyPatchType).NamespaceIfScoped(obj.GetNamespace(), obj.GetNamespace() != "").
-		Resource(ref.Resource).Name(obj.GetName()).VersionedParams(options, c.params).Body(body).Do(ctx), obj)
-	return wrap(err, "apply", ref, obj.GetNamespace(), obj.GetName())
+	return c.patch(ctx, types.ApplyPatchType, manager, obj, body)
 }
 
 func (c *Client) difference(ctx context.Context, manager string, before, after Object, subresource ...string) (bool, error) {
@@ -73,7 +65,7 @@ func (c *Client) difference(ctx context.Context, manager string, before, after O
 	if body == nil {
 		return false, nil
 	}
-	return true, c.patch(ctx, manager, after, body, subresource...)
+	return true, c.patch(ctx, types.MergePatchType, manager, after, body, subresource...)
 }
 
 // mergePatch returns a JSON merge patch (RFC 7396) from before to after for the

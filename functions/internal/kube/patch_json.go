@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -36,19 +35,11 @@ func pointer(path []string) string {
 // PatchJSON applies a JSON patch to the object of the name of obj, and replaces obj by the object that the API server has stored. It
 // needs no earlier read: Test makes the patch conditional. A test that fails is an error for which Inapplicable is true.
 func (c *Client) PatchJSON(ctx context.Context, obj Object, operations ...Operation) error {
-	client, ref, err := c.resource(obj)
-	if err != nil {
-		return err
-	}
-	namespace, name := obj.GetNamespace(), obj.GetName()
 	body, err := json.Marshal(operations)
 	if err != nil {
-		return fmt.Errorf("write patch of %T %s/%s: %w", obj, namespace, name, err)
+		return fmt.Errorf("write patch of %T %s/%s: %w", obj, obj.GetNamespace(), obj.GetName(), err)
 	}
-	options := &metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict}
-	err = decode(client.Patch(types.JSONPatchType).NamespaceIfScoped(namespace, namespace != "").Resource(ref.Resource).Name(name).
-		VersionedParams(options, c.params).Body(body).Do(ctx), obj)
-	return wrap(err, "patch", ref, namespace, name)
+	return c.patch(ctx, types.JSONPatchType, "", obj, body)
 }
 
 // Inapplicable reports whether PatchJSON has changed nothing because the object does not exist, a test has failed, a

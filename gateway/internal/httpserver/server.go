@@ -168,7 +168,7 @@ func (s *Server) handleUnknown(c *fiber.Ctx) error {
 	return problem.New(fiber.StatusNotFound, "nothing is served at this path: /api/v1/docs lists what is")
 }
 
-// handleError answers a request that Fiber refuses before it finds a route, and whose rest nobody reads.
+// handleError answers a request that Fiber refuses before it finds a route. No handler reads the rest of the request.
 func (s *Server) handleError(c *fiber.Ctx, err error) error {
 	connlimit.Unread(c.Context().Conn())
 	id := newRequestID()

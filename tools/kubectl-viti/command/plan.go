@@ -114,7 +114,7 @@ func newNamespace(others []preview.Document, name string, document int) (map[str
 	return nil, false
 }
 
-// withNamespaces returns a reader of the labels of namespaces to which those that the manifest creates exist.
+// withNamespaces extends read, which returns the labels of a namespace, by the namespaces that the manifest creates.
 func withNamespaces(others []preview.Document, read func(string) (map[string]string, error)) func(string) (map[string]string, error) {
 	return func(name string) (map[string]string, error) {
 		labels, err := read(name)
@@ -125,7 +125,7 @@ func withNamespaces(others []preview.Document, read func(string) (map[string]str
 	}
 }
 
-// withConfigMaps returns a reader of ConfigMaps to which those of the manifest are as they will be.
+// withConfigMaps extends read, which returns the data of a ConfigMap, by the ConfigMaps of the manifest as they will be.
 func withConfigMaps(others []preview.Document, read func(namespace, name string) (map[string]string, bool, error)) func(namespace, name string) (map[string]string, bool, error) {
 	return func(namespace, name string) (map[string]string, bool, error) {
 		for _, o := range others {

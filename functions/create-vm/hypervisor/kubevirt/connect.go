@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/vitistack/stack/apis/kubeconfig"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
@@ -79,13 +80,13 @@ func connect(ctx context.Context, env hypervisor.Environment, p *v1alpha1.Machin
 }
 
 // remoteConfig reads a kubeconfig. The endpoint of the MachineProvider overrides its server.
-func remoteConfig(p *v1alpha1.MachineProvider, kubeconfig []byte) (*rest.Config, error) {
-	if len(kubeconfig) == 0 {
+func remoteConfig(p *v1alpha1.MachineProvider, document []byte) (*rest.Config, error) {
+	if len(document) == 0 {
 		return nil, hypervisor.UnusableSecret(p, "it has no key "+kubeconfigKey+": add the kubeconfig of the KubeVirt cluster under it")
 	}
-	config, err := kube.ReadKubeconfig(kubeconfig)
+	config, err := kube.ReadKubeconfig(document)
 	switch {
-	case errors.Is(err, kube.ErrReachesHere):
+	case errors.Is(err, kubeconfig.ErrReachesHere):
 		return nil, hypervisor.UnusableSecret(p, "its kubeconfig names a program or a file: write token, certificates and keys into it")
 	case err != nil:
 		return nil, hypervisor.UnusableSecret(p, "its key "+kubeconfigKey+" is not a kubeconfig with a current context: write one as kubectl config view --flatten --minify does")

@@ -16,25 +16,19 @@ import (
 // Guests implements hypervisor.GuestLister.
 func (k *Hypervisor) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
 	var guests []v1alpha1.Orphan
-	for page := (kube.Page{Limit: pageSize, Selector: v1alpha1.LabelManagedBy + "=" + managedBy, Metadata: true}); ; {
-		var list metav1.PartialObjectMetadataList
-		err := k.guests.ListInto(ctx, virtualMachines, page, &list)
-		if apierrors.IsForbidden(err) {
-			return nil, reconcile.UserError{Reason: "PermissionDenied", Message: "the user may not list virtual machines: grant it list on virtualmachines.kubevirt.io in all namespaces"}
+	page := kube.Page{Limit: pageSize, Selector: v1alpha1.LabelManagedBy + "=" + managedBy}
+	err := k.guests.EachMetadata(ctx, virtualMachines, page, func(vm *metav1.PartialObjectMetadata) {
+		if uid := vm.Annotations[v1alpha1.AnnotationUID]; uid != "" && vm.DeletionTimestamp == nil {
+			guests = append(guests, v1alpha1.Orphan{ID: vm.Namespace + "/" + vm.Name, UID: uid})
 		}
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			vm := &list.Items[i]
-			if uid := vm.Annotations[v1alpha1.AnnotationUID]; uid != "" && vm.DeletionTimestamp == nil {
-				guests = append(guests, v1alpha1.Orphan{ID: vm.Namespace + "/" + vm.Name, UID: uid})
-			}
-		}
-		if page.Continue = list.Continue; page.Continue == "" {
-			return guests, nil
-		}
+	})
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, reconcile.UserError{Reason: "PermissionDenied", Message: "the user may not list virtual machines: grant it list on virtualmachines.kubevirt.io in all namespaces"}
+	case err != nil:
+		return nil, err
 	}
+	return guests, nil
 }
 
 // RemovalCommand implements hypervisor.GuestLister.

@@ -2,6 +2,7 @@ package proxmox
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -48,36 +49,18 @@ const claimPage = 500
 // listClaims returns the claims of the machines of the MachineProvider.
 func (v vmids) listClaims(ctx context.Context) (memoryClaims, error) {
 	newest := map[string]memoryClaim{}
-	page := kube.Page{Namespace: v.namespace, Selector: v1alpha1.LabelManagedBy + "=" + hypervisor.FunctionName, Limit: claimPage, Metadata: true}
-	for {
-		var list struct {
-			Metadata metav1.ListMeta `json:"metadata"`
-			Items    []struct {
-				Metadata metav1.ObjectMeta `json:"metadata"`
-			} `json:"items"`
+	page := kube.Page{Namespace: v.namespace, Selector: v1alpha1.LabelManagedBy + "=" + hypervisor.FunctionName, Limit: claimPage}
+	err := v.home.EachMetadata(ctx, coordinationv1.SchemeGroupVersion.WithResource("leases"), page, func(lease *metav1.PartialObjectMetadata) {
+		c, ok := claimOf(lease)
+		if ok && lease.Annotations[annotationClaimedAt] == v.provider.Name && c.revision >= newest[c.holder].revision {
+			newest[c.holder] = c
 		}
-		if err := v.home.ListInto(ctx, coordinationv1.SchemeGroupVersion.WithResource("leases"), page, &list); err != nil {
-			return nil, err
-		}
-		for _, i := range list.Items {
-			c, ok := claimOf(i.Metadata)
-			if ok && i.Metadata.Annotations[annotationClaimedAt] == v.provider.Name && c.revision >= newest[c.holder].revision {
-				newest[c.holder] = c
-			}
-		}
-		if page.Continue = list.Metadata.Continue; page.Continue == "" {
-			break
-		}
-	}
-	var claims memoryClaims
-	for _, c := range newest {
-		claims = append(claims, c)
-	}
-	return claims, nil
+	})
+	return slices.Collect(maps.Values(newest)), err
 }
 
 // claimOf returns the claim in a Lease. One of an earlier release has none.
-func claimOf(lease metav1.ObjectMeta) (c memoryClaim, ok bool) {
+func claimOf(lease *metav1.PartialObjectMetadata) (c memoryClaim, ok bool) {
 	node, vmid := parseProviderID(lease.Annotations[annotationClaimedID])
 	bytes, err := strconv.ParseInt(lease.Annotations[annotationClaimedMemory], 10, 64)
 	revision, _ := strconv.ParseUint(lease.ResourceVersion, 10, 64)

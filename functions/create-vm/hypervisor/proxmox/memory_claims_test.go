@@ -44,8 +44,8 @@ func TestUnlistedClaims(t *testing.T) {
 
 func TestClaimOf(t *testing.T) {
 	t.Parallel()
-	lease := func(annotations map[string]string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{ResourceVersion: "7", Labels: map[string]string{v1alpha1.LabelHolder: "uid"}, Annotations: annotations}
+	lease := func(annotations map[string]string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7", Labels: map[string]string{v1alpha1.LabelHolder: "uid"}, Annotations: annotations}}
 	}
 	for name, tc := range map[string]struct {
 		reason      string
