@@ -2,6 +2,7 @@ package preview
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,11 @@ func (m clusterPreview) cluster(kc *v1alpha1.KubernetesCluster) {
 	running := m.runningVersions(kc, machines)
 	p, err := clusterplan.Make(kc, machines, m.world.DefaultTalos)
 	if err != nil {
+		reason, message := reasonOf(err)
+		m.refuse(pointerOf(kc, reason), reason, message)
+		return
+	}
+	if err := clusterplan.CheckMoreNodes(kc); err != nil && !m.setsNodePrefixes(kc) {
 		reason, message := reasonOf(err)
 		m.refuse(pointerOf(kc, reason), reason, message)
 		return
@@ -50,6 +56,9 @@ func (m clusterPreview) cluster(kc *v1alpha1.KubernetesCluster) {
 	if p.Endpoint.Mode == v1alpha1.EndpointVIP && p.Endpoint.Address == "" && m.of.Before == nil {
 		addresses++
 	}
+	if m.of.Before == nil {
+		m.checkPodPrefix(kc)
+	}
 	if m.of.Before != nil && addresses == 0 {
 		return
 	}
@@ -57,10 +66,33 @@ func (m clusterPreview) cluster(kc *v1alpha1.KubernetesCluster) {
 	if nn == nil || m.of.Before != nil {
 		return
 	}
-	if err := clusterplan.CheckClusterPrefixes(kc.Spec.Networking, p.Endpoint, nn); err != nil {
+	if err := p.CheckPrefixes(kc.Spec.Networking, nn); err != nil {
 		reason, message := reasonOf(err)
 		m.refuse("/spec/networking", reason, message)
 	}
+}
+
+// checkPodPrefix refuses a podCIDR without room for the nodes of a new cluster.
+func (m clusterPreview) checkPodPrefix(kc *v1alpha1.KubernetesCluster) {
+	if err := clusterplan.CheckPodPrefix(kc); err != nil && !m.setsNodePrefixes(kc) {
+		reason, message := reasonOf(err)
+		m.refuse("/spec/networking/podCIDR", reason, message)
+	}
+}
+
+// setsNodePrefixes reports whether a patch sets how podCIDR is divided among the nodes, or patches that may do so cannot be read.
+func (m clusterPreview) setsNodePrefixes(kc *v1alpha1.KubernetesCluster) bool {
+	for _, name := range clusterplan.PatchesOf(kc, v1alpha1.RoleControlPlane, kc.Spec.Topology.ControlPlane.MachineProperties) {
+		data, known := m.patches(string(name))
+		if !known {
+			m.uncheck("whether podCIDR has room for the nodes")
+			return true
+		}
+		if slices.ContainsFunc(slices.Collect(maps.Values(data)), clusterplan.SetsNodePrefixes) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkReplicas refuses numbers of machines that the API server refuses, and reports false for them. They bound

@@ -170,16 +170,19 @@ type ClusterData struct {
 // +kubebuilder:validation:XValidation:rule="!isCIDR((has(self.podCIDR) ? self.podCIDR : '10.244.0.0/16')) || !isCIDR((has(self.serviceCIDR) ? self.serviceCIDR : '10.96.0.0/12')) || !(cidr((has(self.podCIDR) ? self.podCIDR : '10.244.0.0/16')).containsCIDR(cidr((has(self.serviceCIDR) ? self.serviceCIDR : '10.96.0.0/12'))) || cidr((has(self.serviceCIDR) ? self.serviceCIDR : '10.96.0.0/12')).containsCIDR(cidr((has(self.podCIDR) ? self.podCIDR : '10.244.0.0/16'))))",message="podCIDR (absent: 10.244.0.0/16) and serviceCIDR (absent: 10.96.0.0/12) overlap: write two prefixes that do not"
 type ClusterNetworking struct {
 	// Prefix of the pods. It must not overlap serviceCIDR or the network of the
-	// machines. Default: 10.244.0.0/16.
+	// machines. Each node gets a /24 of it (IPv6: /64), and one more is needed while a machine is
+	// replaced. Default: 10.244.0.0/16, for 255 nodes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=49
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="write a prefix, for example 10.244.0.0/16"
 	PodCIDR string `json:"podCIDR,omitempty"`
 	// Prefix of the Services. It must not overlap podCIDR or the network of the
-	// machines. Default: 10.96.0.0/12.
+	// machines. Kubernetes before 1.34 accepts at most a /12 (IPv6: /108). Default: 10.96.0.0/12.
 	// +optional
 	// +kubebuilder:validation:MaxLength=49
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="write a prefix, for example 10.96.0.0/12"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self).prefixLength() <= (cidr(self).ip().family() == 4 ? 28 : 124)",message="Services need at least 16 addresses, because the cluster's DNS has the tenth: write a prefix of at most /28 (IPv6: /124), for example 10.96.0.0/12"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self).ip().family() == 4 || cidr(self).prefixLength() >= 64",message="Kubernetes has no Services in an IPv6 prefix that is larger than /64: write a prefix of /108 to /124, for example fd00:20::/112"
 	ServiceCIDR string `json:"serviceCIDR,omitempty"`
 	// DNS domain of the Services. Default: cluster.local.
 	// +optional

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -59,6 +60,23 @@ func TestRemediesOfNewClusters(t *testing.T) {
 				kc.Spec.Networking = &v1alpha1.ClusterNetworking{PodCIDR: "fd01::/56"}
 			},
 			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Networking = nil }},
+		"Pods": {"PrefixSize", []string{"podCIDR 10.1.0.0/24", "write a prefix of /23", "spec.networking.podCIDR"}, v1alpha2.AllocationStatic, "10.50.0.0/24", 1,
+			func(kc *v1alpha1.KubernetesCluster) {
+				kc.Spec.Networking = &v1alpha1.ClusterNetworking{PodCIDR: "10.1.0.0/24"}
+			},
+			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Networking.PodCIDR = "10.1.0.0/23" }},
+		"Services": {"PrefixSize", []string{"serviceCIDR 172.0.0.0/11", "write a prefix of /12 to /28", "spec.networking.serviceCIDR"}, v1alpha2.AllocationStatic, "10.50.0.0/24", 1,
+			func(kc *v1alpha1.KubernetesCluster) {
+				kc.Spec.Networking = &v1alpha1.ClusterNetworking{ServiceCIDR: "172.0.0.0/11"}
+			},
+			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Networking.ServiceCIDR = "172.16.0.0/12" }},
+		"Patched": {"PrefixSize", []string{"podCIDR 10.1.0.0/25"}, v1alpha2.AllocationStatic, "10.50.0.0/24", 1,
+			func(kc *v1alpha1.KubernetesCluster) {
+				kc.Spec.Networking = &v1alpha1.ClusterNetworking{PodCIDR: "10.1.0.0/25"}
+			},
+			func(kc *v1alpha1.KubernetesCluster) {
+				kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{ControlPlane: []v1alpha1.ObjectName{"node-prefixes"}}}
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,6 +85,9 @@ func TestRemediesOfNewClusters(t *testing.T) {
 			kc := s.cluster("shop", tc.planes, 0)
 			kc.Spec.NetworkNamespaceName = "lan"
 			tc.wrong(kc)
+			s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "node-prefixes"}, Data: map[string]string{
+				"sizes.yaml": "cluster: {controllerManager: {extraArgs: {node-cidr-mask-size-ipv4: \"27\"}}}",
+			}})
 			s.create(kc)
 			s.awaitReason("shop", tc.reason, tc.words...)
 			if got := s.machines("shop"); len(got) != 0 {
@@ -76,6 +97,23 @@ func TestRemediesOfNewClusters(t *testing.T) {
 			s.awaitRunning("shop")
 		})
 	}
+}
+
+// TestMoreNodesThanPodPrefixes scales a cluster beyond its podCIDR, which keeps its nodes and says what to write.
+func TestMoreNodesThanPodPrefixes(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	kc := s.cluster("shop", 1, 1)
+	kc.Spec.Networking = &v1alpha1.ClusterNetworking{PodCIDR: "10.1.0.0/22"}
+	s.create(kc)
+	s.awaitRunning("shop")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Replicas = 3 })
+	s.awaitReason("shop", "InvalidTopology", "podCIDR 10.1.0.0/22, which cannot be changed", "to 3 machines in all")
+	if got := s.machines("shop"); len(got) != 2 {
+		t.Errorf("the cluster has the machines %v, want 2", got)
+	}
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Replicas = 2 })
+	s.awaitRunning("shop")
 }
 
 // TestEndpointPort has the API servers listen on the port of the endpoint.

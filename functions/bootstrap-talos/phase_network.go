@@ -45,7 +45,7 @@ func (e *endpoints) checkNetwork(ctx context.Context, c *cluster) error {
 	}
 	c.observed.network, c.observed.networkReady = nn.Name, isNetworkReady(nn)
 	if c.Status.Endpoint == "" {
-		return checkPlacement(c, nn)
+		return e.checkPlacement(ctx, c, nn)
 	}
 	return nil
 }
@@ -71,11 +71,17 @@ func (e *endpoints) recordNetwork(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// checkPlacement returns a UserError if a new cluster does not fit into its network. Afterwards
+// checkPlacement returns a UserError if a new cluster does not fit into its network, or its nodes do not fit into podCIDR. Afterwards
 // that cannot be changed.
-func checkPlacement(c *cluster, nn *v1alpha2.NetworkNamespace) error {
-	if err := plan.CheckClusterPrefixes(c.Spec.Networking, c.plan.Endpoint, nn); err != nil {
-		c.report.noteUserError(v1alpha1.ConditionTopologyValid, err)
+func (e *endpoints) checkPlacement(ctx context.Context, c *cluster, nn *v1alpha2.NetworkNamespace) error {
+	err := c.plan.CheckPrefixes(c.Spec.Networking, nn)
+	if err == nil && !c.observed.hasNodes() {
+		err = unlessNodePrefixesAreSet(ctx, e.kube, c.KubernetesCluster, plan.CheckPodPrefix(c.effectiveCluster()))
+	}
+	if err != nil {
+		if errors.As(err, new(reconcile.UserError)) {
+			c.report.noteUserError(v1alpha1.ConditionTopologyValid, err)
+		}
 		return err
 	}
 	allocation := nn.Spec.IPAllocation

@@ -34,6 +34,9 @@ func (p *planner) acceptSpec(ctx context.Context, c *cluster) error {
 		err = p.checkTemplates(ctx, c.KubernetesCluster)
 	}
 	if err == nil {
+		err = unlessNodePrefixesAreSet(ctx, p.kube, c.KubernetesCluster, plan.CheckMoreNodes(c.KubernetesCluster))
+	}
+	if err == nil {
 		return p.recordAccepted(ctx, c)
 	}
 	c.plan = plan.Plan{}

@@ -37,14 +37,15 @@ func hostIn(e v1alpha1.ControlPlaneEndpoint, nn *v1alpha2.NetworkNamespace) stri
 	return prefix.Addr().String()
 }
 
-// CheckClusterPrefixes returns a UserError if the prefixes of pods or Services overlap the machines'
-// network, so that the nodes could not reach each other, or are of a family that the network has not, so that no node has an address.
-func CheckClusterPrefixes(n *v1alpha1.ClusterNetworking, e v1alpha1.ControlPlaneEndpoint, nn *v1alpha2.NetworkNamespace) error {
+// CheckPrefixes returns a UserError if Kubernetes refuses the size of the prefix of Services, or if the prefixes of pods or Services
+// overlap the machines' network, so that the nodes could not reach each other, or are of a family that the network has not, so that no
+// node has an address.
+func (p Plan) CheckPrefixes(n *v1alpha1.ClusterNetworking, nn *v1alpha2.NetworkNamespace) error {
 	var wanted v1alpha1.ClusterNetworking
 	if n != nil {
 		wanted = *n
 	}
-	wanted = WithDefaultPrefixes(wanted, hostIn(e, nn))
+	wanted = WithDefaultPrefixes(wanted, hostIn(p.Endpoint, nn))
 	for _, inside := range []struct{ field, prefix string }{{"podCIDR", wanted.PodCIDR}, {"serviceCIDR", wanted.ServiceCIDR}} {
 		own, err := netip.ParsePrefix(inside.prefix)
 		if err != nil {
@@ -63,5 +64,26 @@ func CheckClusterPrefixes(n *v1alpha1.ClusterNetworking, e v1alpha1.ControlPlane
 				"%s %s overlaps %s of NetworkNamespace %q, which the machines are in: write another prefix into spec.networking.%s", inside.field, own, machines, nn.Name, inside.field)}
 		}
 	}
-	return nil
+	return p.checkServicePrefix(wanted.ServiceCIDR)
+}
+
+// maxServiceBits is how many bits of the prefix of Services kube-apiserver leaves to addresses before Kubernetes 1.34, and
+// minServiceBits how many the address of the cluster's DNS needs, the tenth. The CRD has the rules of every version.
+//
+// Source: validateMaxCIDRRange in cmd/kube-apiserver/app/options/validation.go, which the feature DisableAllocatorDualWrite
+// switches off (pkg/features/kube_features.go: on by default since 1.34).
+const (
+	maxServiceBits = 20
+	minServiceBits = 4
+)
+
+// checkServicePrefix returns a UserError if the API server of the Kubernetes version does not start with a prefix of Services.
+func (p Plan) checkServicePrefix(cidr string) error {
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil || parseVersion(p.Kubernetes).Minor >= 34 || prefix.Addr().BitLen()-prefix.Bits() <= maxServiceBits {
+		return nil
+	}
+	all := prefix.Addr().BitLen()
+	return usererror.Error{Reason: "PrefixSize", Message: fmt.Sprintf(
+		"serviceCIDR %s has more addresses than Kubernetes %s accepts: write a prefix of /%d to /%d into spec.networking.serviceCIDR", prefix, p.Kubernetes, all-maxServiceBits, all-minServiceBits)}
 }

@@ -75,7 +75,7 @@ var (
 	broken = []string{"UpgradeFailed", "ResizeFailed", "UpgradeRefused", "EtcdLost", "EtcdUnavailable", "KeysLost"}
 	// invalid are the reasons of an invalid spec.
 	invalid = []string{
-		"InvalidTopology", "NetworkOverlap", "FamilyMismatch", "KubernetesVersionUnknown", "KubernetesVersionNotSupported", "TalosVersionUnknown", "MachineRefused",
+		"InvalidTopology", "NetworkOverlap", "FamilyMismatch", "PrefixSize", "KubernetesVersionUnknown", "KubernetesVersionNotSupported", "TalosVersionUnknown", "MachineRefused",
 		"TemplateNotFound", "ProviderNotFound", "PatchNotFound", "InvalidPatch", "InvalidConfiguration", "ConfigRefused",
 		"AddonNotFound", "AddonInvalid", "AddonNotAllowed",
 	}
