@@ -198,10 +198,10 @@ func warnings(kind string, paused *Warning, ofTemplate map[string]Advice, condit
 		return nil
 	}
 	var all []Warning
-	if paused != nil {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	if paused != nil && (ready == nil || ready.Reason != paused.Reason) {
 		all = append(all, *paused)
 	}
-	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	for _, c := range conditions {
 		if c.Type == v1alpha1.ConditionReady || !IsBad(c.Type, c.Status) || sumsUp(ready, c) {
 			continue

@@ -75,6 +75,7 @@ var advices = map[string]Advice{
 	// On purpose.
 	"Stopped":            on(NoAction, "No action: the machine is off because spec.powerState is Stopped. Write Running to start it."),
 	"Moved":              on(NoAction, "Its function adopts what exists, and then says whether it is Ready."),
+	"PausedByAnnotation": on(PlatformTeam, "Finish kubectl viti move, which sets the annotation vitistack.io/paused, or remove the annotation."),
 	"Paused":             on(Requester, "Set spec.paused to false (kubectl viti resume) to continue."),
 	"ReplacementPaused":  on(Requester, "Set spec.upgrade.paused to false (kubectl viti resume --upgrade) to continue."),
 	"MachinesUnhealthy":  on(Requester, "See the message: it says when the machine is replaced, or why none is. Check the node with talosctl, and the hypervisor of its Machine.", kindMachine),

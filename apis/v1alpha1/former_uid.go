@@ -18,7 +18,8 @@ const (
 	// other programs leave it.
 	AnnotationFormerUIDs = "vitistack.io/former-uids"
 	// AnnotationPaused has every function leave an object as it is, whatever the value, also its
-	// deletion, while it moves to another management cluster. Only an administrator may write it.
+	// deletion, while it moves to another management cluster. Only an administrator may write it. The
+	// condition Ready of a KubernetesCluster that is not Ready says that it is paused.
 	AnnotationPaused = "vitistack.io/paused"
 )
 

@@ -135,6 +135,7 @@ const (
 	// reasonWaitingForMachines is of a cluster whose machines get addresses, are created or start.
 	reasonWaitingForMachines = "WaitingForMachines"
 	reasonPaused             = "Paused"
+	reasonPausedByAnnotation = "PausedByAnnotation"
 	reasonRunning            = "ClusterRunning"
 	reasonWaitingForAPI      = "WaitingForAPI"
 	reasonUnreachable        = "ClusterUnreachable"

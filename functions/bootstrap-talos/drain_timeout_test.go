@@ -67,6 +67,26 @@ func TestDrainBlocked(t *testing.T) {
 // drain then has its whole time.
 func TestDrainAfterPause(t *testing.T) {
 	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		pause  func(kc *v1alpha1.KubernetesCluster, paused bool)
+	}{
+		"Field": {"Paused", func(kc *v1alpha1.KubernetesCluster, paused bool) { kc.Spec.Paused = paused }},
+		"Annotation": {"PausedByAnnotation", func(kc *v1alpha1.KubernetesCluster, paused bool) {
+			if delete(kc.Annotations, v1alpha1.AnnotationPaused); paused {
+				metav1.SetMetaDataAnnotation(&kc.ObjectMeta, v1alpha1.AnnotationPaused, "true")
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testDrainAfterPause(t, tc.reason, tc.pause)
+		})
+	}
+}
+
+func testDrainAfterPause(t *testing.T, reason string, pause func(kc *v1alpha1.KubernetesCluster, paused bool)) {
+	t.Helper()
 	var later atomic.Int64
 	s := newEnv(t, envOptions{now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 	s.create(s.cluster("shop", 1, 2))
@@ -77,10 +97,10 @@ func TestDrainAfterPause(t *testing.T) {
 		kc.Spec.Topology.Workers[0].DrainTimeout = &metav1.Duration{Duration: 30 * time.Minute}
 	})
 	s.awaitReason("shop", "RemovingNodes", "The disruption budget web needs 4 healthy pods")
-	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Paused = true })
-	s.awaitReason("shop", "Paused")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { pause(kc, true) })
+	s.awaitReason("shop", reason)
 	later.Store(int64(time.Hour))
-	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Paused = false })
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { pause(kc, false) })
 	s.awaitReason("shop", "RemovingNodes", "The disruption budget web needs 4 healthy pods")
 	if got := s.machines("shop"); len(got) != 3 {
 		t.Errorf("machines %v, want all three", got)

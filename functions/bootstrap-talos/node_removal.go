@@ -70,11 +70,11 @@ func (r *removals) cordon(ctx context.Context, c *cluster, m *v1alpha1.Machine) 
 	return c.connections.workload.CordonForRemoval(ctx, m.Name, string(m.UID))
 }
 
-// restartClocks lets the time of drains and upgrades begin again in the first delivery after a pause, because nothing was evicted or
-// requested meanwhile.
+// restartClocks lets the time of drains and upgrades begin again in the first delivery after a pause or a move to another management
+// cluster, because nothing was evicted or requested meanwhile.
 func (r *removals) restartClocks(ctx context.Context, c *cluster) error {
 	ready := meta.FindStatusCondition(c.before.Status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil || ready.Reason != reasonPaused {
+	if ready == nil || !slices.Contains([]string{reasonPaused, reasonPausedByAnnotation, v1alpha1.ReasonMoved}, ready.Reason) {
 		return nil
 	}
 	now := metav1.NewTime(r.now())

@@ -39,7 +39,10 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 		}
 		return nil, err
 	}
-	if v1alpha1.IsPaused(kc) || kc.DeletionTimestamp == nil && isUpToDate(kc) && !options.full && !options.reported && !kube.ReconcileRequested(kc) {
+	if v1alpha1.IsPaused(kc) {
+		return nil, f.status.reportPausedByAnnotation(ctx, kc)
+	}
+	if kc.DeletionTimestamp == nil && isUpToDate(kc) && !options.full && !options.reported && !kube.ReconcileRequested(kc) {
 		return nil, nil
 	}
 	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), eventID: options.eventID, deadline: pollDeadline(options), polls: options.polls, full: options.full}

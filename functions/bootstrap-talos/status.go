@@ -208,6 +208,18 @@ func (w *statusWriter) reportPaused(ctx context.Context, c *cluster) error {
 	return w.write(ctx, c, setReady(c, reasonPaused, "paused: nothing changes while spec.paused is true", false))
 }
 
+// reportPausedByAnnotation writes into the status of a cluster that is not Ready that nothing changes while it has the annotation
+// vitistack.io/paused. The first delivery without the annotation reads that, and lets the time of drains begin again. A second call, and one
+// for a cluster that is being deleted or is Ready, writes nothing.
+func (w *statusWriter) reportPausedByAnnotation(ctx context.Context, kc *v1alpha1.KubernetesCluster) error {
+	ready := meta.FindStatusCondition(kc.Status.Conditions, v1alpha1.ConditionReady)
+	if kc.DeletionTimestamp != nil || ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason == reasonPaused || ready.Reason == reasonPausedByAnnotation {
+		return nil
+	}
+	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy()}
+	return w.write(ctx, c, setReady(c, reasonPausedByAnnotation, "paused: nothing changes while the cluster has the annotation "+v1alpha1.AnnotationPaused, false))
+}
+
 // nodeState returns the state of a Node of the workload cluster.
 func nodeState(c *cluster, n plan.Node) string {
 	switch {
