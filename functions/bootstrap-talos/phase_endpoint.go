@@ -68,6 +68,16 @@ func (e *endpoints) reserve(ctx context.Context, c *cluster) error {
 	return err
 }
 
+// releaseUnusedVIP releases the virtual address of a cluster that has another endpoint after a change of its spec. It runs once every node
+// has a configuration without that address.
+func (e *endpoints) releaseUnusedVIP(ctx context.Context, c *cluster) error {
+	changed := c.Generation > 1 && !(isTrue(c.before, v1alpha1.ConditionReady) && c.before.Status.ObservedGeneration == c.Generation)
+	if !changed || c.plan.Endpoint.Mode == v1alpha1.EndpointVIP || c.observed.vip.IsValid() {
+		return nil
+	}
+	return deleteOwned(ctx, e.kube, c.KubernetesCluster, vipName(c.KubernetesCluster), &v1alpha2.IPAllocation{})
+}
+
 // endpointHost returns the address or name of the wanted endpoint, and whether the endpoint in
 // the status works until it is served.
 func (e *endpoints) endpointHost(ctx context.Context, c *cluster) (host string, held bool, err error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
@@ -117,6 +118,29 @@ func TestWrongVirtualAddressIsCorrected(t *testing.T) {
 	write("")
 	s.awaitRunning("shop", "cp-0")
 	s.awaitEndpoint("shop", s.vip("shop"), "cp-0")
+}
+
+// TestUnusedVirtualAddressIsReleased asks for a virtual address in a running cluster that cannot get it, and then for none.
+func TestUnusedVirtualAddressIsReleased(t *testing.T) {
+	t.Parallel()
+	for name, endpoint := range map[string]*v1alpha1.ControlPlaneEndpoint{"Node": {Mode: v1alpha1.EndpointNode}, "Removed": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t, envOptions{})
+			s.create(s.cluster("shop", 1, 0))
+			s.awaitRunning("shop", "cp-0")
+			s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+				kc.Spec.ControlPlaneEndpoint = &v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointVIP, Address: "192.0.2.9"}
+			})
+			s.awaitReason("shop", "VirtualAddressFailed", "192.0.2.9")
+			s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.ControlPlaneEndpoint = endpoint })
+			s.awaitRunning("shop", "cp-0")
+			s.awaitEndpoint("shop", plan.Address(s.machine("shop-cp-0")), "cp-0")
+			if err := s.kube.Get(t.Context(), s.namespace, "shop-vip", &v1alpha2.IPAllocation{}); !kube.NotFound(err) {
+				t.Errorf("the IPAllocation of the virtual address stays: %v", err)
+			}
+		})
+	}
 }
 
 // TestEndpointOfANode replaces the node whose address is the endpoint.

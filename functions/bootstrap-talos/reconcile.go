@@ -156,7 +156,7 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 	if err != nil || c.Status.Upgrade != nil {
 		return err
 	}
-	return runAll(ctx, c, labelNodes, f.planner.fillScale, f.updater.moveEndpoint, applyTalosManifests, uncordonResized, f.resizes.resizeOutdated, f.replacements.replaceOutdated, f.rotation.start, checkAddonsApplied)
+	return runAll(ctx, c, labelNodes, f.planner.fillScale, f.updater.moveEndpoint, f.endpoints.releaseUnusedVIP, applyTalosManifests, uncordonResized, f.resizes.resizeOutdated, f.replacements.replaceOutdated, f.rotation.start, checkAddonsApplied)
 }
 
 // finish writes the status, and returns the request for an approval unless the generation requested
