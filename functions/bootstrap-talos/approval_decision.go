@@ -17,7 +17,7 @@ import (
 
 // recordDecision writes the decision of a ticketing system into the status of its cluster. A
 // decision about another generation is dropped, and one whose subject is another object is a permanent error.
-func (ap *approvals) recordDecision(ctx context.Context, in event.Event) error {
+func (ap *approvalRequester) recordDecision(ctx context.Context, in event.Event) error {
 	d := plan.Decision{Approved: in.Type() == events.TypeWorkorderApproved}
 	if err := json.Unmarshal(in.Data(), &d); err != nil || d.UID == "" || d.Generation == 0 || d.By == "" {
 		return events.Permanent(fmt.Errorf("read event %s: its data has to be that of %s, with uid, generation and by", in.ID(), in.Type()))

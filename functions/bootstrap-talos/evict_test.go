@@ -103,7 +103,7 @@ func upgradeOf(t *testing.T, now func() time.Time, w *workload.Client) outcome {
 		{Name: "n", Step: v1alpha1.UpgradeDraining, Since: metav1.Now(), Cordoned: true},
 	}}
 	turns := map[string]plan.UpgradeStep{"n": plan.UpgradeDrain}
-	(&upgrades{now: now}).drainNodes(t.Context(), c, w, turns, []plan.UpgradeNode{{Member: plan.Member{Name: "n"}}})
+	(&upgrader{now: now}).drainNodes(t.Context(), c, w, turns, []plan.UpgradeNode{{Member: plan.Member{Name: "n"}}})
 	return outcome{"the upgrade", c.Status.Upgrade.Nodes[0].Message, turns["n"] == plan.UpgradeFail}
 }
 
@@ -116,7 +116,7 @@ func removalOf(t *testing.T, now func() time.Time, w *workload.Client) outcome {
 	c := &cluster{KubernetesCluster: &v1alpha1.KubernetesCluster{}, connections: connections{workload: w}, observed: observed{apiAnswers: true, nodes: []plan.Node{{Name: "n", Ready: true, Cordoned: true}}}}
 	c.plan.Groups = []plan.Group{{Pool: "pool"}}
 	var blocked reconcile.UserError
-	err := (&removals{now: now}).removeNode(t.Context(), c, m)
+	err := (&remover{now: now}).removeNode(t.Context(), c, m)
 	return outcome{"the removal", err.Error(), errors.As(err, &blocked) && blocked.Reason == "DrainBlocked"}
 }
 

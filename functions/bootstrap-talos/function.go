@@ -17,13 +17,13 @@ type function struct {
 	now          func() time.Time
 	status       *statusWriter
 	secrets      *secretStore
-	templates    *templates
+	templates    *templateApplier
 	planner      *planner
-	approvals    *approvals
-	endpoints    *endpoints
+	approvals    *approvalRequester
+	endpoints    *endpointAllocator
 	machines     *machineStore
 	keys         *keyGenerator
-	rotation     *rotation
+	rotator      *rotator
 	renderer     *configRenderer
 	configurator *nodeConfigurator
 	updater      *configUpdater
@@ -31,11 +31,11 @@ type function struct {
 	etcd         *etcdChecker
 	nodes        *nodeLister
 	addons       *addonApplier
-	removals     *removals
-	replacements *replacements
-	upgrades     *upgrades
-	resizes      *resizes
-	deletion     *deletion
+	remover      *remover
+	replacer     *replacer
+	upgrader     *upgrader
+	resizer      *resizer
+	deleter      *deleter
 	// reports has when nodes have reported.
 	reports nodeReports
 	// reconciles has the reconciles of clusters that run and that wait.
@@ -71,13 +71,13 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		now:          o.now,
 		status:       status,
 		secrets:      secrets,
-		templates:    &templates{kube: client, now: o.now},
+		templates:    &templateApplier{kube: client, now: o.now},
 		planner:      plans,
-		approvals:    &approvals{kube: client, now: o.now},
-		endpoints:    &endpoints{kube: client},
+		approvals:    &approvalRequester{kube: client, now: o.now},
+		endpoints:    &endpointAllocator{kube: client},
 		machines:     machines,
 		keys:         &keyGenerator{secrets: secrets, machines: machines, status: status, now: o.now},
-		rotation:     &rotation{kube: client, secrets: secrets, status: status, now: o.now},
+		rotator:      &rotator{kube: client, secrets: secrets, status: status, now: o.now},
 		renderer:     renderer,
 		configurator: &nodeConfigurator{kube: client, secrets: secrets},
 		updater:      &configUpdater{kube: client, renderer: renderer, manifests: store, secrets: secrets, now: o.now},
@@ -85,11 +85,11 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		etcd:         etcd,
 		nodes:        nodes,
 		addons:       &addonApplier{kube: client, hosts: o.addonHosts},
-		removals:     &removals{kube: client, manifests: store, machines: machines, etcd: etcd, status: status, now: o.now},
-		replacements: &replacements{kube: client, planner: plans, now: o.now},
-		upgrades:     &upgrades{etcd: etcd, images: o.images, status: status, now: o.now},
-		resizes:      &resizes{kube: client, machines: machines, nodes: nodes, etcd: etcd, status: status, now: o.now},
-		deletion:     &deletion{kube: client, manifests: store, machines: machines, status: status},
+		remover:      &remover{kube: client, manifests: store, machines: machines, etcd: etcd, status: status, now: o.now},
+		replacer:     &replacer{kube: client, planner: plans, now: o.now},
+		upgrader:     &upgrader{etcd: etcd, images: o.images, status: status, now: o.now},
+		resizer:      &resizer{kube: client, machines: machines, nodes: nodes, etcd: etcd, status: status, now: o.now},
+		deleter:      &deleter{kube: client, manifests: store, machines: machines, status: status},
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // removeNode does the next step of a removal, and returns what that waits for.
-func (r *removals) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
+func (r *remover) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
 	d := r.nodeRemovalOf(c, m)
 	view, member, err := readMembership(ctx, c, m, &d)
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *removals) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machi
 
 // drainRemoved evicts the pods of the node of a machine that is being removed. It returns whether none is left to evict,
 // and otherwise what the drain waits for, and a UserError once the drain has timed out.
-func (r *removals) drainRemoved(ctx context.Context, c *cluster, m *v1alpha1.Machine) (isDrained bool, message string, err error) {
+func (r *remover) drainRemoved(ctx context.Context, c *cluster, m *v1alpha1.Machine) (isDrained bool, message string, err error) {
 	pods, err := c.connections.workload.Drain(ctx, m.Name)
 	if err == nil && pods.IsDone() {
 		return true, "", nil
@@ -55,7 +55,7 @@ func (r *removals) drainRemoved(ctx context.Context, c *cluster, m *v1alpha1.Mac
 }
 
 // startClock lets the time of a removal begin now: a drain has its whole time, however long the removal waited for it.
-func (r *removals) startClock(ctx context.Context, m *v1alpha1.Machine) error {
+func (r *remover) startClock(ctx context.Context, m *v1alpha1.Machine) error {
 	before := m.DeepCopy()
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationRemoving, r.now().UTC().Format(time.RFC3339))
 	_, err := r.kube.Patch(ctx, before, m)
@@ -63,7 +63,7 @@ func (r *removals) startClock(ctx context.Context, m *v1alpha1.Machine) error {
 }
 
 // cordon cordons the node of a machine that is being removed. Its drain begins with that.
-func (r *removals) cordon(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
+func (r *remover) cordon(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
 	if err := r.startClock(ctx, m); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (r *removals) cordon(ctx context.Context, c *cluster, m *v1alpha1.Machine) 
 
 // restartClocks lets the time of drains and upgrades begin again in the first delivery after a pause or a move to another management
 // cluster, because nothing was evicted or requested meanwhile.
-func (r *removals) restartClocks(ctx context.Context, c *cluster) error {
+func (r *remover) restartClocks(ctx context.Context, c *cluster) error {
 	ready := meta.FindStatusCondition(c.before.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || !slices.Contains([]string{reasonPaused, reasonPausedByAnnotation, v1alpha1.ReasonMoved}, ready.Reason) {
 		return nil
@@ -105,7 +105,7 @@ func removalStart(m *v1alpha1.Machine) time.Time {
 }
 
 // nodeRemovalOf returns what is known of a removal without asking etcd.
-func (r *removals) nodeRemovalOf(c *cluster, m *v1alpha1.Machine) plan.NodeRemoval {
+func (r *remover) nodeRemovalOf(c *cluster, m *v1alpha1.Machine) plan.NodeRemoval {
 	n, ok := c.observed.node(m.Name)
 	properties := c.plan.PropertiesOf(plan.PoolOf(m))
 	return plan.NodeRemoval{
@@ -139,7 +139,7 @@ func readMembership(ctx context.Context, c *cluster, m *v1alpha1.Machine, d *pla
 }
 
 // doStep does one step of a removal.
-func (r *removals) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, step plan.RemovalStep, view plan.EtcdView, member plan.EtcdMember, why string) error {
+func (r *remover) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, step plan.RemovalStep, view plan.EtcdView, member plan.EtcdMember, why string) error {
 	removing := func(message string, requeue bool) error {
 		return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removing node %s: %s", m.Name, message), Requeue: requeue}
 	}

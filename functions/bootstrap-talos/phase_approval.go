@@ -17,15 +17,15 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// approvals decides what of a cluster is approved, and records the decisions of ticketing systems.
-type approvals struct {
+// approvalRequester decides what of a cluster is approved, and records the decisions of ticketing systems.
+type approvalRequester struct {
 	kube *kube.Client
 	now  func() time.Time
 }
 
 // check returns a WaitError or a UserError unless the spec is approved. What was
 // approved before stays approved.
-func (ap *approvals) check(ctx context.Context, c *cluster) error {
+func (ap *approvalRequester) check(ctx context.Context, c *cluster) error {
 	policy, err := ap.policy(ctx, c)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func hasNewDecision(kc *v1alpha1.KubernetesCluster) bool {
 }
 
 // policy returns the policy that applies to the cluster, and records what a cluster had before it applied.
-func (ap *approvals) policy(ctx context.Context, c *cluster) (v1alpha1.ApprovalPolicy, error) {
+func (ap *approvalRequester) policy(ctx context.Context, c *cluster) (v1alpha1.ApprovalPolicy, error) {
 	if plan.IsOlderThanPolicy(c.KubernetesCluster) {
 		return "", nil
 	}
@@ -73,7 +73,7 @@ func (ap *approvals) policy(ctx context.Context, c *cluster) (v1alpha1.ApprovalP
 const requestInterval = time.Minute
 
 // request returns the event that requests the approval of a cluster. A second request within requestInterval is the same event.
-func (ap *approvals) request(kc *v1alpha1.KubernetesCluster) (*event.Event, error) {
+func (ap *approvalRequester) request(kc *v1alpha1.KubernetesCluster) (*event.Event, error) {
 	a := kc.Status.Approval
 	planes, workers := plan.CountMachines(a.Requested)
 	e := event.New()
@@ -103,7 +103,7 @@ const (
 // needsRequest reports whether a delivery sends the request: the one that has recorded
 // it, and, because the event may be lost, a full reconcile in the first minutes and then every
 // hour. requested is the generation that was requested before this delivery.
-func (ap *approvals) needsRequest(c *cluster, requested int64, full bool) bool {
+func (ap *approvalRequester) needsRequest(c *cluster, requested int64, full bool) bool {
 	now := plan.RequestedGeneration(c.Status.Approval)
 	if now == 0 || now != requested {
 		return now != 0
@@ -116,7 +116,7 @@ func (ap *approvals) needsRequest(c *cluster, requested int64, full bool) bool {
 // limitToApproved limits the spec that the cluster follows to what has been approved. An invalid
 // spec requests no approval: the last valid one is limited. It returns an error while nothing has
 // been approved, and otherwise keeps it for the status.
-func (ap *approvals) limitToApproved(ctx context.Context, c *cluster) error {
+func (ap *approvalRequester) limitToApproved(ctx context.Context, c *cluster) error {
 	if _, invalid := c.report.userErrorOf(v1alpha1.ConditionTopologyValid); invalid {
 		switch a := c.Status.Approval; {
 		case a != nil && len(a.Approved) == 0:

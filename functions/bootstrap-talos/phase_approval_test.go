@@ -21,7 +21,7 @@ func TestRequestIsDocumented(t *testing.T) {
 	kc.UID, kc.Generation = "0f5b", 4
 	kc.Status.Approval = plan.NextApproval(nil, v1alpha1.ApprovalCreation, kc.Generation, kc.Spec.Data.Workorder, plan.WantedPools(kc.Spec.Topology))
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	ap := &approvals{now: func() time.Time { return now }}
+	ap := &approvalRequester{now: func() time.Time { return now }}
 	e, err := ap.request(kc)
 	if err != nil {
 		t.Fatal(err)

@@ -20,8 +20,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// deletion deletes what belongs to clusters that are being deleted.
-type deletion struct {
+// deleter deletes what belongs to clusters that are being deleted.
+type deleter struct {
 	kube      *kube.Client
 	manifests *manifests.Store
 	machines  *machineStore
@@ -34,7 +34,7 @@ type deletion struct {
 // stops the wait for its machines. While a Machine is protected it deletes nothing and returns a
 // UserError, because a part of a cluster is of no use, and the node needs its keys. A deletion with
 // --cascade=orphan keeps everything that the garbage collector orphans.
-func (d *deletion) deleteCluster(ctx context.Context, c *cluster) error {
+func (d *deleter) deleteCluster(ctx context.Context, c *cluster) error {
 	if slices.Contains(c.Finalizers, metav1.FinalizerOrphanDependents) {
 		return d.status.write(ctx, c, setDeleting(c, reasonDeleting, "waiting for the garbage collector to orphan the Machines and Secrets of the cluster", false))
 	}
@@ -78,7 +78,7 @@ func (d *deletion) deleteCluster(ctx context.Context, c *cluster) error {
 }
 
 // reconcile deletes what belongs to a cluster, and writes a UserError into its status.
-func (d *deletion) reconcile(ctx context.Context, c *cluster) error {
+func (d *deleter) reconcile(ctx context.Context, c *cluster) error {
 	err := reconcile.SecretsError(d.deleteCluster(ctx, c), plan.FunctionName)
 	var problem reconcile.UserError
 	if !errors.As(err, &problem) {

@@ -23,14 +23,14 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// endpoints finds the networks of clusters, and reserves and chooses their endpoints in them.
-type endpoints struct {
+// endpointAllocator finds the networks of clusters, and reserves and chooses their endpoints in them.
+type endpointAllocator struct {
 	kube *kube.Client
 }
 
 // ensure finds the wanted endpoint. A running cluster keeps the one that its nodes know
 // until moveEndpoint changes it. If no control plane has that address, it changes at once.
-func (e *endpoints) ensure(ctx context.Context, c *cluster) error {
+func (e *endpointAllocator) ensure(ctx context.Context, c *cluster) error {
 	host, held, err := e.endpointHost(ctx, c)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (e *endpoints) ensure(ctx context.Context, c *cluster) error {
 
 // reserve allocates the virtual address of a new cluster before its machines are
 // created, if its network is Ready.
-func (e *endpoints) reserve(ctx context.Context, c *cluster) error {
+func (e *endpointAllocator) reserve(ctx context.Context, c *cluster) error {
 	if c.Status.Endpoint != "" {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (e *endpoints) reserve(ctx context.Context, c *cluster) error {
 
 // releaseUnusedVIP releases the virtual address of a cluster that has another endpoint after a change of its spec. It runs once every node
 // has a configuration without that address.
-func (e *endpoints) releaseUnusedVIP(ctx context.Context, c *cluster) error {
+func (e *endpointAllocator) releaseUnusedVIP(ctx context.Context, c *cluster) error {
 	changed := c.Generation > 1 && !(isTrue(c.before, v1alpha1.ConditionReady) && c.before.Status.ObservedGeneration == c.Generation)
 	if !changed || c.plan.Endpoint.Mode == v1alpha1.EndpointVIP || c.observed.vip.IsValid() {
 		return nil
@@ -80,7 +80,7 @@ func (e *endpoints) releaseUnusedVIP(ctx context.Context, c *cluster) error {
 
 // endpointHost returns the address or name of the wanted endpoint, and whether the endpoint in
 // the status works until it is served.
-func (e *endpoints) endpointHost(ctx context.Context, c *cluster) (host string, held bool, err error) {
+func (e *endpointAllocator) endpointHost(ctx context.Context, c *cluster) (host string, held bool, err error) {
 	switch c.plan.Endpoint.Mode {
 	case v1alpha1.EndpointCustom:
 		return c.plan.Endpoint.Host, true, nil
@@ -124,7 +124,7 @@ func (c *cluster) endpointNodes() []plan.EndpointNode {
 
 // keptVIP returns the virtual address of a cluster that was scaled down to one control plane, if
 // the endpoint is that.
-func (e *endpoints) keptVIP(ctx context.Context, c *cluster, now string) (netip.Addr, error) {
+func (e *endpointAllocator) keptVIP(ctx context.Context, c *cluster, now string) (netip.Addr, error) {
 	a := &v1alpha2.IPAllocation{}
 	err := e.kube.Get(ctx, c.Namespace, vipName(c.KubernetesCluster), a)
 	if kube.NotFound(err) || (err == nil && (manifests.CheckOwner(a, c.KubernetesCluster) != nil || a.Status.Address != now)) {
@@ -139,7 +139,7 @@ func (e *endpoints) keptVIP(ctx context.Context, c *cluster, now string) (netip.
 func vipName(kc *v1alpha1.KubernetesCluster) string { return kube.Name(kc.Name, "vip") }
 
 // ensureVIP allocates the virtual address of the control planes by an IPAllocation.
-func (e *endpoints) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error) {
+func (e *endpointAllocator) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error) {
 	a := &v1alpha2.IPAllocation{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.Namespace, Name: vipName(c.KubernetesCluster), Labels: manifests.Labels(c.KubernetesCluster),

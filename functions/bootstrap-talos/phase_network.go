@@ -20,13 +20,13 @@ import (
 
 // findNetwork finds the network of the machines. Its UserError leaves the nodes of a cluster as
 // they are.
-func (e *endpoints) findNetwork(ctx context.Context, c *cluster) error {
+func (e *endpointAllocator) findNetwork(ctx context.Context, c *cluster) error {
 	return c.tolerateUserError(v1alpha1.ConditionNetworkAvailable, e.checkNetwork(ctx, c))
 }
 
 // checkNetwork returns a UserError if the machines have no network, or a new cluster does not
 // fit into it.
-func (e *endpoints) checkNetwork(ctx context.Context, c *cluster) error {
+func (e *endpointAllocator) checkNetwork(ctx context.Context, c *cluster) error {
 	if err := e.recordNetwork(ctx, c); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (e *endpoints) checkNetwork(ctx context.Context, c *cluster) error {
 
 // recordNetwork writes the NetworkNamespace in which a machine has its addresses into the status, once. The cluster
 // stays there, however many others are created later, and whatever network its spec names after that.
-func (e *endpoints) recordNetwork(ctx context.Context, c *cluster) error {
+func (e *endpointAllocator) recordNetwork(ctx context.Context, c *cluster) error {
 	if c.Status.NetworkNamespaceName != "" {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (e *endpoints) recordNetwork(ctx context.Context, c *cluster) error {
 
 // checkPlacement returns a UserError if a new cluster does not fit into its network, or its nodes do not fit into podCIDR. Afterwards
 // that cannot be changed.
-func (e *endpoints) checkPlacement(ctx context.Context, c *cluster, nn *v1alpha2.NetworkNamespace) error {
+func (e *endpointAllocator) checkPlacement(ctx context.Context, c *cluster, nn *v1alpha2.NetworkNamespace) error {
 	err := c.plan.CheckPrefixes(c.Spec.Networking, nn)
 	if err == nil && !c.observed.hasNodes() {
 		err = unlessNodePrefixesAreSet(ctx, e.kube, c.KubernetesCluster, plan.CheckPodPrefix(c.effectiveCluster()))

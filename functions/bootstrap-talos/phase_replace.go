@@ -15,8 +15,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// replacements replaces machines that are unhealthy, or that are not as their pool describes them.
-type replacements struct {
+// replacer replaces machines that are unhealthy, or that are not as their pool describes them.
+type replacer struct {
 	kube    *kube.Client
 	planner *planner
 	now     func() time.Time
@@ -25,7 +25,7 @@ type replacements struct {
 // replaceUnhealthy has the health checks of all groups replace machines whose nodes are unhealthy, and
 // reports the condition MachinesHealthy. It decides nothing while the workload API does not answer
 // or nodes are being upgraded or resized.
-func (r *replacements) replaceUnhealthy(ctx context.Context, c *cluster) error {
+func (r *replacer) replaceUnhealthy(ctx context.Context, c *cluster) error {
 	if !c.observed.apiAnswers || plan.IsUpgradeActive(c.KubernetesCluster) || plan.IsResizeActive(c.KubernetesCluster) {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (r *replacements) replaceUnhealthy(ctx context.Context, c *cluster) error {
 
 // replaceUnhealthyOf replaces at most one machine of a group. It returns what the condition says of
 // the group, an empty string if no machine is unhealthy.
-func (r *replacements) replaceUnhealthyOf(ctx context.Context, c *cluster, g plan.Group) (string, error) {
+func (r *replacer) replaceUnhealthyOf(ctx context.Context, c *cluster, g plan.Group) (string, error) {
 	var unhealthy []plan.UnhealthyMachine
 	var replaced []string
 	gone, joining, inProgress := 0, 0, 0
@@ -94,7 +94,7 @@ func (r *replacements) replaceUnhealthyOf(ctx context.Context, c *cluster, g pla
 // replaceOutdated begins to replace machines whose template or provider is not that of their pool, and
 // that are not resized in place, as many as the rollout of the pool permits. It runs while the whole cluster is Ready, and returns a
 // WaitError until every machine is replaced.
-func (r *replacements) replaceOutdated(ctx context.Context, c *cluster) error {
+func (r *replacer) replaceOutdated(ctx context.Context, c *cluster) error {
 	all := c.outdated()
 	outdated := all.Replaced
 	if len(outdated) == 0 || plan.IsUpgradePaused(c.KubernetesCluster) {
@@ -123,7 +123,7 @@ func (r *replacements) replaceOutdated(ctx context.Context, c *cluster) error {
 // markReplaced records on a Machine that it is replaced, and in an Event why. Later deliveries create
 // its replacement, and then remove it. It returns a conflict if the spec is not current: ConfigMaps with patches and MachineClasses
 // are read after it, so that they may have changes that a user made only after spec.upgrade.paused.
-func (r *replacements) markReplaced(ctx context.Context, c *cluster, m *v1alpha1.Machine, reason v1alpha1.ReplaceReason, message string) error {
+func (r *replacer) markReplaced(ctx context.Context, c *cluster, m *v1alpha1.Machine, reason v1alpha1.ReplaceReason, message string) error {
 	if err := r.kube.CheckSpecCurrent(ctx, c.KubernetesCluster); err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (r *replacements) markReplaced(ctx context.Context, c *cluster, m *v1alpha1
 
 // cancelObsoleteReplacements takes back the replacement of machines that fit their pools again, or that are resized
 // in place now, because a user has changed the spec before their removal has begun.
-func (r *replacements) cancelObsoleteReplacements(ctx context.Context, c *cluster) error {
+func (r *replacer) cancelObsoleteReplacements(ctx context.Context, c *cluster) error {
 	outdated := c.outdated().Replaced
 	changed := false
 	for name, m := range c.observed.machines {

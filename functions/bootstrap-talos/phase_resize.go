@@ -16,8 +16,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// resizes resizes the machines of pools in place.
-type resizes struct {
+// resizer resizes the machines of pools in place.
+type resizer struct {
 	kube     *kube.Client
 	machines *machineStore
 	nodes    *nodeLister
@@ -27,7 +27,7 @@ type resizes struct {
 }
 
 // readClasses reads the MachineClasses if it depends on them which machines can be resized in place.
-func (rs *resizes) readClasses(ctx context.Context, c *cluster) error {
+func (rs *resizer) readClasses(ctx context.Context, c *cluster) error {
 	if !c.plan.NeedsClasses(c.observed.machines) {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (rs *resizes) readClasses(ctx context.Context, c *cluster) error {
 
 // resizeOutdated begins to resize machines in place whose template is not that of their pool. It runs
 // while the whole cluster is Ready, and returns a WaitError until every such machine is resized.
-func (rs *resizes) resizeOutdated(ctx context.Context, c *cluster) error {
+func (rs *resizer) resizeOutdated(ctx context.Context, c *cluster) error {
 	outdated := c.outdated()
 	if len(outdated.InPlace) == 0 || plan.IsUpgradePaused(c.KubernetesCluster) {
 		return nil
@@ -64,7 +64,7 @@ func (rs *resizes) resizeOutdated(ctx context.Context, c *cluster) error {
 // resume does the next steps of the machines that are being resized, and begins with others. It
 // returns a WaitError until all are resized, and a UserError when one has failed. Each step is in the
 // status first, so that a crash loses nothing and two deliveries do nothing twice.
-func (rs *resizes) resume(ctx context.Context, c *cluster) error {
+func (rs *resizer) resume(ctx context.Context, c *cluster) error {
 	fresh := true
 	return reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
 		if !fresh {
@@ -79,7 +79,7 @@ func (rs *resizes) resume(ctx context.Context, c *cluster) error {
 }
 
 // resizeOnce does at most one step with each machine.
-func (rs *resizes) resizeOnce(ctx context.Context, c *cluster) error {
+func (rs *resizer) resizeOnce(ctx context.Context, c *cluster) error {
 	outdated := c.outdated()
 	c.Status.Resizes = slices.DeleteFunc(c.Status.Resizes, func(r v1alpha1.MachineResize) bool {
 		m := c.observed.machines[r.Name]
@@ -111,7 +111,7 @@ func (rs *resizes) resizeOnce(ctx context.Context, c *cluster) error {
 
 // doResizeStep does the next step of a machine, except its restart, and reports whether its resize is
 // completed or cancelled. target is the template that the machine should have: see plan.ResizeTarget.
-func (rs *resizes) doResizeStep(ctx context.Context, c *cluster, r *v1alpha1.MachineResize, target string) bool {
+func (rs *resizer) doResizeStep(ctx context.Context, c *cluster, r *v1alpha1.MachineResize, target string) bool {
 	m := c.observed.machines[r.Name]
 	var node *plan.Node
 	if n, ok := c.observed.node(r.Name); ok && c.observed.apiAnswers {
@@ -155,7 +155,7 @@ func uncordonResized(ctx context.Context, c *cluster) error {
 
 // drainResized drains the node of a machine. After the drain, the next step is the restart, for a control
 // plane only while every member of etcd votes and answers.
-func (rs *resizes) drainResized(ctx context.Context, c *cluster, r *v1alpha1.MachineResize, node *plan.Node) {
+func (rs *resizer) drainResized(ctx context.Context, c *cluster, r *v1alpha1.MachineResize, node *plan.Node) {
 	m := c.observed.machines[r.Name]
 	isDrained := false
 	if r.Message = "waiting for the workload API to return its node"; node != nil {
@@ -198,13 +198,13 @@ func messageOf(err error) string {
 	}
 }
 
-func (rs *resizes) failResize(r *v1alpha1.MachineResize, message string) {
+func (rs *resizer) failResize(r *v1alpha1.MachineResize, message string) {
 	r.Step, r.Since, r.Message = v1alpha1.ResizeFailed, metav1.NewTime(rs.now()), message
 }
 
 // restartResized gives a Machine its new template and a new restart token at once, if its resize is that
 // far. A second call finds the template, and changes nothing.
-func (rs *resizes) restartResized(ctx context.Context, c *cluster, r v1alpha1.MachineResize) error {
+func (rs *resizer) restartResized(ctx context.Context, c *cluster, r v1alpha1.MachineResize) error {
 	m := c.observed.machines[r.Name]
 	if r.Step != v1alpha1.ResizeRestarting || m.Spec.Template == r.To {
 		return nil
@@ -221,7 +221,7 @@ func (rs *resizes) restartResized(ctx context.Context, c *cluster, r v1alpha1.Ma
 
 // beginResizes records in the status with which machines the resize begins now: none while one has failed
 // or the cluster is unhealthy. The first step of each follows in the next call of resizeOnce.
-func (rs *resizes) beginResizes(ctx context.Context, c *cluster) {
+func (rs *resizer) beginResizes(ctx context.Context, c *cluster) {
 	c.report.resizeBlocker = ""
 	if plan.FailedResize(c.Status.Resizes) != nil {
 		return
@@ -246,7 +246,7 @@ func (rs *resizes) beginResizes(ctx context.Context, c *cluster) {
 
 // resizeBlocker returns why no other node may be taken out of service now. It is empty if every node is
 // Ready that is not being resized, and every member of etcd votes and answers.
-func (rs *resizes) resizeBlocker(ctx context.Context, c *cluster) string {
+func (rs *resizer) resizeBlocker(ctx context.Context, c *cluster) string {
 	if leaving := c.observed.leavingNode(); leaving != "" {
 		return "node " + leaving + " is leaving"
 	}

@@ -26,8 +26,8 @@ import (
 // reasonTalosTooOld is the reason of AuthoritiesRotated if Talos cannot accept two authorities.
 const reasonTalosTooOld = "TalosTooOld"
 
-// rotation rotates the authorities of clusters.
-type rotation struct {
+// rotator rotates the authorities of clusters.
+type rotator struct {
 	kube    *kube.Client
 	secrets *secretStore
 	status  *statusWriter
@@ -36,7 +36,7 @@ type rotation struct {
 
 // read records how far a rotation is, and makes the client certificate that every node
 // accepts in its phase.
-func (r *rotation) read(_ context.Context, c *cluster) error {
+func (r *rotator) read(_ context.Context, c *cluster) error {
 	if err := c.recordRotation(metav1.NewTime(r.now())); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (c *cluster) reportRotation(waits string) {
 
 // start generates the next keys of a cluster that is up to date, if its spec requests a
 // rotation. It records that in the status first.
-func (r *rotation) start(ctx context.Context, c *cluster) error {
+func (r *rotator) start(ctx context.Context, c *cluster) error {
 	rotation := plan.WantedRotation(c.KubernetesCluster)
 	if plan.IsRotating(c.KubernetesCluster) && c.Status.Authorities.Rotation != c.observed.keys.Rotated {
 		rotation = c.Status.Authorities.Rotation
@@ -124,7 +124,7 @@ func (r *rotation) start(ctx context.Context, c *cluster) error {
 // reconcile continues a rotation until its phase ends or the deadline is over. waiting
 // is what the cluster waits for otherwise: nodes that are not Ready may need the next step of
 // the rotation.
-func (r *rotation) reconcile(ctx context.Context, c *cluster, waiting error) error {
+func (r *rotator) reconcile(ctx context.Context, c *cluster, waiting error) error {
 	if errors.As(waiting, new(reconcile.UserError)) {
 		return waiting
 	}
@@ -150,7 +150,7 @@ func (r *rotation) reconcile(ctx context.Context, c *cluster, waiting error) err
 
 // doStep observes every node and does the next step. It returns a WaitError while the
 // phase lasts.
-func (r *rotation) doStep(ctx context.Context, c *cluster, clients *talos.RotationClients) error {
+func (r *rotator) doStep(ctx context.Context, c *cluster, clients *talos.RotationClients) error {
 	if c.observed.keys.Phase == v1alpha1.RotationFinishing {
 		return r.finish(ctx, c)
 	}
@@ -196,7 +196,7 @@ func (r *rotation) doStep(ctx context.Context, c *cluster, clients *talos.Rotati
 // revertWorkers gives workers that wait in vain for a certificate the authorities of the phase
 // before. The next step gives them those of this phase again, which makes them request a
 // certificate.
-func (r *rotation) revertWorkers(ctx context.Context, c *cluster, clients *talos.RotationClients) error {
+func (r *rotator) revertWorkers(ctx context.Context, c *cluster, clients *talos.RotationClients) error {
 	if err := r.secrets.checkKeys(ctx, c); err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (r *rotation) revertWorkers(ctx context.Context, c *cluster, clients *talos
 
 // enterPhase writes the next phase into the Secret of the next keys. The status change causes
 // the delivery that continues.
-func (r *rotation) enterPhase(ctx context.Context, c *cluster, next v1alpha1.RotationPhase) error {
+func (r *rotator) enterPhase(ctx context.Context, c *cluster, next v1alpha1.RotationPhase) error {
 	before := c.observed.keys.NextSecret
 	after := before.DeepCopy()
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, v1alpha1.AnnotationRotationPhase, string(next))
@@ -221,7 +221,7 @@ func (r *rotation) enterPhase(ctx context.Context, c *cluster, next v1alpha1.Rot
 
 // finish replaces the keys of the cluster by the next ones, which all nodes have. At
 // each moment one Secret has them.
-func (r *rotation) finish(ctx context.Context, c *cluster) error {
+func (r *rotator) finish(ctx context.Context, c *cluster) error {
 	k := c.observed.keys
 	data := k.NextSecret.Data[pkiKey]
 	if k.PresentSecret != nil && k.Rotated != k.Rotation {

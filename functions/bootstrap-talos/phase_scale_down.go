@@ -15,8 +15,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// removals removes nodes and their Machines, and what is left of removed nodes.
-type removals struct {
+// remover removes nodes and their Machines, and what is left of removed nodes.
+type remover struct {
 	kube      *kube.Client
 	manifests *manifests.Store
 	machines  *machineStore
@@ -28,7 +28,7 @@ type removals struct {
 // scaleDown does the next step for every machine in removal, and cleans up after deleted
 // machines. It returns a WaitError while a machine is being removed. The removal
 // of a protected machine does not begin, or stops where it is, and Ready reports that.
-func (r *removals) scaleDown(ctx context.Context, c *cluster) error {
+func (r *remover) scaleDown(ctx context.Context, c *cluster) error {
 	if err := r.chooseNodes(ctx, c); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (r *removals) scaleDown(ctx context.Context, c *cluster) error {
 // chooseNodes decides which machines are removed, and records that: a delivery after a
 // crash continues with the same machine. A control plane is recorded in the cluster's status
 // first, where one of two concurrent deliveries gets a conflict.
-func (r *removals) chooseNodes(ctx context.Context, c *cluster) error {
+func (r *remover) chooseNodes(ctx context.Context, c *cluster) error {
 	for _, g := range c.plan.AllGroups(c.observed.machines) {
 		present := plan.PoolMachines(c.observed.machines, g.Pool, plan.NamePrefix(c.Name, g.Pool), c.observed.isWorking)
 		working := 0
@@ -91,7 +91,7 @@ func forgetRemoved(_ context.Context, c *cluster) error {
 
 // beginRemoval annotates a Machine that is to be removed. A Machine that never became a node is
 // deleted at once.
-func (r *removals) beginRemoval(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
+func (r *remover) beginRemoval(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
 	if !plan.MayHaveJoinedEtcd(m) {
 		return refusedDeletion(r.kube.DeleteExactly(ctx, m))
 	}
@@ -109,7 +109,7 @@ func (r *removals) beginRemoval(ctx context.Context, c *cluster, m *v1alpha1.Mac
 
 // cleanUpRemovedNodes deletes the Nodes and the saved manifests of Machines that do not exist,
 // and removes their members from etcd.
-func (r *removals) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
+func (r *remover) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
 	if c.Status.Version != "" && !c.isControlPlaneWorking() {
 		if err := r.etcd.checkMembers(ctx, c); errors.As(err, new(reconcile.UserError)) {
 			return err
@@ -131,7 +131,7 @@ func (r *removals) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
 
 // cleanEarlierNodes deletes the Nodes of earlier Machines whose names other Machines have now, before the kubelets of
 // these take them over. A Node that has been taken over is uncordoned.
-func (r *removals) cleanEarlierNodes(ctx context.Context, c *cluster) error {
+func (r *remover) cleanEarlierNodes(ctx context.Context, c *cluster) error {
 	for _, n := range c.observed.earlierNodes {
 		m := &v1alpha1.Machine{}
 		err := r.kube.Get(ctx, c.Namespace, n.Name, m)

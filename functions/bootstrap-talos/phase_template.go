@@ -13,15 +13,15 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// templates writes the fields of ClusterTemplates into the specs of clusters, and rolls changes out.
-type templates struct {
+// templateApplier writes the fields of ClusterTemplates into the specs of clusters, and rolls changes out.
+type templateApplier struct {
 	kube *kube.Client
 	now  func() time.Time
 }
 
 // fillFromTemplate writes into the spec what the cluster's ClusterTemplate gives to it and its manifest lacks, before
 // anything reads the spec. A UserError goes into the report.
-func (t *templates) fillFromTemplate(ctx context.Context, c *cluster) error {
+func (t *templateApplier) fillFromTemplate(ctx context.Context, c *cluster) error {
 	var err error
 	switch template.NextStep(c.KubernetesCluster) {
 	case template.Keep:
@@ -44,7 +44,7 @@ func (t *templates) fillFromTemplate(ctx context.Context, c *cluster) error {
 }
 
 // adopt gives a cluster the fields of the ClusterTemplate that it names.
-func (t *templates) adopt(ctx context.Context, kc *v1alpha1.KubernetesCluster) error {
+func (t *templateApplier) adopt(ctx context.Context, kc *v1alpha1.KubernetesCluster) error {
 	name, found := kc.Spec.TemplateRef.Name, &v1alpha1.ClusterTemplate{}
 	err := t.kube.Get(ctx, "", name, found)
 	if kube.NotFound(err) {
@@ -59,7 +59,7 @@ func (t *templates) adopt(ctx context.Context, kc *v1alpha1.KubernetesCluster) e
 
 // apply gives a cluster the fields of a content. It returns a UserError if the API server rejects the cluster with
 // them.
-func (t *templates) apply(ctx context.Context, kc *v1alpha1.KubernetesCluster, content template.Content) error {
+func (t *templateApplier) apply(ctx context.Context, kc *v1alpha1.KubernetesCluster, content template.Content) error {
 	fields, err := template.ApplyConfiguration(kc, content)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (t *templates) apply(ctx context.Context, kc *v1alpha1.KubernetesCluster, c
 
 // release makes the fields of a ClusterTemplate the cluster's own, after templateRef was removed. They keep their
 // values.
-func (t *templates) release(ctx context.Context, kc *v1alpha1.KubernetesCluster) error {
+func (t *templateApplier) release(ctx context.Context, kc *v1alpha1.KubernetesCluster) error {
 	managers, err := json.Marshal(template.OtherManagers(kc))
 	if err != nil {
 		return fmt.Errorf("write managedFields of KubernetesCluster %s/%s: %w", kc.Namespace, kc.Name, err)

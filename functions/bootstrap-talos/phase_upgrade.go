@@ -61,8 +61,8 @@ func (c *cluster) reportUpgrade(nodes []plan.UpgradeNode) error {
 	}
 }
 
-// upgrades upgrades the nodes of clusters to the versions of their plans.
-type upgrades struct {
+// upgrader upgrades the nodes of clusters to the versions of their plans.
+type upgrader struct {
 	etcd   *etcdChecker
 	images talos.Images
 	status *statusWriter
@@ -72,7 +72,7 @@ type upgrades struct {
 // upgradeNodes upgrades the nodes to the wanted versions. It returns a WaitError while it does, and a
 // UserError when a node has failed. Each step is in the status first, so that a crash loses
 // nothing and two deliveries do nothing twice.
-func (up *upgrades) upgradeNodes(ctx context.Context, c *cluster) error {
+func (up *upgrader) upgradeNodes(ctx context.Context, c *cluster) error {
 	w, fresh := c.connections.workload, true
 	return reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
 		if !fresh {
@@ -88,7 +88,7 @@ func (up *upgrades) upgradeNodes(ctx context.Context, c *cluster) error {
 }
 
 // doStep does at most one step with each node.
-func (up *upgrades) doStep(ctx context.Context, c *cluster, w *workload.Client) error {
+func (up *upgrader) doStep(ctx context.Context, c *cluster, w *workload.Client) error {
 	nodes := observeVersions(ctx, c, w)
 	c.Status.Version = plan.LowestAPIVersion(c.Status.Version, nodes)
 	s := c.Status.Upgrade
@@ -119,7 +119,7 @@ func (up *upgrades) doStep(ctx context.Context, c *cluster, w *workload.Client) 
 
 // resume continues the upgrade of control planes while the workload API does not answer, because their new API servers may be
 // why: the upgrade times out, and a node gets the version that the spec has then.
-func (up *upgrades) resume(ctx context.Context, c *cluster) error {
+func (up *upgrader) resume(ctx context.Context, c *cluster) error {
 	s, w := c.Status.Upgrade, c.connections.workload
 	if s.Kind != v1alpha1.UpgradeControlPlane || w == nil || c.connections.credentials == nil {
 		return nil
@@ -158,7 +158,7 @@ func observeVersions(ctx context.Context, c *cluster, w *workload.Client) []plan
 
 // runSteps does the next step of the nodes that are being upgraded, and begins with
 // others unless something blocks that.
-func (up *upgrades) runSteps(ctx context.Context, c *cluster, w *workload.Client, nodes []plan.UpgradeNode) error {
+func (up *upgrader) runSteps(ctx context.Context, c *cluster, w *workload.Client, nodes []plan.UpgradeNode) error {
 	s := c.Status.Upgrade
 	steps := map[string]plan.UpgradeStep{}
 	for _, u := range s.Nodes {
@@ -185,7 +185,7 @@ func (up *upgrades) runSteps(ctx context.Context, c *cluster, w *workload.Client
 
 // drainNodes drains the nodes in step Drain, and uncordons upgraded nodes. A completed drain becomes
 // an upgrade request, and a drain that times out a failure.
-func (up *upgrades) drainNodes(ctx context.Context, c *cluster, w *workload.Client, steps map[string]plan.UpgradeStep, nodes []plan.UpgradeNode) {
+func (up *upgrader) drainNodes(ctx context.Context, c *cluster, w *workload.Client, steps map[string]plan.UpgradeStep, nodes []plan.UpgradeNode) {
 	s := c.Status.Upgrade
 	var mu sync.Mutex
 	forEachNode(s.Nodes, func(u *v1alpha1.NodeUpgrade) {
@@ -243,7 +243,7 @@ func forEachNode(nodes []v1alpha1.NodeUpgrade, do func(*v1alpha1.NodeUpgrade)) {
 
 // nextNodes returns the nodes whose upgrade begins now: none while one has failed or the
 // cluster is unhealthy.
-func (up *upgrades) nextNodes(ctx context.Context, c *cluster, nodes []plan.UpgradeNode) []plan.UpgradeNode {
+func (up *upgrader) nextNodes(ctx context.Context, c *cluster, nodes []plan.UpgradeNode) []plan.UpgradeNode {
 	s := c.Status.Upgrade
 	c.report.upgradeBlocker = ""
 	if plan.IsUpgradePaused(c.KubernetesCluster) || plan.FailedNode(s) != nil {
@@ -261,7 +261,7 @@ func (up *upgrades) nextNodes(ctx context.Context, c *cluster, nodes []plan.Upgr
 // upgradeBlocker returns why the next node may not be taken out of service now. It is empty if every
 // other node is Ready, every API server answers, and every member of etcd votes and answers. A control plane also
 // waits for the others to run their static pods as rendered, because one whose API server answers may be about to restart it.
-func (up *upgrades) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan.UpgradeNode, next plan.Member) string {
+func (up *upgrader) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan.UpgradeNode, next plan.Member) string {
 	for _, o := range nodes {
 		switch {
 		case plan.IsNodeUpgrading(c.KubernetesCluster, o.Name):
@@ -291,7 +291,7 @@ func (up *upgrades) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan
 
 // sendRequests sends the request to each node whose step that is. A node that refuses has
 // failed, one that does not answer gets another request later, and one that has not pulled its images in time at once.
-func (up *upgrades) sendRequests(ctx context.Context, c *cluster, steps map[string]plan.UpgradeStep) {
+func (up *upgrader) sendRequests(ctx context.Context, c *cluster, steps map[string]plan.UpgradeStep) {
 	s := c.Status.Upgrade
 	forEachNode(s.Nodes, func(u *v1alpha1.NodeUpgrade) {
 		if steps[u.Name] != plan.UpgradeRequest || !plan.IsRunning(c.observed.machines[u.Name]) {

@@ -50,7 +50,7 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 	defer func() { c.connections.close() }()
 	switch {
 	case kc.DeletionTimestamp != nil:
-		return nil, cmp.Or(f.deletion.reconcile(ctx, c), f.templates.rollOutAfter(ctx, c, nil))
+		return nil, cmp.Or(f.deleter.reconcile(ctx, c), f.templates.rollOutAfter(ctx, c, nil))
 	case kc.Spec.Paused:
 		return nil, runAll(ctx, c, f.addFinalizer, f.machines.read, f.machines.releaseDeleted, f.status.reportPaused)
 	}
@@ -78,18 +78,18 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		f.machines.read,
 		forgetRemoved,
 		f.machines.releaseDeleted,
-		f.removals.restartClocks,
+		f.remover.restartClocks,
 		f.planner.makePlan,
-		f.resizes.readClasses,
+		f.resizer.readClasses,
 		f.renderer.readNodeConfigs,
-		f.replacements.cancelObsoleteReplacements,
+		f.replacer.cancelObsoleteReplacements,
 		f.endpoints.findNetwork,
 		f.endpoints.reserve,
 		f.machines.checkProviders,
 		f.machines.ensure,
 		f.machines.addEtcdFinalizers,
 		f.keys.ensure,
-		f.rotation.read,
+		f.rotator.read,
 		f.endpoints.ensure,
 		f.renderer.renderMissing,
 	)
@@ -102,7 +102,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 	err = reconcile.MostUrgent(f.configurator.reconfigureResetNodes(ctx, c), err)
 	err = f.checkWaitingCluster(ctx, c, err)
 	if c.observed.keys.Next != nil && c.observed.apiAnswers {
-		return f.rotation.reconcile(ctx, c, err)
+		return f.rotator.reconcile(ctx, c, err)
 	}
 	return f.runChangePhases(ctx, c, err)
 }
@@ -113,12 +113,12 @@ func (f *function) runNodePhases(ctx context.Context, c *cluster) error {
 	err := f.configurator.configureNodes(ctx, c)
 	_, refused := reconcile.AsUserError(err)
 	if !refused {
-		err = runAll(ctx, c, f.bootstrap.ensure, f.nodes.read, f.removals.cleanEarlierNodes, f.addons.applyAll)
+		err = runAll(ctx, c, f.bootstrap.ensure, f.nodes.read, f.remover.cleanEarlierNodes, f.addons.applyAll)
 	}
-	if problem := f.replacements.replaceUnhealthy(ctx, c); problem != nil {
+	if problem := f.replacer.replaceUnhealthy(ctx, c); problem != nil {
 		return problem
 	}
-	if removal := f.removals.scaleDown(ctx, c); removal != nil && !refused {
+	if removal := f.remover.scaleDown(ctx, c); removal != nil && !refused {
 		err = removal
 	}
 	if err == nil {
@@ -144,19 +144,19 @@ func (f *function) checkWaitingCluster(ctx context.Context, c *cluster, waiting 
 // spec. waiting is what the cluster waits for: only an upgrade or a resize that is under way continues then.
 func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting error) error {
 	if len(c.Status.Resizes) > 0 {
-		waiting = reconcile.MostUrgent(f.resizes.resume(ctx, c), waiting)
+		waiting = reconcile.MostUrgent(f.resizer.resume(ctx, c), waiting)
 	}
 	if !c.observed.apiAnswers && c.Status.Upgrade != nil {
-		waiting = reconcile.MostUrgent(f.upgrades.resume(ctx, c), waiting)
+		waiting = reconcile.MostUrgent(f.upgrader.resume(ctx, c), waiting)
 	}
 	if !c.observed.apiAnswers || (waiting != nil && c.Status.Upgrade == nil) {
 		return cmp.Or(f.updater.updateConfigsEarly(ctx, c), checkReleases(ctx, c), withUnmetConditions(ctx, c, waiting))
 	}
-	err := reconcile.MostUrgent(f.upgrades.upgradeNodes(ctx, c), waiting)
+	err := reconcile.MostUrgent(f.upgrader.upgradeNodes(ctx, c), waiting)
 	if err != nil || c.Status.Upgrade != nil {
 		return err
 	}
-	return runAll(ctx, c, labelNodes, f.planner.fillScale, f.updater.moveEndpoint, f.endpoints.releaseUnusedVIP, applyTalosManifests, uncordonResized, f.resizes.resizeOutdated, f.replacements.replaceOutdated, f.rotation.start, checkAddonsApplied)
+	return runAll(ctx, c, labelNodes, f.planner.fillScale, f.updater.moveEndpoint, f.endpoints.releaseUnusedVIP, applyTalosManifests, uncordonResized, f.resizer.resizeOutdated, f.replacer.replaceOutdated, f.rotator.start, checkAddonsApplied)
 }
 
 // finish writes the status, and returns the request for an approval unless the generation requested

@@ -19,7 +19,7 @@ import (
 // rollOutAfter continues the rollouts that a change of a cluster concerns: those of the ClusterTemplate that it names
 // and of the one that it has named. before is the cluster at the start of the delivery, nil if the
 // cluster is being deleted. A change that no rollout depends on needs no request.
-func (t *templates) rollOutAfter(ctx context.Context, c *cluster, before *v1alpha1.KubernetesCluster) error {
+func (t *templateApplier) rollOutAfter(ctx context.Context, c *cluster, before *v1alpha1.KubernetesCluster) error {
 	after := template.MemberOf(c.KubernetesCluster)
 	var concerned []string
 	if c.Spec.TemplateRef != nil {
@@ -47,7 +47,7 @@ const maxRolloutSteps = 20
 
 // rollOut continues the rollout of a ClusterTemplate and writes its status. A step that updates clusters which are
 // Ready at once, because they have all fields in their own manifest, is followed by the next one.
-func (t *templates) rollOut(ctx context.Context, name string) error {
+func (t *templateApplier) rollOut(ctx context.Context, name string) error {
 	tried := map[types.UID]bool{}
 	for range maxRolloutSteps {
 		isOver := false
@@ -66,7 +66,7 @@ func (t *templates) rollOut(ctx context.Context, name string) error {
 // specs. The status is written only if the ClusterTemplate has not been written since it was read, so that of
 // two deliveries one starts a cluster. A step that has crashed is repeated. tried has the clusters whose specs this
 // delivery has written. It reports whether no further step follows.
-func (t *templates) step(ctx context.Context, name string, tried map[types.UID]bool) (isOver bool, err error) {
+func (t *templateApplier) step(ctx context.Context, name string, tried map[types.UID]bool) (isOver bool, err error) {
 	ct := &v1alpha1.ClusterTemplate{}
 	if err := t.kube.Get(ctx, "", name, ct); err != nil {
 		if kube.NotFound(err) {
@@ -107,14 +107,14 @@ func (t *templates) step(ctx context.Context, name string, tried map[types.UID]b
 }
 
 // clustersOf returns the clusters of all namespaces that name a ClusterTemplate.
-func (t *templates) clustersOf(ctx context.Context, name string) ([]v1alpha1.KubernetesCluster, error) {
+func (t *templateApplier) clustersOf(ctx context.Context, name string) ([]v1alpha1.KubernetesCluster, error) {
 	list := &v1alpha1.KubernetesClusterList{}
 	err := t.kube.ListPage(ctx, "", metav1.ListOptions{FieldSelector: "spec.templateRef.name=" + name}, list)
 	return list.Items, err
 }
 
 // writeStatus writes a decision into the status.
-func (t *templates) writeStatus(ctx context.Context, before, ct *v1alpha1.ClusterTemplate, d template.Decision, clusters []v1alpha1.KubernetesCluster) error {
+func (t *templateApplier) writeStatus(ctx context.Context, before, ct *v1alpha1.ClusterTemplate, d template.Decision, clusters []v1alpha1.KubernetesCluster) error {
 	conditions := ct.Status.Conditions
 	ct.Status = d.Status
 	ct.Status.Conditions = conditions
@@ -143,7 +143,7 @@ func overridesOf(ct *v1alpha1.ClusterTemplate, clusters []v1alpha1.KubernetesClu
 
 // update writes the fields of a ClusterTemplate into clusters that its status has recorded. If the API server rejects
 // a cluster with them, the status says why, and the rollout stops there. It reports whether no further step follows.
-func (t *templates) update(ctx context.Context, ct *v1alpha1.ClusterTemplate, members []template.Member) (isOver bool, err error) {
+func (t *templateApplier) update(ctx context.Context, ct *v1alpha1.ClusterTemplate, members []template.Member) (isOver bool, err error) {
 	before, isOver := ct.DeepCopy(), true
 	for _, m := range members {
 		kc := &v1alpha1.KubernetesCluster{}
@@ -172,7 +172,7 @@ func (t *templates) update(ctx context.Context, ct *v1alpha1.ClusterTemplate, me
 
 // releaseTemplate removes the finalizer of a ClusterTemplate that is being deleted once no cluster names it. Until then
 // its condition Ready names the clusters.
-func (t *templates) releaseTemplate(ctx context.Context, ct *v1alpha1.ClusterTemplate, clusters []v1alpha1.KubernetesCluster) error {
+func (t *templateApplier) releaseTemplate(ctx context.Context, ct *v1alpha1.ClusterTemplate, clusters []v1alpha1.KubernetesCluster) error {
 	before := ct.DeepCopy()
 	if len(clusters) == 0 {
 		kube.RemoveFinalizer(ct, v1alpha1.FinalizerClusterTemplate)
