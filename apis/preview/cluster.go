@@ -191,8 +191,12 @@ func stepOf(p clusterplan.Plan, s clusterplan.Step) Step {
 	case clusterplan.StepReplace:
 		detail = fmt.Sprintf("machines of %s are replaced: a new machine joins, and the node of the former one is drained for at most %s", what, clusterplan.DrainTimeout(p.PropertiesOf(s.Pool)))
 	case clusterplan.StepResize:
+		pace := "one after another"
+		if s.AtOnce > 1 {
+			pace = fmt.Sprintf("%d at a time", s.AtOnce)
+		}
 		detail = fmt.Sprintf("machines of %s are resized in place, %s: a node is drained for at most %s, and its machine restarts with the new size",
-			what, clusterplan.Pick(s.AtOnce > 1, fmt.Sprintf("%d at a time", s.AtOnce), "one after another"), clusterplan.DrainTimeout(p.PropertiesOf(s.Pool)))
+			what, pace, clusterplan.DrainTimeout(p.PropertiesOf(s.Pool)))
 	case clusterplan.StepUpgrade:
 		detail = describeUpgrade(p, s, what)
 	}

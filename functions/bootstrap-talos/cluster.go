@@ -88,7 +88,7 @@ func conditionSince(kc *v1alpha1.KubernetesCluster, condition, reason string) (t
 func (c *cluster) controlPlaneNames() []string {
 	names := slices.Sorted(maps.Keys(c.observed.controlPlanes()))
 	slices.SortStableFunc(names, func(a, b string) int {
-		return plan.Pick(a == c.Status.BootstrapMachine, -1, plan.Pick(b == c.Status.BootstrapMachine, 1, 0))
+		return plan.CompareBool(b == c.Status.BootstrapMachine, a == c.Status.BootstrapMachine)
 	})
 	return names
 }

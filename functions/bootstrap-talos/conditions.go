@@ -48,7 +48,7 @@ func setConditions(c *cluster, err error) {
 		}
 		return
 	}
-	set(v1alpha1.ConditionMachinesCreated, true, "MachinesCreated", plan.Quantity(len(c.observed.machines), "machine"))
+	set(v1alpha1.ConditionMachinesCreated, true, "MachinesCreated", plan.Plural(len(c.observed.machines), "machine"))
 	setCredentialsCondition(c, problem, set)
 	setMemberConditions(c, set)
 }
@@ -83,8 +83,15 @@ func setMemberConditions(c *cluster, set func(conditionType string, isTrue bool,
 		}
 	}
 	total := len(c.plan.Members)
-	set(v1alpha1.ConditionMachinesRunning, up == total, plan.Pick(up == total, "MachinesRunning", reasonWaitingForMachines), fmt.Sprintf("%d of %s", up, plan.Quantity(total, "machine")))
-	set(v1alpha1.ConditionConfigApplied, configured == total, plan.Pick(configured == total, "ConfigApplied", "WaitingForNodes"), fmt.Sprintf("%d of %s", configured, plan.Quantity(total, "node")))
+	setCount := func(conditionType string, n int, noun, waiting string) {
+		reason := conditionType
+		if n != total {
+			reason = waiting
+		}
+		set(conditionType, n == total, reason, fmt.Sprintf("%d of %s", n, plan.Plural(total, noun)))
+	}
+	setCount(v1alpha1.ConditionMachinesRunning, up, "machine", reasonWaitingForMachines)
+	setCount(v1alpha1.ConditionConfigApplied, configured, "node", "WaitingForNodes")
 	if c.report.bootstrapped {
 		set(v1alpha1.ConditionBootstrapped, true, "Bootstrapped", "etcd is bootstrapped on "+c.Status.BootstrapMachine)
 	}
@@ -107,11 +114,15 @@ func setMemberConditions(c *cluster, set func(conditionType string, isTrue bool,
 	if c.report.addons.reason != "" {
 		defer set(v1alpha1.ConditionAddonsApplied, c.report.addons.current, c.report.addons.reason, c.report.addons.message)
 	}
-	if c.report.bootstrapped && c.observed.apiAnswers {
-		set(v1alpha1.ConditionEtcdHealthy, c.report.etcd != "", plan.Pick(c.report.etcd != "", "EtcdHealthy", "WaitingForEtcd"), plan.Pick(c.report.etcd != "", c.report.etcd, "not every control plane is known to be a member that votes"))
+	switch {
+	case !c.report.bootstrapped || !c.observed.apiAnswers:
+	case c.report.etcd != "":
+		set(v1alpha1.ConditionEtcdHealthy, true, "EtcdHealthy", c.report.etcd)
+	default:
+		set(v1alpha1.ConditionEtcdHealthy, false, "WaitingForEtcd", "not every control plane is known to be a member that votes")
 	}
 	if c.observed.apiAnswers {
-		set(v1alpha1.ConditionNodesReady, ready == total, plan.Pick(ready == total, "NodesReady", "WaitingForNodes"), fmt.Sprintf("%d of %s", ready, plan.Quantity(total, "node")))
+		setCount(v1alpha1.ConditionNodesReady, ready, "node", "WaitingForNodes")
 	}
 }
 
@@ -125,7 +136,10 @@ func stateOf(c *cluster, m *v1alpha1.Machine) string {
 	if state, probed := c.observed.nodeStates[m.Name]; probed {
 		return string(state)
 	}
-	return plan.Pick(plan.IsInstalled(m), string(talos.Configured), "Waiting")
+	if plan.IsInstalled(m) {
+		return string(talos.Configured)
+	}
+	return "Waiting"
 }
 
 // A condition that only this function has, and reasons.

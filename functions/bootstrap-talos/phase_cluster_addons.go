@@ -88,7 +88,7 @@ func (c *cluster) addonsReport() conditionReport {
 	if errors.As(c.report.addonsWaiting, &wait) {
 		return conditionReport{reason: wait.Reason, message: wait.Message}
 	}
-	message := plan.Quantity(len(c.Spec.Addons), "add-on")
+	message := plan.Plural(len(c.Spec.Addons), "add-on")
 	if slices.ContainsFunc(c.Spec.Addons, func(a v1alpha1.ClusterAddon) bool { return a.ConfigMap != "" }) {
 		message += "; their ConfigMaps " + readAgain
 	}

@@ -48,11 +48,11 @@ func (d *deleter) deleteCluster(ctx context.Context, c *cluster) error {
 	forced := c.Annotations[v1alpha1.AnnotationForce] == "true"
 	if len(left) > 0 && !forced {
 		return d.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("waiting for %s to be deleted, the first is %s%s; the annotation %s=true on the KubernetesCluster skips this wait",
-			plan.Quantity(len(left), "machine"), left[0], plan.NotReadySuffix(c.observed.machines[left[0]]), v1alpha1.AnnotationForce), false))
+			plan.Plural(len(left), "machine"), left[0], plan.NotReadySuffix(c.observed.machines[left[0]]), v1alpha1.AnnotationForce), false))
 	}
 	if len(left) > 0 {
 		kube.SetCondition(&c.Status.Conditions, c.Generation, v1alpha1.ConditionForced, true, "MachinesSkipped", "does not wait for these machines, which their provider has to delete: "+strings.Join(left, ", "))
-		if err := d.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("not waiting for %s, the first is %s; the condition Forced lists them", plan.Quantity(len(left), "machine"), left[0]), false)); err != nil {
+		if err := d.status.write(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("not waiting for %s, the first is %s; the condition Forced lists them", plan.Plural(len(left), "machine"), left[0]), false)); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,10 @@ func readQuorum(ctx context.Context, c *cluster) plan.QuorumState {
 	addresses := map[string]string{}
 	for name, m := range c.observed.machines {
 		if plan.PoolOf(m) == v1alpha1.ControlPlanePool && plan.IsInstalled(m) {
-			addresses[name] = plan.Pick(m.Status.Phase == v1alpha1.MachineRunning, plan.Address(m), "")
+			addresses[name] = ""
+			if m.Status.Phase == v1alpha1.MachineRunning {
+				addresses[name] = plan.Address(m)
+			}
 		}
 	}
 	state := talos.ReadQuorum(ctx, addresses, c.connections.credentials)
@@ -67,7 +70,7 @@ func (e *etcdChecker) checkMembers(ctx context.Context, c *cluster) error {
 	if name := plan.UnhealthyMember(view, wanted); name != "" {
 		return reconcile.WaitError{Reason: "WaitingForEtcd", Message: fmt.Sprintf("waiting for control plane %s to be a member of etcd that votes and answers", name), Requeue: true}
 	}
-	c.report.etcd = plan.Quantity(len(wanted), "member")
+	c.report.etcd = plan.Plural(len(wanted), "member")
 	return nil
 }
 

@@ -111,7 +111,7 @@ func (s *machineStore) recordNew(ctx context.Context, c *cluster, missing []*v1a
 	for _, m := range missing {
 		c.Status.Adding = append(c.Status.Adding, m.Name)
 	}
-	adding := reconcile.WaitError{Reason: reasonWaitingForMachines, Message: "adding " + plan.Quantity(len(missing), "machine") + ", the first is " + missing[0].Name}
+	adding := reconcile.WaitError{Reason: reasonWaitingForMachines, Message: "adding " + plan.Plural(len(missing), "machine") + ", the first is " + missing[0].Name}
 	if err := s.status.reportWaiting(ctx, c, adding); !errors.As(err, new(reconcile.WaitError)) {
 		return err
 	}
@@ -186,7 +186,7 @@ func waitForMachines(c *cluster) error {
 		return waitForTalos(c)
 	}
 	slices.Sort(unready)
-	message := "waiting for " + plan.Quantity(len(unready), "machine") + ", the first is " + unready[0]
+	message := "waiting for " + plan.Plural(len(unready), "machine") + ", the first is " + unready[0]
 	return reconcile.WaitError{Reason: reasonWaitingForMachines, Message: message + detail}
 }
 
@@ -228,5 +228,5 @@ func checkNodesReady(_ context.Context, c *cluster) error {
 	if !silent {
 		return waitForMachines(c)
 	}
-	return reconcile.WaitError{Reason: "WaitingForNodes", Message: fmt.Sprintf("waiting for %s to be Ready, the first is %s", plan.Quantity(len(unready), "node"), unready[0]), Requeue: true}
+	return reconcile.WaitError{Reason: "WaitingForNodes", Message: fmt.Sprintf("waiting for %s to be Ready, the first is %s", plan.Plural(len(unready), "node"), unready[0]), Requeue: true}
 }

@@ -43,7 +43,11 @@ func (c *cluster) possiblyResetNodes() []*v1alpha1.Machine {
 	for _, m := range c.plan.Members {
 		machine := c.observed.machines[m.Name]
 		n, _ := c.observed.node(m.Name)
-		if plan.IsRunning(machine) && plan.IsInstalled(machine) && !plan.IsLeaving(machine) && !n.Ready && plan.Pick(m.Role == v1alpha1.RoleControlPlane, begun, c.observed.apiAnswers) {
+		hasJoined := c.observed.apiAnswers
+		if m.Role == v1alpha1.RoleControlPlane {
+			hasJoined = begun
+		}
+		if hasJoined && plan.IsRunning(machine) && plan.IsInstalled(machine) && !plan.IsLeaving(machine) && !n.Ready {
 			found = append(found, machine)
 		}
 	}

@@ -62,7 +62,10 @@ func TestResetNodeIsConfiguredAgain(t *testing.T) {
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 3, 1))
 	first := s.awaitRunning("shop").Status.BootstrapMachine
-	other := plan.Pick(first == "shop-cp-1", "shop-cp-2", "shop-cp-1")
+	other := "shop-cp-1"
+	if first == other {
+		other = "shop-cp-2"
+	}
 	before := s.memberIDs("shop", other)
 	for _, name := range []string{"shop-pool-0", first} {
 		uid := s.machine(name).UID
@@ -108,7 +111,7 @@ func TestResetMajorityWaitsForUser(t *testing.T) {
 			}
 			s.reconcileUntil("shop", "NodeReset", "control plane shop-cp-0", "while etcd has a majority without it: ", "restore a backup", v1alpha1.AnnotationInstalled)
 			applied := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionConfigApplied)
-			if want := fmt.Sprintf("%d of %s", int(tc.planes)-len(tc.reset), plan.Quantity(int(tc.planes), "node")); applied.Message != want {
+			if want := fmt.Sprintf("%d of %s", int(tc.planes)-len(tc.reset), plan.Plural(int(tc.planes), "node")); applied.Message != want {
 				t.Errorf("ConfigApplied: %s, want %s", applied.Message, want)
 			}
 			for _, name := range tc.reset {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
@@ -255,7 +256,7 @@ func observeRotation(ctx context.Context, c *cluster, clients *talos.RotationCli
 			shown = append(shown, plan.RotatingNode{Name: name, ControlPlane: plan.PoolOf(m) == v1alpha1.ControlPlanePool, Leaving: !member || plan.IsLeaving(m) || m.DeletionTimestamp != nil})
 		}
 	}
-	slices.SortFunc(shown, func(a, b plan.RotatingNode) int { return plan.Pick(a.Name < b.Name, -1, 1) })
+	slices.SortFunc(shown, func(a, b plan.RotatingNode) int { return strings.Compare(a.Name, b.Name) })
 	var group errgroup.Group
 	group.SetLimit(plan.MaxConcurrentNodes)
 	for i := range shown {

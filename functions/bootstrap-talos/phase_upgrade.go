@@ -225,7 +225,10 @@ func drainNode(ctx context.Context, w *workload.Client, kind v1alpha1.UpgradeKin
 		}
 	}
 	isDrained, message := w.EvictPods(ctx, u.Name)
-	return plan.Pick(isDrained, plan.UpgradeRequest, plan.UpgradeDrain), message
+	if !isDrained {
+		return plan.UpgradeDrain, message
+	}
+	return plan.UpgradeRequest, message
 }
 
 // forEachNode calls do for nodes, some at the same time.

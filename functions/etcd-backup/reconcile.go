@@ -292,13 +292,18 @@ func (d delivery) writeStatus(ctx context.Context, before, b *v1alpha1.EtcdBacku
 	if !p.next.IsZero() {
 		at := metav1.NewTime(p.next)
 		s.NextBackupTime = &at
-		s.NextCheckTime = pick(err == nil, &at, nil) // what has failed is looked at by every resync
+		if err == nil { // what has failed is looked at by every resync
+			s.NextCheckTime = &at
+		}
 	}
 	ok, reason, message := err == nil, "Scheduled", "the next snapshot is due "+p.next.UTC().Format(time.RFC3339)
 	userError, isUserError := reconcile.AsUserError(err)
 	switch {
 	case isUserError:
-		s.Phase = pick(s.LastBackupTime == nil, v1alpha1.EtcdBackupPending, v1alpha1.EtcdBackupFailed)
+		s.Phase = v1alpha1.EtcdBackupFailed
+		if s.LastBackupTime == nil {
+			s.Phase = v1alpha1.EtcdBackupPending
+		}
 		reason, message = userError.Reason, userError.Message
 	case errors.Is(err, errDamaged):
 		s.Phase, reason, message = v1alpha1.EtcdBackupFailed, "SnapshotDamaged", errDamaged.Error()+"; it was deleted, and another snapshot is taken"
@@ -342,11 +347,4 @@ func oneLine(err error) string {
 	const most = 512
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	return text[:min(len(text), most)]
-}
-
-func pick[T any](ok bool, yes, no T) T {
-	if ok {
-		return yes
-	}
-	return no
 }

@@ -173,7 +173,7 @@ func LimitToApproved(kc *v1alpha1.KubernetesCluster, approved []v1alpha1.Approve
 // DescribePools returns the number of machines that an approval requests, for a message.
 func DescribePools(a *v1alpha1.ApprovalStatus) string {
 	planes, workers := CountMachines(a.Requested)
-	text := Quantity(int(planes), "control plane") + " and " + Quantity(int(workers), "worker")
+	text := Plural(int(planes), "control plane") + " and " + Plural(int(workers), "worker")
 	if a.Workorder != "" {
 		text += " by work order " + a.Workorder
 	}

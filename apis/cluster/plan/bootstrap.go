@@ -39,14 +39,18 @@ type BootstrapState struct {
 //	it is lost, none has etcd               choose again
 func (b BootstrapState) Next() BootstrapStep {
 	switch {
+	case b.Chosen && !b.Lost && b.IsReady:
+		return BootstrapAskMachine
 	case b.Chosen && !b.Lost:
-		return Pick(b.IsReady, BootstrapAskMachine, BootstrapWait)
+		return BootstrapWait
 	case b.Lost && b.HasOtherMembers:
 		return BootstrapDone
 	case b.Lost && len(b.Unanswered) > 0:
 		return BootstrapWait
+	case b.IsReady:
+		return BootstrapChooseMachine
 	default:
-		return Pick(b.IsReady, BootstrapChooseMachine, BootstrapWait)
+		return BootstrapWait
 	}
 }
 
@@ -107,9 +111,13 @@ func NextBootstrapRequest(s EtcdService, last *v1alpha1.BootstrapRequest, now ti
 		return RequestWait
 	case last == nil, last.BootID != s.BootID:
 		return RequestSend
-	case now.Sub(last.Time.Time) >= Pick(last.Accepted, acceptedTimeout, unansweredTimeout):
-		return RequestSend
-	default:
-		return RequestWait
 	}
+	timeout := unansweredTimeout
+	if last.Accepted {
+		timeout = acceptedTimeout
+	}
+	if now.Sub(last.Time.Time) >= timeout {
+		return RequestSend
+	}
+	return RequestWait
 }

@@ -21,10 +21,11 @@ const (
 // WithDefaultPrefixes returns the networking of a cluster with the prefixes of pods and Services that it does not name: those of IPv6
 // if the host of its endpoint is an IPv6 address. Talos selects the addresses of nodes by the families of these prefixes.
 func WithDefaultPrefixes(n v1alpha1.ClusterNetworking, host string) v1alpha1.ClusterNetworking {
-	address, err := netip.ParseAddr(host)
-	isIPv6 := err == nil && address.Is6()
-	n.PodCIDR = cmp.Or(n.PodCIDR, Pick(isIPv6, defaultIPv6PodCIDR, defaultPodCIDR))
-	n.ServiceCIDR = cmp.Or(n.ServiceCIDR, Pick(isIPv6, defaultIPv6ServiceCIDR, defaultServiceCIDR))
+	pods, services := defaultPodCIDR, defaultServiceCIDR
+	if address, err := netip.ParseAddr(host); err == nil && address.Is6() {
+		pods, services = defaultIPv6PodCIDR, defaultIPv6ServiceCIDR
+	}
+	n.PodCIDR, n.ServiceCIDR = cmp.Or(n.PodCIDR, pods), cmp.Or(n.ServiceCIDR, services)
 	return n
 }
 

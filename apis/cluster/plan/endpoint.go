@@ -52,5 +52,8 @@ func endpointOf(kc *v1alpha1.KubernetesCluster) v1alpha1.ControlPlaneEndpoint {
 // LocalPort returns the port on which the API server of each control plane listens. A custom
 // endpoint forwards its port to it.
 func (p Plan) LocalPort() int32 {
-	return Pick(p.Endpoint.Mode == v1alpha1.EndpointCustom, DefaultPort, p.Port)
+	if p.Endpoint.Mode == v1alpha1.EndpointCustom {
+		return DefaultPort
+	}
+	return p.Port
 }

@@ -56,7 +56,9 @@ func machineNames(prefix string, wanted int, present []PoolMachine, adding []str
 	outdated := 0
 	for _, s := range present {
 		taken[s.ordinal] = true
-		outdated += Pick(s.isOutdated(), 1, 0)
+		if s.isOutdated() {
+			outdated++
+		}
 		if !s.Leaving && !s.IsReplaced() {
 			names = append(names, s.name)
 		}

@@ -15,7 +15,11 @@ func PatchesOf(kc *v1alpha1.KubernetesCluster, role string, properties v1alpha1.
 	if kc.Spec.Talos != nil && kc.Spec.Talos.Patches != nil {
 		p := kc.Spec.Talos.Patches
 		names = append(names, p.All...)
-		names = append(names, Pick(role == v1alpha1.RoleControlPlane, p.ControlPlane, p.Workers)...)
+		if role == v1alpha1.RoleControlPlane {
+			names = append(names, p.ControlPlane...)
+		} else {
+			names = append(names, p.Workers...)
+		}
 	}
 	return append(names, properties.Patches...)
 }

@@ -76,7 +76,7 @@ func CheckPodPrefix(kc *v1alpha1.KubernetesCluster) error {
 		message = fmt.Sprintf("podCIDR %s is larger than Kubernetes accepts: %s", p, p.remedy(needed))
 	case needed > p.nodes():
 		message = fmt.Sprintf("podCIDR %s has a /%d for each of %s, and spec.topology permits %d and one that replaces another: %s, or lower the replicas and maxReplicas",
-			p, p.node, Quantity(p.nodes(), "node"), permitted, p.remedy(needed))
+			p, p.node, Plural(p.nodes(), "node"), permitted, p.remedy(needed))
 	default:
 		return nil
 	}
@@ -93,7 +93,7 @@ func CheckMoreNodes(kc *v1alpha1.KubernetesCluster) error {
 	}
 	return usererror.Error{Reason: "InvalidTopology", Message: fmt.Sprintf(
 		"podCIDR %s, which cannot be changed, has a /%d for each of %s, and spec.topology permits %d and one that replaces another: lower the replicas and maxReplicas to %s in all",
-		p, p.node, Quantity(p.nodes(), "node"), permitted, Quantity(max(p.nodes()-1, maxNodes(last.Topology)), "machine"))}
+		p, p.node, Plural(p.nodes(), "node"), permitted, Plural(max(p.nodes()-1, maxNodes(last.Topology)), "machine"))}
 }
 
 // needsNodePrefixes reports whether each node needs a prefix of podCIDR, as it does for flannel. Other network plugins may have addresses

@@ -13,7 +13,10 @@ const maxConcurrentRemovals = 10
 // RemovalLimit returns how many machines of a pool are removed at the same time. Control planes leave
 // etcd one after the other.
 func RemovalLimit(pool string) int {
-	return Pick(pool == v1alpha1.ControlPlanePool, 1, maxConcurrentRemovals)
+	if pool == v1alpha1.ControlPlanePool {
+		return 1
+	}
+	return maxConcurrentRemovals
 }
 
 // SelectMachinesToRemove decides which machines of a pool are removed next. Marked machines come first,
@@ -25,10 +28,14 @@ func RemovalLimit(pool string) int {
 func SelectMachinesToRemove(wanted, limit, working, maxUnavailable int, present []PoolMachine) (leaving, protected []string) {
 	var rest []PoolMachine
 	for _, s := range present {
+		needed := wanted
+		if s.isOutdated() {
+			needed -= maxUnavailable
+		}
 		switch {
 		case s.Leaving:
 			limit--
-		case s.IsReplaced() && (s.Unhealthy || working >= wanted-Pick(s.isOutdated(), maxUnavailable, 0)):
+		case s.IsReplaced() && (s.Unhealthy || working >= needed):
 			leaving = append(leaving, s.name)
 		case !s.IsReplaced():
 			rest = append(rest, s)
@@ -51,11 +58,5 @@ func SelectMachinesToRemove(wanted, limit, working, maxUnavailable int, present 
 
 // compareForRemoval orders the machines of a pool by which is removed first.
 func compareForRemoval(a, b PoolMachine) int {
-	if a.Protected != b.Protected {
-		return Pick(a.Protected, 1, -1)
-	}
-	if a.Unhealthy != b.Unhealthy {
-		return Pick(a.Unhealthy, -1, 1)
-	}
-	return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.ordinal, a.ordinal))
+	return cmp.Or(CompareBool(a.Protected, b.Protected), CompareBool(b.Unhealthy, a.Unhealthy), b.created.Compare(a.created), cmp.Compare(b.ordinal, a.ordinal))
 }

@@ -131,10 +131,7 @@ func SelectOutdated(present []PoolMachine, limits RolloutLimits, outdated map[st
 		}
 	}
 	slices.SortFunc(candidates, func(a, b PoolMachine) int {
-		if a.Unhealthy != b.Unhealthy {
-			return Pick(a.Unhealthy, -1, 1)
-		}
-		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.ordinal, b.ordinal))
+		return cmp.Or(CompareBool(b.Unhealthy, a.Unhealthy), a.created.Compare(b.created), cmp.Compare(a.ordinal, b.ordinal))
 	})
 	var names []string
 	for _, s := range candidates[:max(0, min(len(candidates), budget))] {
@@ -160,7 +157,7 @@ func (o Outdated) Describe() string {
 func describeDifferences(differences map[string]string, what string) string {
 	names := slices.Sorted(maps.Keys(differences))
 	first := names[0]
-	message := fmt.Sprintf("%s still %s, the first is %s (%s)", Quantity(len(names), "machine"), what, first, differences[first])
+	message := fmt.Sprintf("%s still %s, the first is %s (%s)", Plural(len(names), "machine"), what, first, differences[first])
 	for _, name := range names[1:] {
 		if differences[name] != differences[first] {
 			message += fmt.Sprintf(", %s (%s)", name, differences[name])

@@ -113,11 +113,11 @@ func DescribeUnhealthy(pool string, replaced []string, unhealthy int, why string
 	case len(replaced) > 0:
 		message := fmt.Sprintf("pool %s: replacing Machine %s, whose node is unhealthy", pool, strings.Join(slices.Sorted(slices.Values(replaced)), ", "))
 		if why != "" {
-			message += fmt.Sprintf("; %s unhealthy beside it: %s", Quantity(unhealthy, "machine"), why)
+			message += fmt.Sprintf("; %s unhealthy beside it: %s", Plural(unhealthy, "machine"), why)
 		}
 		return message
 	case why != "":
-		return fmt.Sprintf("pool %s: %s unhealthy, and none is replaced: %s", pool, Quantity(unhealthy, "machine"), why)
+		return fmt.Sprintf("pool %s: %s unhealthy, and none is replaced: %s", pool, Plural(unhealthy, "machine"), why)
 	default:
 		return ""
 	}

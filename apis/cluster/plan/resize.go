@@ -98,7 +98,10 @@ func diskObjection(before, after []machineplan.Disk) string {
 // ResizeLimit returns how many machines of a group are resized at the same time: one of the control
 // plane, and maxUnavailable of a pool, at least one.
 func ResizeLimit(g Group) int {
-	return Pick(g.Role == v1alpha1.RoleControlPlane, 1, max(1, g.Rollout.MaxUnavailable))
+	if g.Role == v1alpha1.RoleControlPlane {
+		return 1
+	}
+	return max(1, g.Rollout.MaxUnavailable)
 }
 
 // NextResizes returns the machines whose resize begins next: of the control plane, and then of one
@@ -164,7 +167,10 @@ func RenewResize(r *v1alpha1.MachineResize, target string, node *Node, generatio
 	case r.Step == v1alpha1.ResizeRestarting:
 		return
 	case r.Step == v1alpha1.ResizeFailed && r.Generation != generation:
-		r.Step, r.Since, r.Message = Pick(r.BootID == "", v1alpha1.ResizeDraining, v1alpha1.ResizeRestarting), now, ""
+		r.Step, r.Since, r.Message = v1alpha1.ResizeRestarting, now, ""
+		if r.BootID == "" {
+			r.Step = v1alpha1.ResizeDraining
+		}
 		if r.BootID != "" && target != "" && target != r.To && node != nil {
 			r.BootID = node.BootID // the machine restarts once more
 		}

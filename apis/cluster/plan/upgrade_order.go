@@ -23,7 +23,7 @@ func DescribeVersions(nodes []UpgradeNode) string {
 	}
 	var parts []string
 	for what, n := range counts {
-		parts = append(parts, Quantity(n, "node")+" with "+what)
+		parts = append(parts, Plural(n, "node")+" with "+what)
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")

@@ -133,7 +133,7 @@ func LeaveEtcd(ctx context.Context, address string, a *Credentials, leads bool) 
 func RemoveEtcdMember(ctx context.Context, nodes map[string]string, a *Credentials, view plan.EtcdView, member plan.EtcdMember) error {
 	peers := slices.Sorted(maps.Keys(view.MemberIDs))
 	slices.SortStableFunc(peers, func(a, b string) int {
-		return plan.Pick(view.Leaders[a], -1, plan.Pick(view.Leaders[b], 1, 0))
+		return plan.CompareBool(view.Leaders[b], view.Leaders[a])
 	})
 	var problems []error
 	for _, name := range peers {

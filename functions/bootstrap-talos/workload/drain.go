@@ -35,7 +35,7 @@ func (d DrainProgress) WaitsFor() string {
 	case d.IsDone():
 		return ""
 	}
-	return fmt.Sprintf("waiting for %s to end, the first is %s", plan.Quantity(len(d.Remaining), "pod"), d.Remaining[0])
+	return fmt.Sprintf("waiting for %s to end, the first is %s", plan.Plural(len(d.Remaining), "pod"), d.Remaining[0])
 }
 
 // Drain evicts the pods of a node through the eviction API, which respects PodDisruptionBudgets.
