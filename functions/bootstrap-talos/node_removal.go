@@ -23,13 +23,24 @@ func (r *remover) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machin
 	if err != nil {
 		return err
 	}
-	why := d.Objection
+	s := removalStep{machine: m, view: view, member: member, why: d.Objection}
 	if d.Next() == plan.RemovalDrain {
-		if d.Drained, why, err = r.drainRemoved(ctx, c, m); err != nil {
+		if d.Drained, s.why, err = r.drainRemoved(ctx, c, m); err != nil {
 			return err
 		}
 	}
-	return r.doStep(ctx, c, m, d.Next(), view, member, why)
+	s.step = d.Next()
+	return r.doStep(ctx, c, s)
+}
+
+// removalStep is a step of the removal of a machine, with its member of etcd as the members report it.
+type removalStep struct {
+	step    plan.RemovalStep
+	machine *v1alpha1.Machine
+	view    plan.EtcdView
+	member  plan.EtcdMember
+	// why says what the step waits for.
+	why string
 }
 
 // drainRemoved evicts the pods of the node of a machine that is being removed. It returns whether none is left to evict,
@@ -139,14 +150,15 @@ func readMembership(ctx context.Context, c *cluster, m *v1alpha1.Machine, d *pla
 }
 
 // doStep does one step of a removal.
-func (r *remover) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, step plan.RemovalStep, view plan.EtcdView, member plan.EtcdMember, why string) error {
+func (r *remover) doStep(ctx context.Context, c *cluster, s removalStep) error {
+	m := s.machine
 	removing := func(message string, requeue bool) error {
 		return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removing node %s: %s", m.Name, message), Requeue: requeue}
 	}
 	var err error
-	switch step {
+	switch s.step {
 	case plan.RemovalBlocked:
-		message := fmt.Sprintf("control plane %s cannot leave: %s; the annotation %s=true on Machine %s removes it without its member", m.Name, why, v1alpha1.AnnotationForce, m.Name)
+		message := fmt.Sprintf("control plane %s cannot leave: %s; the annotation %s=true on Machine %s removes it without its member", m.Name, s.why, v1alpha1.AnnotationForce, m.Name)
 		if plan.IsHeldByEtcd(m) {
 			return reconcile.WaitError{Reason: plan.ReasonQuorumAtRisk, Message: message, Requeue: true} // its substitute may be joining
 		}
@@ -154,17 +166,17 @@ func (r *remover) doStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, s
 	case plan.RemovalWaitsForAPI:
 		return reconcile.WaitError{Reason: "WaitingForAPI", Message: fmt.Sprintf("waiting for the workload API at %s, to move pods from %s", c.Status.Endpoint, m.Name), Requeue: true}
 	case plan.RemovalDrain:
-		return removing(why, true)
+		return removing(s.why, true)
 	case plan.RemovalCordon:
 		if err = r.cordon(ctx, c, m); err == nil {
 			return removing("it is cordoned", true)
 		}
 	case plan.RemovalLeaveEtcd:
-		if err = talos.LeaveEtcd(ctx, c.observed.controlPlanes()[m.Name], c.connections.credentials, view.Leaders[m.Name]); err == nil {
+		if err = talos.LeaveEtcd(ctx, c.observed.controlPlanes()[m.Name], c.connections.credentials, s.view.Leaders[m.Name]); err == nil {
 			return removing("has left etcd", true)
 		}
 	case plan.RemovalRemoveMember:
-		if err = talos.RemoveEtcdMember(ctx, c.observed.controlPlanes(), c.connections.credentials, view, member); err == nil {
+		if err = talos.RemoveEtcdMember(ctx, c.observed.controlPlanes(), c.connections.credentials, s.view, s.member); err == nil {
 			return removing("is removed from etcd", true)
 		}
 	case plan.RemovalWaitsForMembers:
