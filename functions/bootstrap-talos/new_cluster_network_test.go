@@ -67,7 +67,7 @@ func TestRemediesOfNewClusters(t *testing.T) {
 			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Networking.PodCIDR = "10.1.0.0/23" }},
 		"Services": {"PrefixSize", []string{"serviceCIDR 172.0.0.0/11", "write a prefix of /12 to /28", "spec.networking.serviceCIDR"}, v1alpha2.AllocationStatic, "10.50.0.0/24", 1,
 			func(kc *v1alpha1.KubernetesCluster) {
-				kc.Spec.Networking = &v1alpha1.ClusterNetworking{ServiceCIDR: "172.0.0.0/11"}
+				kc.Spec.Topology.Version, kc.Spec.Networking = "1.33", &v1alpha1.ClusterNetworking{ServiceCIDR: "172.0.0.0/11"} // Kubernetes 1.34 accepts it
 			},
 			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Networking.ServiceCIDR = "172.16.0.0/12" }},
 		"Patched": {"PrefixSize", []string{"podCIDR 10.1.0.0/25"}, v1alpha2.AllocationStatic, "10.50.0.0/24", 1,

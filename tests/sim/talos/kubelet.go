@@ -2,6 +2,7 @@ package talos
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,7 @@ func (c *cluster) stepKubelets() {
 		if b.joined != "" || !b.kubeletSince.IsZero() || n.config.Machine().Kubelet().SkipNodeRegistration() || !c.certifyKubelet(n) {
 			continue
 		}
+		k.PodCIDR = c.podCIDR()
 		if err := c.workload.Join(k); err != nil {
 			b.fail("register the node", err)
 			continue
@@ -131,6 +133,30 @@ func (b *boot) kubelet() workload.Kubelet {
 		agent.StaticPodAnnotations = staticPodAnnotations(b.running)
 	}
 	return agent
+}
+
+// podCIDR returns how the controller manager of the cluster divides the prefix of pods, with the defaults of Kubernetes.
+func (c *cluster) podCIDR() (p workload.PodCIDR) {
+	planes := c.controlPlanes()
+	if len(planes) == 0 {
+		return p
+	}
+	k := planes[0].config.Cluster()
+	for _, cidr := range k.Network().PodCIDRs() {
+		p.Cluster, _ = netip.ParsePrefix(cidr)
+		break
+	}
+	family := "ipv4"
+	p.NodeBits = 24
+	if p.Cluster.Addr().Is6() {
+		family, p.NodeBits = "ipv6", 64
+	}
+	for _, flag := range []string{"node-cidr-mask-size", "node-cidr-mask-size-" + family} {
+		for _, value := range k.ControllerManager().ExtraArgs()[flag] {
+			p.NodeBits, _ = strconv.Atoi(value)
+		}
+	}
+	return p
 }
 
 // staticPods returns the components of the control plane and their images.

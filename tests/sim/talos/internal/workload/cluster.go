@@ -111,7 +111,7 @@ func (c *Cluster) reconcile() error {
 	for range maxRounds {
 		before := c.store.revision
 		if err := errors.Join(
-			c.reconcileNodes(), c.reconcileDeployments(), c.reconcileReplicaSets(), c.reconcileDaemonSets(),
+			c.reconcileNodes(), c.reconcilePodCIDRs(), c.reconcileDeployments(), c.reconcileReplicaSets(), c.reconcileDaemonSets(),
 			c.collectPods(), c.schedule(), c.runPods(), c.connectNodes(), c.reconcileBudgets(), c.reconcileStatuses(),
 		); err != nil {
 			return err

@@ -10,10 +10,17 @@ import (
 // there, and the kubelet is not Ready then (NetworkPluginNotReady).
 const cniFolder = "/etc/cni/net.d"
 
-// hasNetwork reports whether a network plug-in works on a node: that of Talos, or one whose pod runs there and mounts
-// the folder of its configuration, as those of Cilium, Calico and flannel do.
+// hasNetwork reports whether a network plug-in works on a node: that of Talos, which needs a prefix of the pods for the node, or one whose pod
+// runs there and mounts the folder of its configuration, as those of Cilium, Calico and flannel do.
 func (c *Cluster) hasNetwork(agent *kubelet) bool {
-	return !agent.WithoutCNI || slices.ContainsFunc(c.pods(), func(pod *corev1.Pod) bool {
+	if !agent.WithoutCNI {
+		if agent.PodCIDR == (PodCIDR{}) {
+			return true
+		}
+		node, ok := c.node(agent.Name)
+		return ok && node.Spec.PodCIDR != "" // "node ... pod cidr not assigned": flannel/pkg/subnet/kube/kube.go
+	}
+	return slices.ContainsFunc(c.pods(), func(pod *corev1.Pod) bool {
 		return pod.Spec.NodeName == agent.Name && podReady(pod) && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 			return v.HostPath != nil && v.HostPath.Path == cniFolder
 		})

@@ -36,6 +36,8 @@ type Kubelet struct {
 	Memory              uint64
 	// WithoutCNI is whether Talos installs no network plug-in.
 	WithoutCNI bool
+	// PodCIDR is that of the configuration of the cluster. Without one, nodes need no prefix.
+	PodCIDR PodCIDR
 	// StaticPods has the images of the control plane's pods by name.
 	StaticPods map[string]string
 	// StaticPodAnnotations are the annotations of these pods.
@@ -59,6 +61,7 @@ func (c *Cluster) Join(k Kubelet) error {
 	}
 	describeNode(node, k)
 	own(node, k)
+	c.allocatePodCIDR(node, k.PodCIDR)
 	if condition(node, corev1.NodeReady) == nil {
 		setReady(node, corev1.ConditionFalse, "KubeletNotReady", "container runtime network not ready", c.store.now())
 	}
