@@ -35,6 +35,9 @@ func (m *maker) machine(machine *v1alpha1.Machine) {
 		m.images(machine.Spec.OS)
 	}
 	if m.of.Before != nil {
+		if machine.Status.VMName == "" && machine.Status.Provider == "" {
+			m.provider(machine.Spec.ProviderRef, "/spec/providerRef/name", machine.Namespace, nil)
+		}
 		m.restart()
 		return
 	}

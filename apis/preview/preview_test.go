@@ -274,6 +274,20 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// TestChangedProvider names another MachineProvider for a Machine that has none yet, because it waits for one.
+func TestChangedProvider(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ reason, before, after, warnings string }{
+		"Unknown": {"there is no such MachineProvider either", "spec: {template: small, providerRef: {name: esx}}", "{template: small, providerRef: {name: esx2}}", "1 Machine/web /spec/providerRef/name MachineProviderNotFound MachineProvider esx2 does not exist"},
+		"Known":   {"the MachineProvider exists", "spec: {template: small, providerRef: {name: esx}}", "{template: small, providerRef: {name: pve}}", ""},
+	} {
+		d := changed(t, machineHead, tc.before, tc.after)
+		if got := lines(Make(d, worldOf(t)).Warnings); !strings.HasPrefix(got, tc.warnings) || (got == "") != (tc.warnings == "") {
+			t.Errorf("%s: %s: warnings %q, want %q", name, tc.reason, got, tc.warnings)
+		}
+	}
+}
+
 const resizedInPlace = "resize shop-w-0 shop-w-1 1: machines of pool w are resized in place, one after another: a node is drained for at most 5m0s, and its machine restarts with the new size"
 
 // hostsOf returns the host pve1, and pve2 like it if that is named, with used memory and with CPUs of the named one.

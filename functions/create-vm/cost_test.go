@@ -81,9 +81,9 @@ func TestMachineCost(t *testing.T) {
 
 	s.requireCosts(w, handle, []costStep{
 		{
-			name: "Declared", reason: "reads the Machine and its network, and creates the interface",
+			name: "Declared", reason: "reads the Machine, its provider and its network, and creates the interface",
 			event: func() event.Event { return change(t, events.TypeRefAdd, causeMachine, s.Namespace, "m1", nil) },
-			want:  map[string]int{"GET machines": 1, "GET networknamespaces": 1, "POST networkconfigurations": 1},
+			want:  map[string]int{"GET machines": 1, "GET machineproviders": 1, "GET networknamespaces": 1, "POST networkconfigurations": 1},
 		},
 		{
 			name: "Addresses", reason: "records the provider, looks for a virtual machine to adopt, creates the disk without looking for it, and writes one status and one Event",

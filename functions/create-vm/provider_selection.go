@@ -11,6 +11,9 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// providerReasons are the reasons of Machines that no MachineProvider can be chosen for. A new one may be it.
+var providerReasons = []string{"MachineProviderNotFound", "MachineProviderNotAllowed", "MachineProviderAmbiguous", "NoMachineProvider"}
+
 // choose returns the MachineProvider of a machine: the recorded one, the one that the spec
 // names, or the default. It returns a UserError if there is none.
 func (r providerReconciler) choose(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.MachineProvider, error) {

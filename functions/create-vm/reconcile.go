@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -55,7 +56,11 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		cause = causeResync
 	}
 	if ref.Kind == "MachineProvider" {
-		return nil, kube.OnConflict(func() error { return f.providers.reconcile(ctx, ref.Name, cause) })
+		var err error
+		if events.IsAdd(in.Type()) {
+			err = f.requeueWaiting(ctx, providerReasons...)
+		}
+		return nil, errors.Join(err, kube.OnConflict(func() error { return f.providers.reconcile(ctx, ref.Name, cause) }))
 	}
 	if ref.Kind == "NetworkPool" {
 		return nil, f.requeueWaiting(ctx, reasonBridgeNotAllowed)
@@ -79,16 +84,16 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	return nil, nil
 }
 
-// requeueWaiting reconciles the Machines of all namespaces that are not Ready for a reason, which another
+// requeueWaiting reconciles the Machines of all namespaces that are not Ready for one of the reasons, which another
 // object may have resolved.
-func (f *function) requeueWaiting(ctx context.Context, reason string) error {
+func (f *function) requeueWaiting(ctx context.Context, reasons ...string) error {
 	list := &v1alpha1.MachineList{}
 	if err := f.kube.List(ctx, "", "", list); err != nil {
 		return err
 	}
 	var problems []error
 	for _, m := range list.Items {
-		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status == metav1.ConditionTrue || c.Reason != reason {
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status == metav1.ConditionTrue || !slices.Contains(reasons, c.Reason) {
 			continue
 		}
 		problems = append(problems, kube.OnConflict(func() error { return f.reconcileMachine(ctx, m.Namespace, m.Name, causeResync, nothing) }))
@@ -161,25 +166,29 @@ func (f *function) beginAction(ctx context.Context, m *v1alpha1.Machine, action 
 }
 
 // resolveAndEnsure creates or changes what a Machine needs, and returns the attempt and the Machine as
-// written last. waits is whether its new NetworkConfiguration causes the next event. The MachineProvider is chosen once
-// something is created at its hypervisor.
+// written last. waits is whether its new NetworkConfiguration causes the next event. The MachineProvider is chosen before an
+// address is allocated, so that an error in its name is reported at once, and again when something is created at its
+// hypervisor. A new node has none yet, because its cluster has checked that it exists.
 func (f *function) resolveAndEnsure(ctx context.Context, m, before *v1alpha1.Machine, cause string) (a attempt, written *v1alpha1.Machine, waits bool, err error) {
 	resolved, err := f.resolveSize(ctx, m)
 	if err != nil {
 		return attempt{err: err}, before, false, nil
 	}
+	isNewNode := needsOnlyAddresses(m)
+	var provider *v1alpha1.MachineProvider
+	if !isNewNode {
+		if provider, err = f.providers.choose(ctx, m); err != nil {
+			return attempt{err: err}, before, false, nil
+		}
+	}
 	if cause == causeMachine && f.networks.createNew(ctx, m) {
 		return attempt{}, before, true, nil
 	}
-	if needsOnlyAddresses(m) {
+	if isNewNode {
 		if a.nics, a.err = f.networks.ensure(ctx, m); a.err == nil {
 			a.err = f.readUserData(ctx, m, &hypervisor.Desired{NICs: a.nics})
 		}
 		return a, before, false, nil
-	}
-	provider, err := f.providers.choose(ctx, m)
-	if err != nil {
-		return attempt{err: err}, before, false, nil
 	}
 	if before, err = f.addFinalizersAndProvider(ctx, before, m, provider); err != nil {
 		return attempt{}, nil, false, err
