@@ -48,6 +48,9 @@ func (s *Simulator) dataVolume(ctx context.Context, namespace, name string) (tim
 		return 0, nil
 	}
 	claim := s.api.claims.get(namespace, name)
+	if claim == nil && dv.Spec.SourceRef != nil {
+		return 0, nil // CDI creates no claim before it finds the DataSource (pkg/controller/datavolume/controller-base.go, populateSourceIfSourceRef), and there is none here
+	}
 	if claim == nil {
 		made, err := s.createClaim(ctx, dv)
 		if err != nil {

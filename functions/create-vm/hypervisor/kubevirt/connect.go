@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -39,6 +40,7 @@ var kinds = []func(*runtime.Scheme) error{
 	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Secret{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{}, &corev1.NodeList{}),
 	kube.Kinds(storagev1.SchemeGroupVersion, &storagev1.StorageClassList{}),
 	kube.Kinds(kubevirtv1.GroupVersion, &kubevirtv1.VirtualMachine{}, &kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.KubeVirtList{}),
+	kube.Kinds(cdiv1.SchemeGroupVersion, &cdiv1.DataVolume{}),
 	kube.Kinds(attachmentVersion, &NetworkAttachmentDefinition{}),
 }
 

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
@@ -103,7 +104,7 @@ func (k *Hypervisor) checkImageDisk(ctx context.Context, m *v1alpha1.Machine, di
 	err := k.guests.Get(ctx, m.Namespace, claimName(m, disk), claim)
 	switch {
 	case kube.NotFound(err):
-		return nil
+		return k.checkDataVolume(ctx, m, disk)
 	case err != nil:
 		return err
 	case isMadeFor(claim, m) && (claim.Labels[v1alpha1.AnnotationUID] != "" || m.Status.VMName != ""):
@@ -112,6 +113,27 @@ func (k *Hypervisor) checkImageDisk(ctx context.Context, m *v1alpha1.Machine, di
 		return reconcile.UserError{Reason: "InvalidSpec", Message: fmt.Sprintf("disk %s exists without the image: remove spec.os.imageID, or delete the Machine and create it again", disk)}
 	}
 	return k.objects().takeExisting(ctx, m, claim)
+}
+
+// checkDataVolume returns a UserError if a DataVolume has the name of a disk whose claim CDI has not created yet, and was not created for the
+// machine: KubeVirt takes any DataVolume with the name of a template, and the machine would start from its contents. The claim of an
+// adoptable one has to exist first, because the claim is what the machine adopts.
+func (k *Hypervisor) checkDataVolume(ctx context.Context, m *v1alpha1.Machine, disk string) error {
+	dv := &cdiv1.DataVolume{}
+	err := k.guests.Get(ctx, m.Namespace, claimName(m, disk), dv)
+	switch {
+	case kube.NotFound(err): // also where CDI is not installed
+		return nil
+	case err != nil:
+		return err
+	case dv.DeletionTimestamp != nil:
+		return fmt.Errorf("create disk %s of machine %s/%s: DataVolume %s is still being deleted", disk, m.Namespace, m.Name, dv.Name)
+	case isMadeFor(dv, m):
+		return nil
+	case isAdoptable(dv, m):
+		return fmt.Errorf("adopt disk %s of machine %s/%s: DataVolume %s has no PersistentVolumeClaim yet", disk, m.Namespace, m.Name, dv.Name)
+	}
+	return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("DataVolume %s was not created for this machine: delete it, or give the machine another name", dv.Name)}
 }
 
 // checkClaim returns a UserError if a disk that exists is not as its spec says. While the machine has no virtual machine, the API
