@@ -90,7 +90,7 @@ func renderVM(m *v1alpha1.Machine, w hypervisor.Desired, class func(string) stri
 			},
 		},
 	}
-	if cloudInit != "" || m.Spec.CloudInit == nil || m.Spec.CloudInit.UserData+m.Spec.CloudInit.NetworkData == "" {
+	if cloudInit != "" || !hasInlineData(m) {
 		vm.Labels[v1alpha1.LabelCarriedByEvents] = "true"
 		vm.Spec.Template.ObjectMeta.Labels[v1alpha1.LabelCarriedByEvents] = "true"
 	}

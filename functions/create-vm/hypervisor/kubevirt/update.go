@@ -33,6 +33,7 @@ func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hyper
 		vm.Spec.Running, vm.Spec.RunStrategy = nil, &strategy
 	}
 	setSize(&vm.Spec.Template.Spec.Domain, want)
+	removeCarriedLabel(m, want, vm)
 	if claims, refused, err = k.updateDisks(ctx, m, want, vm); err != nil {
 		return nil, nil, err
 	}
