@@ -100,7 +100,7 @@ func TestNetworks(t *testing.T) {
 		w.Configurations, w.Allocations = []v1alpha1.NetworkConfiguration{nc}, []v1alpha2.IPAllocation{a}
 	}
 	for name, tc := range map[string]previewCase{
-		"Free":     {reason: "nobody has the segment", manifest: manual("lab", "ipv4CIDR: 10.0.0.0/24, vlanId: 7")},
+		"Free":     {reason: "no other network has the segment", manifest: manual("lab", "ipv4CIDR: 10.0.0.0/24, vlanId: 7")},
 		"Overlap":  {reason: "a network of another namespace has the prefix", manifest: manual("lab", "ipv4CIDR: 10.20.0.128/25, vlanId: 20"), world: with("east"), errors: "1 NetworkNamespace/lab /spec/networkProvisioning/manual SegmentOverlap 10.20.0.128/25 (VLAN 20) overlaps 10.20.0.0/24 of NetworkNamespace b/prod"},
 		"VLAN":     {reason: "another VLAN is another segment", manifest: manual("lab", "ipv4CIDR: 10.20.0.0/24, vlanId: 21"), world: with("east")},
 		"Own":      {reason: "a VLAN of another namespace is shared only by a pool", manifest: manual("lab", "ipv4CIDR: 10.21.0.0/24, vlanId: 20"), world: with("east", pools("{}")), errors: "1 NetworkNamespace/lab /spec/networkProvisioning/manual SegmentOverlap VLAN 20 is that of NetworkNamespace b/prod"},

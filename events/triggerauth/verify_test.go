@@ -358,7 +358,7 @@ func TestSettings(t *testing.T) {
 		"Word":        {"an unknown word must not switch verification off", "yes please", "a", trigger, `OIDC_ENABLED: "yes please" is neither true nor false`},
 		"NoAudience":  {"any token would be accepted", "true", "", trigger, "set it to spec.subscriber.audience"},
 		"NoSubjects":  {"any ServiceAccount would be accepted", "true", "a", " , ", "set it to system:serviceaccount:NAMESPACE:"},
-		"Everybody":   {"every subject is no restriction", "true", "a", "*", `OIDC_SUBJECTS has "*"`},
+		"AllSubjects": {"every subject is no restriction", "true", "a", "*", `OIDC_SUBJECTS has "*"`},
 		"AnyPlace":    {"every namespace is no restriction", "true", "a", "system:serviceaccount:*", "write system:serviceaccount:NAMESPACE:NAME"},
 		"Namespaces":  {"a namespace has no wildcard", "true", "a", "system:serviceaccount:te*:x", "NAMESPACE:NAME"},
 		"Middle":      {"only the end may be a wildcard", "true", "a", "system:serviceaccount:team:x*y", "may end in *"},

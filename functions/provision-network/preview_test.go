@@ -57,7 +57,7 @@ func TestPreviewSaysTheSame(t *testing.T) {
 		own    bool
 		reason string
 	}{
-		"Free":        {"nobody has the segment", manualSpec("10.182.0.0/24", "10.182.0.1", 2182), &lab, false, reasonProvisioned},
+		"Free":        {"no other network has the segment", manualSpec("10.182.0.0/24", "10.182.0.1", 2182), &lab, false, reasonProvisioned},
 		"Overlap":     {"a tenant has the prefix", manualSpec("10.180.0.128/25", "", 2180), &shared, false, plan.ReasonOverlap},
 		"VLAN":        {"a tenant has the VLAN", manualSpec("10.183.0.0/24", "", 2180), &lab, false, plan.ReasonOverlap},
 		"SharedVLAN":  {"the pool shares the VLAN", manualSpec("10.183.0.0/24", "", 2180), &shared, false, reasonProvisioned},

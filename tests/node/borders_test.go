@@ -45,14 +45,14 @@ func (e *env) borders() {
 		open bool
 	}{
 		{"Knative sends events to functions", activator, function, requests, true},
-		{"nobody else does", visitor, function, requests, false},
+		{"no other pod does", visitor, function, requests, false},
 		{"a pod of the stack's namespace is no exception", inside, function, requests, false},
 		{"Knative reads the number of requests", activator, function, metrics, true},
-		{"nobody else does", visitor, function, metrics, false},
+		{"no other pod does", visitor, function, metrics, false},
 		{"every pod may use the REST API", visitor, gateway, http, true},
 		{"the Broker delivers events to the gateway", dispatcher, gateway, broker, true},
 		{"functions send dead letters to the gateway", function, gateway, broker, true},
-		{"nobody else delivers events to it", visitor, gateway, broker, false},
+		{"no other pod delivers events to it", visitor, gateway, broker, false},
 		{"a pod of the stack resolves names", inside, dns, 53, true},
 		{"a pod of the stack uses the Kubernetes API", inside, kubernetes.Address, 6443, true},
 		{"a pod outside of the stack may connect to any pod", visitor, dns, health, true},

@@ -204,7 +204,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- $_ := set (index (index $o.spec.ingress 1).from 0).namespaceSelector "matchLabels" $eventing -}}
 {{- else if eq $name "gateway-node-events" -}}
   {{- $peers := (include "vitistack.peers" $v.networkPolicy.nodes | fromYaml).list -}}
-  {{- /* A rule without peers would admit everybody. */ -}}
+  {{- /* A rule without peers would admit all peers. */ -}}
   {{- if $peers }}{{ $_ := set (index $o.spec.ingress 0) "from" $peers }}{{ else }}{{ $_ := set $o.spec "ingress" list }}{{ end -}}
 {{- else if eq $name "broker-dispatchers" -}}
   {{- $_ := set (index (index (index $o.spec.egress 0).to 0).namespaceSelector.matchExpressions 0) "values" $v.networkPolicy.ingressNamespaces -}}

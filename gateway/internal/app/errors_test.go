@@ -122,7 +122,7 @@ func TestIdleMetrics(t *testing.T) {
 		t.Errorf("an idle gateway has %d series", series)
 	}
 	if strings.Contains(text, `duration_seconds_count{method="POST"`) || strings.Contains(text, `endpoint="/machines"`) {
-		t.Error("a route that nobody used has a histogram")
+		t.Error("an unused route has a histogram")
 	}
 	s.get("/api/v1/machines")
 	if _, text = count(); !strings.Contains(text, `vitistack_operator_api_request_duration_seconds_count{method="GET",endpoint="/machines"} 1`) {

@@ -59,7 +59,7 @@ func TestHealthOfBackends(t *testing.T) {
 		})
 		for _, path := range []string{"/health", "/health/backends", "/health/operators"} {
 			if body := string(s.get(path).body); strings.Contains(body, "netbox.internal") {
-				t.Errorf("%s: %s names an address to everybody: %s", step.reason, path, body)
+				t.Errorf("%s: %s names an address to anonymous callers: %s", step.reason, path, body)
 			}
 		}
 	}

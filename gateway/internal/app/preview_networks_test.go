@@ -52,7 +52,7 @@ func TestPreviewOfNetworks(t *testing.T) {
 		want              []string
 		not               string
 	}{
-		"Free":     {reason: "the pool has the VLAN, and nobody the prefix", body: own("ipv4CIDR: 10.232.0.0/24, vlanId: 2302"), key: whole, want: []string{`"valid":true`}, not: `"note"`},
+		"Free":     {reason: "the pool has the VLAN, and no other network has the prefix", body: own("ipv4CIDR: 10.232.0.0/24, vlanId: 2302"), key: whole, want: []string{`"valid":true`}, not: `"note"`},
 		"Overlap":  {reason: "a network of another namespace has it", body: own("ipv4CIDR: 10.231.0.128/25, vlanId: 2301"), key: whole, want: []string{`"valid":false`, `"reason":"SegmentOverlap"`, "NetworkNamespace default/" + prod}},
 		"Tenant":   {reason: "a caller who is limited sees no other namespace", body: own("ipv4CIDR: 10.231.0.128/25, vlanId: 2301"), key: limited, want: []string{`"valid":true`, "not checked before the apply: whether a network of another namespace has the segment"}, not: prod},
 		"Pool":     {reason: "the pool of the namespace has other VLANs", body: own("ipv4CIDR: 10.232.0.0/24, vlanId: 2310"), key: limited, want: []string{`"reason":"NotInPool"`, "use what one NetworkPool allows (", s.namespace + ": VLANs 2300-2309"}},

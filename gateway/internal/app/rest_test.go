@@ -444,7 +444,7 @@ func TestDeadLetterNamesItsTrigger(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, query, reported, want string }{
 		"Trigger":  {"the address names the Trigger", "?destination=create-vm", "", "create-vm"},
 		"Reported": {"the Broker knows the receiver better", "?destination=create-vm", "http://kea-reserve", "http://kea-reserve"},
-		"Neither":  {"nobody knows the receiver", "", "", ""},
+		"Neither":  {"neither side knows the receiver", "", "", ""},
 		"TooLong":  {"no Trigger has such a name", "?destination=" + strings.Repeat("x", 64), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

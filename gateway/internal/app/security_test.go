@@ -271,7 +271,7 @@ func TestSession(t *testing.T) {
 		}
 		r = start(t, "--auth.keys="+line).do(http.MethodPost, "/api/v1/session", `{"key":"`+blind+`"}`)
 		if r.StatusCode != http.StatusNoContent {
-			t.Errorf("a key with %s where everybody may read: %s %s", scopes, r.Status, r.body)
+			t.Errorf("a key with %s where anonymous callers may read: %s %s", scopes, r.Status, r.body)
 		}
 	}
 	if out := s.do(http.MethodDelete, "/api/v1/session", "").Header.Get("Set-Cookie"); !strings.Contains(out, "vitistack_session"+"=;") {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// maxIdleSeries bounds what a gateway that nobody has asked anything serves. A histogram has a series for each of its ranges that was used.
+// maxIdleSeries bounds what a gateway without requests serves. A histogram has a series for each of its ranges that was used.
 const maxIdleSeries = 300
 
 // TestIdleSeries counts the series of an idle gateway, and expects histograms of requests only for routes that were used.
@@ -27,7 +27,7 @@ func TestIdleSeries(t *testing.T) {
 	}
 	t.Logf("an idle gateway serves %d series", len(idle))
 	if text := strings.Join(idle, "\n"); strings.Contains(text, `endpoint="/machines"`) {
-		t.Errorf("the metrics have a route that nobody has used:\n%s", text)
+		t.Errorf("the metrics have an unused route:\n%s", text)
 	}
 	s.get("/api/v1/machines")
 	s.get("/api/v1/nothing-of-that-name")

@@ -45,7 +45,7 @@ func tellsOf(r reply, request string) (found []string) {
 	return found
 }
 
-// fileOfTheProgram is the same for everybody.
+// fileOfTheProgram is the same for all callers.
 const fileOfTheProgram = "a file of the program, with examples"
 
 // silent are the routes that show no caller anything of a namespace, with the reason.

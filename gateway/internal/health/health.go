@@ -110,7 +110,7 @@ func (h *Health) checkAll(ctx context.Context) {
 	h.Refresh(time.Now())
 }
 
-// logChange writes why a dependency does not work, because the responses do not say it to everybody.
+// logChange writes why a dependency does not work, because the responses do not say it to anonymous callers.
 func (h *Health) logChange(mode string, before, err error) {
 	switch {
 	case h.Log == nil:
@@ -133,7 +133,7 @@ func (h *Health) dependencies(now time.Time) []inventory.Dependency {
 	}
 }
 
-// logSaysWhy ends the message about a dependency. Everybody may read the message, so it has no text of the error.
+// logSaysWhy ends the message about a dependency. Anonymous callers may read the message, so it has no text of the error.
 const logSaysWhy = "The log of the gateway says why, and the address is in DATABASE_URL or REDIS_URL."
 
 func (d Dependency) report(kind, reason, message string, now time.Time) inventory.Dependency {

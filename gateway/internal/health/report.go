@@ -73,7 +73,7 @@ type backendsJSON struct {
 	Backends  []inventory.Server `json:"backends"`
 }
 
-// newReport encodes the health of the gateway. items are the operators in use. Everybody may read it, so it has no message of a
+// newReport encodes the health of the gateway. items are the operators in use. Anonymous callers may read it, so it has no message of a
 // backend, which names its address.
 func newReport(ready bool, database, cache Dependency, items []*inventory.Item, servers []inventory.Server, dependencies []inventory.Dependency, now time.Time) *report {
 	all := operatorsJSON{Status: healthy, Timestamp: now, Operators: map[string]operatorJSON{}}
@@ -191,7 +191,7 @@ func statusOf(err error) string {
 	return healthy
 }
 
-// encode encodes the state of a dependency. Everybody may read it, so it has no text of the error, which names addresses and users; the
+// encode encodes the state of a dependency. Anonymous callers may read it, so it has no text of the error, which names addresses and users; the
 // log has it.
 func (d Dependency) encode(now time.Time) response.Encoded {
 	out := dependencyJSON{Status: statusOf(d.Err), Mode: d.Mode, Timestamp: now}

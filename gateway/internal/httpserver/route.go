@@ -24,7 +24,7 @@ import (
 type Route struct {
 	Method, Path string
 	Handler      fiber.Handler
-	// Access is what the route requires of its callers. The zero value admits everybody.
+	// Access is what the route requires of its callers. The zero value admits all callers.
 	Access auth.Requirement
 	// RateLimited counts requests against the rate limit.
 	RateLimited bool
@@ -45,7 +45,7 @@ type Route struct {
 	label string
 }
 
-// Open returns a route for GET that everybody may call, without a rate limit.
+// Open returns a route for GET that anonymous callers may use, without a rate limit.
 func Open(path string, handler fiber.Handler) Route {
 	return Route{Method: fiber.MethodGet, Path: path, Handler: handler}
 }

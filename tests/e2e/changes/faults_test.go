@@ -48,7 +48,7 @@ var faults = map[string]fault{
 	"network-role":         {manifest: network, spec: "datacenterIdentifier: no-west-az1, networkProvisioning: {provider: netbox, netbox: {role: none}}", reason: "NoParentPrefix"},
 	"network-site":         {manifest: network, spec: "networkProvisioning: {provider: netbox, netbox: {role: tenants, site: none}}", reason: "NoParentPrefix"},
 	"network-overlap":      {manifest: network, spec: "networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.78.0.0/25, vlanId: 78}}, ipAllocation: {type: static}", reason: "SegmentOverlap"},
-	"network-ipam":         {manifest: network, spec: "networkProvisioning: {provider: nobody}", reason: "Provisioning"},
+	"network-ipam":         {manifest: network, spec: "networkProvisioning: {provider: unanswered}", reason: "Provisioning"},
 	"backup-schedule":      {manifest: backup, spec: "clusterName: single, schedule: 0 0 31 2 *, storageLocation: {type: local}", reason: "InvalidSchedule"},
 	"backup-cluster":       {manifest: backup, spec: "clusterName: none, storageLocation: {type: local}", reason: "ClusterNotFound"},
 	"backup-secret":        {manifest: backup, spec: "clusterName: single, storageLocation: {type: s3, bucket: snapshots, secretRef: {name: none}}", reason: "CredentialsNotFound"},
