@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
+	"strings"
 
 	pve "github.com/luthermonson/go-proxmox"
 
@@ -25,8 +27,8 @@ type creation struct {
 
 // createMachine creates the virtual machine of a machine, one step in each call: it claims a
 // VMID and a host, which the caller records, then brings what the first boot needs to the
-// host, and then creates the virtual machine.
-func (c creation) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory) (hypervisor.State, error) {
+// host, and then creates the virtual machine. before is the task that has ended, or nil.
+func (c creation) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory, before *v1alpha1.ProviderTask) (hypervisor.State, error) {
 	if err := cmp.Or(want.UserDataError, checkSupported(m), c.checkSnippet(want.UserData)); err != nil {
 		return hypervisor.State{}, err
 	}
@@ -40,13 +42,13 @@ func (c creation) createMachine(ctx context.Context, m *v1alpha1.Machine, want h
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	where, vmid, changed, err := c.claimPlace(ctx, m, want, all, source)
+	where, changed, err := c.ensurePlace(ctx, m, want, all, source, before)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
 	if changed {
-		m.Status.ProviderID = formatProviderID(where.node, vmid)
-		return taskState(m, &v1alpha1.ProviderTask{ID: strconv.Itoa(vmid), Action: actionClaim}), nil
+		m.Status.ProviderID = formatProviderID(where.node, where.vmid)
+		return taskState(m, &v1alpha1.ProviderTask{ID: strconv.Itoa(where.vmid), Action: actionClaim}), nil
 	}
 	if err := c.confirmClaim(ctx, m); err != nil {
 		return hypervisor.State{}, err
@@ -69,53 +71,73 @@ func (c creation) createMachine(ctx context.Context, m *v1alpha1.Machine, want h
 	action := actionCreate
 	if source.VMID != 0 {
 		action = actionClone
-		t, err = c.clone(ctx, m, where, source, vmid)
+		t, err = c.clone(ctx, m, where, source)
 	} else {
-		t, err = c.create(ctx, m, want, where, vmid, image, first)
+		t, err = c.create(ctx, m, want, where, image, first)
 	}
 	if hasMessage(err, "already exists") {
 		at := cmp.Or(source.Node, where.node) // the host that clones a template is that of the template
-		return c.adoptOrSkipVMID(ctx, m, want, where.node, at, vmid, all)
+		return c.adoptOrSkipVMID(ctx, m, want, where, at, all)
 	}
 	return taskState(m, taskOf(action, t)), err
 }
 
+// ensurePlace returns the place of a machine. It lists the claims before a machine claims its place, and once afterwards. Tasks that begin
+// then prove that the claim was the first, so that what follows them needs no list while the host can still take the machine.
+func (c creation) ensurePlace(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory, source inventoryItem, before *v1alpha1.ProviderTask) (where placement, changed bool, err error) {
+	if before != nil && (before.Action == actionDownload || before.Action == actionUpload) {
+		where, err = c.hosts.choose(ctx, m, want, all, source, nil)
+		node, vmid := recordedPlacement(m)
+		if err == nil && vmid != 0 && where.node == node {
+			where.vmid = vmid
+			return where, false, nil
+		}
+	}
+	return c.claimPlace(ctx, m, want, all, source)
+}
+
 // claimPlace chooses a host for a machine and claims a VMID and memory of the host. It reports whether they differ from what the machine has
-// recorded. A machine that no host can take withdraws its claim.
-func (c creation) claimPlace(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory, source inventoryItem) (where placement, vmid int, changed bool, err error) {
+// recorded. A machine that no host can take withdraws its claim. After failures, hosts that could not start the machine are left out.
+func (c creation) claimPlace(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory, source inventoryItem) (where placement, changed bool, err error) {
 	claims, err := c.vmids.listClaims(ctx)
 	if err != nil {
-		return placement{}, 0, false, err
+		return placement{}, false, err
 	}
-	where, err = c.hosts.choose(ctx, m, want, all, source, claims)
+	had := claims.of(m)
+	full := fullHosts(m, had)
+	where, err = c.hosts.choose(ctx, m, want, all.withoutHosts(full), source, claims)
 	if _, isUserError := reconcile.AsUserError(err); isUserError {
-		err = reconcile.MostUrgent(err, c.vmids.withdrawClaim(ctx, m, claims.of(m)))
+		err = reconcile.MostUrgent(err, c.vmids.withdrawClaim(ctx, m, had))
 	}
 	if err != nil {
-		return placement{}, 0, false, err
+		return placement{}, false, err
 	}
 	node, vmid := recordedPlacement(m)
-	moved, memory := false, megabytes(want)<<20
+	claim := memoryClaim{node: where.node, vmid: vmid, bytes: megabytes(want) << 20, fullHosts: strings.Join(full, ",")}
 	if vmid == 0 {
-		vmid, err = c.vmids.claim(ctx, m, all.vmids(), 0, where.node, memory)
-	} else {
-		moved, err = c.vmids.moveClaim(ctx, m, claims.of(m), where.node, vmid, memory)
+		taken := all.vmids()
+		maps.Copy(taken, claims.vmids(m))
+		where.vmid, err = c.vmids.claim(ctx, m, taken, claim)
+		return where, true, err
 	}
-	return where, vmid, moved || node != where.node, err
+	where.vmid = vmid
+	moved, err := c.vmids.moveClaim(ctx, m, had, claim)
+	return where, moved || node != where.node, err
 }
 
 // adoptOrSkipVMID handles a VMID that is in use although the user sees no virtual machine with
-// it. It is the machine's own if an answer was lost. Otherwise the machine gets the next VMID. node is the host of the machine, and at the one
+// it. It is the machine's own if an answer was lost. Otherwise the machine gets the next VMID. at is the host
 // that creates it. A user whose rights come from a pool cannot read a virtual machine that is being created, because Proxmox VE adds it to the
 // pool at the end, but sees the own tasks.
-func (c creation) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, node, at string, vmid int, all inventory) (hypervisor.State, error) {
+func (c creation) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, where placement, at string, all inventory) (hypervisor.State, error) {
+	vmid := where.vmid
 	vm, err := c.read(ctx, at, vmid)
 	if isForbidden(err) {
 		creates, failure := c.creationTask(ctx, m, at, vmid)
 		if failure != nil || creates != "" {
 			return taskState(m, &v1alpha1.ProviderTask{ID: creates, Action: actionCreate}), failure
 		}
-		vm, err = c.read(ctx, node, vmid) // the task may have ended since
+		vm, err = c.read(ctx, where.node, vmid) // the task may have ended since
 	}
 	if err == nil && (vm.isOf(m) || vm.isClaimedBy(m)) {
 		return taskState(m, taskOf(actionCreate, nil)), nil
@@ -125,11 +147,11 @@ func (c creation) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, want
 	}
 	used := all.vmids()
 	used[vmid] = true
-	next, err := c.vmids.claim(ctx, m, used, vmid+1, node, megabytes(want)<<20)
+	next, err := c.vmids.claim(ctx, m, used, memoryClaim{node: where.node, vmid: vmid + 1, bytes: megabytes(want) << 20})
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	m.Status.ProviderID = formatProviderID(node, next)
+	m.Status.ProviderID = formatProviderID(where.node, next)
 	return hypervisor.State{}, hypervisor.RetriedUserError{UserError: reconcile.UserError{Reason: "VMIDTaken", Message: fmt.Sprintf("VMID %d belongs to a virtual machine that the user of MachineProvider %s cannot see; VMID %d is tried next: "+
 		"reserve VMIDs for this provider in spec.proxmox.vmidStart and vmidEnd, or grant VM.Audit on /vms", vmid, c.provider.Name, next)}}
 }
@@ -159,7 +181,7 @@ func (c creation) confirmClaim(ctx context.Context, m *v1alpha1.Machine) error {
 }
 
 // create creates a virtual machine with disks of its own.
-func (c creation) create(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, where placement, vmid int, image string, first firstBootConfig) (*pve.Task, error) {
+func (c creation) create(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, where placement, image string, first firstBootConfig) (*pve.Task, error) {
 	options := c.creationOptions(m, want, first)
 	if options[cloudDrive] == "" {
 		options[cloudDrive] = where.storages[0] + ":cloudinit"
@@ -179,13 +201,13 @@ func (c creation) create(ctx context.Context, m *v1alpha1.Machine, want hypervis
 		given = append(given, pve.VirtualMachineOption{Name: key, Value: value})
 	}
 	node := (&pve.Node{}).New(c.client, where.node)
-	return node.NewVirtualMachine(ctx, vmid, given...)
+	return node.NewVirtualMachine(ctx, where.vmid, given...)
 }
 
 // clone copies a template. The copy has the options of the template at first, and the
 // description that marks it as the machine's.
-func (c creation) clone(ctx context.Context, m *v1alpha1.Machine, where placement, source inventoryItem, vmid int) (*pve.Task, error) {
-	options := &pve.VirtualMachineCloneOptions{NewID: vmid, Name: hostname(m), Description: machineDescription(m), Pool: c.options.Pool}
+func (c creation) clone(ctx context.Context, m *v1alpha1.Machine, where placement, source inventoryItem) (*pve.Task, error) {
+	options := &pve.VirtualMachineCloneOptions{NewID: where.vmid, Name: hostname(m), Description: machineDescription(m), Pool: c.options.Pool}
 	if !c.options.LinkedClone {
 		options.Full, options.Storage = true, where.storages[0]
 	}

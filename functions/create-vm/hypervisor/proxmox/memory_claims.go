@@ -3,8 +3,10 @@ package proxmox
 import (
 	"context"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,11 +16,14 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// Annotations of the Lease of a VMID. They name the MachineProvider, and the host and the memory that the machine has claimed with the VMID.
+// Annotations of the Lease of a VMID. They name the MachineProvider and its endpoint, the host and the memory that the machine has claimed with
+// the VMID, and the hosts that could not start it.
 const (
-	annotationClaimedAt     = "vitistack.io/machine-provider"
-	annotationClaimedID     = "vitistack.io/provider-id"
-	annotationClaimedMemory = "vitistack.io/memory-bytes"
+	annotationClaimedAt       = "vitistack.io/machine-provider"
+	annotationClaimedEndpoint = "vitistack.io/endpoint"
+	annotationClaimedID       = "vitistack.io/provider-id"
+	annotationClaimedMemory   = "vitistack.io/memory-bytes"
+	annotationFullHosts       = "vitistack.io/full-hosts"
 )
 
 // memoryClaim is the memory that a machine has claimed on a host. Proxmox VE lists it only once the virtual machine exists.
@@ -30,29 +35,49 @@ type memoryClaim struct {
 	bytes  int64
 	// revision orders claims by the time when they were written.
 	revision uint64
+	// fullHosts are the hosts that could not start the machine, separated by commas.
+	fullHosts string
 }
 
-// memoryClaims are the claims of the machines of a MachineProvider, the newest of each.
+// memoryClaims are the claims of the machines of a Proxmox VE, the newest of each.
 type memoryClaims []memoryClaim
 
-// claimAnnotations returns the annotations of the Lease of a VMID.
-func (v vmids) claimAnnotations(m *v1alpha1.Machine, node string, vmid int, bytes int64) map[string]string {
+// claimAnnotations returns the annotations of the Lease of a claim for a machine.
+func (v vmids) claimAnnotations(m *v1alpha1.Machine, c memoryClaim) map[string]string {
 	return map[string]string{
-		v1alpha1.LabelMachine: m.Namespace + "/" + m.Name, annotationClaimedAt: v.provider.Name,
-		annotationClaimedID: formatProviderID(node, vmid), annotationClaimedMemory: strconv.FormatInt(bytes, 10),
+		v1alpha1.LabelMachine: m.Namespace + "/" + m.Name, annotationClaimedAt: v.provider.Name, annotationClaimedEndpoint: v.endpoint(),
+		annotationClaimedID: formatProviderID(c.node, c.vmid), annotationClaimedMemory: strconv.FormatInt(c.bytes, 10), annotationFullHosts: c.fullHosts,
 	}
+}
+
+// endpoint returns the host and port of the MachineProvider. Two MachineProviders with the same are for one Proxmox VE.
+func (v vmids) endpoint() string {
+	if v.provider.Spec.Endpoint == nil {
+		return ""
+	}
+	u, err := url.Parse(v.provider.Spec.Endpoint.URL)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Host)
+}
+
+// isHere reports whether a Lease claims a VMID of the Proxmox VE of the MachineProvider. One of an earlier release names no endpoint.
+func (v vmids) isHere(lease *metav1.PartialObjectMetadata) bool {
+	endpoint := lease.Annotations[annotationClaimedEndpoint]
+	return lease.Annotations[annotationClaimedAt] == v.provider.Name || endpoint != "" && endpoint == v.endpoint()
 }
 
 // claimPage is how many Leases one request lists.
 const claimPage = 500
 
-// listClaims returns the claims of the machines of the MachineProvider.
+// listClaims returns the claims of the machines of the Proxmox VE, also by other MachineProviders with the same endpoint.
 func (v vmids) listClaims(ctx context.Context) (memoryClaims, error) {
 	newest := map[string]memoryClaim{}
 	page := kube.Page{Namespace: v.namespace, Selector: v1alpha1.LabelManagedBy + "=" + hypervisor.FunctionName, Limit: claimPage}
 	err := v.home.EachMetadata(ctx, coordinationv1.SchemeGroupVersion.WithResource("leases"), page, func(lease *metav1.PartialObjectMetadata) {
 		c, ok := claimOf(lease)
-		if ok && lease.Annotations[annotationClaimedAt] == v.provider.Name && c.revision >= newest[c.holder].revision {
+		if ok && v.isHere(lease) && c.revision >= newest[c.holder].revision {
 			newest[c.holder] = c
 		}
 	})
@@ -64,7 +89,7 @@ func claimOf(lease *metav1.PartialObjectMetadata) (c memoryClaim, ok bool) {
 	node, vmid := parseProviderID(lease.Annotations[annotationClaimedID])
 	bytes, err := strconv.ParseInt(lease.Annotations[annotationClaimedMemory], 10, 64)
 	revision, _ := strconv.ParseUint(lease.ResourceVersion, 10, 64)
-	return memoryClaim{lease.Labels[v1alpha1.LabelHolder], node, vmid, bytes, revision}, err == nil && node != ""
+	return memoryClaim{lease.Labels[v1alpha1.LabelHolder], node, vmid, bytes, revision, lease.Annotations[annotationFullHosts]}, err == nil && node != ""
 }
 
 // of returns the claim of a machine, or an empty one.
@@ -96,33 +121,57 @@ func (claims memoryClaims) unlisted(all inventory, m *v1alpha1.Machine) map[stri
 	return bytes
 }
 
+// vmids returns the VMIDs that other machines have claimed. A VMID is taken before its virtual machine exists, and a MachineProvider does not
+// see the Leases of another one by their names.
+func (claims memoryClaims) vmids(m *v1alpha1.Machine) map[int]bool {
+	taken := map[int]bool{}
+	for _, c := range claims {
+		if c.holder != string(m.UID) {
+			taken[c.vmid] = true
+		}
+	}
+	return taken
+}
+
+// fullHosts returns the hosts that could not start a machine since it has begun to fail, so that no host is tried twice. A machine without
+// failures, as after a change of its spec, may use all hosts again.
+func fullHosts(m *v1alpha1.Machine, claim memoryClaim) []string {
+	if m.Status.Failures == 0 || claim.fullHosts == "" {
+		return nil
+	}
+	return strings.Split(claim.fullHosts, ",")
+}
+
 // withdrawClaim gives back the memory that a machine has claimed on a host which cannot take it. The machine keeps its VMID.
 func (v vmids) withdrawClaim(ctx context.Context, m *v1alpha1.Machine, had memoryClaim) error {
 	if had.bytes == 0 {
 		return nil
 	}
-	_, err := v.moveClaim(ctx, m, had, had.node, had.vmid, 0)
+	withdrawn := had
+	withdrawn.bytes = 0
+	_, err := v.moveClaim(ctx, m, had, withdrawn)
 	return err
 }
 
 // moveClaim writes another host, or another size, into the Lease of a machine's VMID. It reports whether it has changed, and then the claims have
 // to be checked again. It creates a Lease that does not exist, as after a move to another management cluster, and leaves that of a former UID.
-func (v vmids) moveClaim(ctx context.Context, m *v1alpha1.Machine, had memoryClaim, node string, vmid int, bytes int64) (changed bool, err error) {
-	if had.node == node && had.vmid == vmid && had.bytes == bytes {
+func (v vmids) moveClaim(ctx context.Context, m *v1alpha1.Machine, had, want memoryClaim) (changed bool, err error) {
+	want.holder, want.revision = had.holder, had.revision
+	if had == want {
 		return false, nil
 	}
 	lease := &coordinationv1.Lease{}
-	err = v.home.Get(ctx, v.namespace, v.leaseName(vmid), lease)
+	err = v.home.Get(ctx, v.namespace, v.leaseName(want.vmid), lease)
 	switch {
 	case kube.NotFound(err):
-		return v.createLease(ctx, m, node, vmid, bytes)
+		return v.createLease(ctx, m, want)
 	case err != nil:
 		return false, err
 	case lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != string(m.UID):
 		return false, nil
 	}
 	before := lease.DeepCopy()
-	for key, value := range v.claimAnnotations(m, node, vmid, bytes) {
+	for key, value := range v.claimAnnotations(m, want) {
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, key, value)
 	}
 	return v.home.Patch(ctx, before, lease)

@@ -12,8 +12,10 @@ import (
 func TestUnlistedClaims(t *testing.T) {
 	t.Parallel()
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{UID: "own"}}
-	own := memoryClaim{"own", "a", 100, 4, 50}
-	other := func(node string, revision uint64) memoryClaim { return memoryClaim{"other", node, 101, 3, revision} }
+	own := memoryClaim{"own", "a", 100, 4, 50, ""}
+	other := func(node string, revision uint64) memoryClaim {
+		return memoryClaim{"other", node, 101, 3, revision, ""}
+	}
 	vm := func(change func(*inventoryItem)) inventory {
 		i := inventoryItem{Type: "qemu", Node: "b", VMID: 101, Status: "stopped", TagList: tagManaged, MaxMem: 3}
 		change(&i)
@@ -53,9 +55,9 @@ func TestClaimOf(t *testing.T) {
 		want        memoryClaim
 		ok          bool
 	}{
-		"Complete": {"it has a host and memory", map[string]string{annotationClaimedID: "proxmox://pve1/100", annotationClaimedMemory: "1024"}, memoryClaim{"uid", "pve1", 100, 1024, 7}, true},
+		"Complete": {"it has a host and memory", map[string]string{annotationClaimedID: "proxmox://pve1/100", annotationClaimedMemory: "1024"}, memoryClaim{"uid", "pve1", 100, 1024, 7, ""}, true},
 		"Earlier":  {"an earlier release has written it", nil, memoryClaim{holder: "uid", revision: 7}, false},
-		"Invalid":  {"a user has changed it", map[string]string{annotationClaimedID: "proxmox://pve1/100", annotationClaimedMemory: "1Gi"}, memoryClaim{"uid", "pve1", 100, 0, 7}, false},
+		"Invalid":  {"a user has changed it", map[string]string{annotationClaimedID: "proxmox://pve1/100", annotationClaimedMemory: "1Gi"}, memoryClaim{"uid", "pve1", 100, 0, 7, ""}, false},
 	} {
 		if got, ok := claimOf(lease(tc.annotations)); got != tc.want || ok != tc.ok {
 			t.Errorf("%s: got %+v and %t, because %s", name, got, ok, tc.reason)

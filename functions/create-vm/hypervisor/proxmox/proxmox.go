@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	pve "github.com/luthermonson/go-proxmox"
 
@@ -74,7 +75,7 @@ func (x *Hypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	}
 	switch decideStep(vm, failure) {
 	case stepCreate:
-		return x.creation.createMachine(ctx, m, want, all)
+		return x.creation.createMachine(ctx, m, want, all, recorded)
 	case stepMove:
 		return x.moveToOtherHost(ctx, m, want, vm, failed)
 	case stepWait:
@@ -122,7 +123,7 @@ func (x *Hypervisor) observeLocked(ctx context.Context, m *v1alpha1.Machine, wan
 
 // moveToOtherHost deletes a virtual machine that has never run, because its host has too little
 // memory for it, if another host can take it. It records that host, so the next call creates the virtual machine there, whatever
-// the first host reports.
+// the first host reports. It tries each host once, and then starts the virtual machine again where it is, with back-off.
 func (x *Hypervisor) moveToOtherHost(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, failed error) (hypervisor.State, error) {
 	all, err := x.readInventory(ctx)
 	if err == nil {
@@ -139,10 +140,14 @@ func (x *Hypervisor) moveToOtherHost(ctx context.Context, m *v1alpha1.Machine, w
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	others := slices.DeleteFunc(slices.Clone(all), func(i inventoryItem) bool { return i.Type == "node" && i.Node == vm.node })
-	where, err := x.creation.hosts.choose(ctx, m, want, others, source, claims)
+	had := claims.of(m)
+	full := append(fullHosts(m, had), vm.node)
+	where, err := x.creation.hosts.choose(ctx, m, want, all.withoutHosts(full), source, claims)
 	if _, isUserError := reconcile.AsUserError(err); isUserError {
-		return hypervisor.State{}, failed
+		return hypervisor.State{}, noOtherHost(failed, full)
+	}
+	if err == nil {
+		_, err = x.vmids.moveClaim(ctx, m, had, memoryClaim{node: where.node, vmid: vm.id, bytes: megabytes(want) << 20, fullHosts: strings.Join(full, ",")})
 	}
 	if err != nil {
 		return hypervisor.State{}, err
@@ -152,4 +157,13 @@ func (x *Hypervisor) moveToOtherHost(ctx context.Context, m *v1alpha1.Machine, w
 	s := taskState(m, taskOf(actionDelete, t))
 	s.Retried = true
 	return s, err
+}
+
+// noOtherHost returns the error of a machine that no host could start. It is retried, because a host may get room.
+func noOtherHost(failed error, full []string) error {
+	problem, _ := reconcile.AsUserError(failed)
+	slices.Sort(full)
+	problem.Message += fmt.Sprintf(": node %s had too little memory, and no other node can take the machine: free memory there, add nodes, or ask for less. "+
+		"The annotation %s on the Machine has the stack try all nodes again", strings.Join(full, ", "), v1alpha1.AnnotationReconcile)
+	return hypervisor.RetriedUserError{UserError: problem}
 }

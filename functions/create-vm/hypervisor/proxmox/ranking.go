@@ -35,10 +35,11 @@ type demand struct {
 	installer string
 }
 
-// placement is a host, and a storage there for each disk.
+// placement is a host, and a storage there for each disk. vmid is the VMID that the machine has claimed, or 0 before it has one.
 type placement struct {
 	node     string
 	storages []string
+	vmid     int
 }
 
 // rankHosts sorts the hosts that can take a machine: those with the fewest machines of its
@@ -104,6 +105,11 @@ func (c inventory) count(tags []string, claimed map[string]int64) (free map[stri
 		free[node] = min(free[node], unassigned[node]) - claimed[node]
 	}
 	return free, group
+}
+
+// withoutHosts returns the inventory without some of its hosts.
+func (c inventory) withoutHosts(names []string) inventory {
+	return slices.DeleteFunc(slices.Clone(c), func(i inventoryItem) bool { return i.Type == "node" && slices.Contains(names, i.Node) })
 }
 
 // ordinalOf returns the number at the end of a name, or 0.

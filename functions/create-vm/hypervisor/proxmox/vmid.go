@@ -57,28 +57,29 @@ type vmids struct {
 	namespace string
 }
 
-// claim claims a VMID of the range for a machine, and memory of a host. taken has the VMIDs in use at Proxmox VE. The
+// claim claims a VMID of the range for a machine, and the host and memory of want. taken has the VMIDs in use at Proxmox VE, or claimed. The
 // claim is a Lease with the name of the VMID, so the API server lets only one machine create it. The
-// search starts at from if that is in the range, and otherwise at a VMID that derives from the
+// search starts at want.vmid if that is in the range, and otherwise at a VMID that derives from the
 // machine's UID, so a second call finds the claim of the first one, and machines do not compete for
 // the same VMID. The claim counts once it is in the machine's status. claim returns a UserError
 // if the range is invalid or exhausted.
-func (v vmids) claim(ctx context.Context, m *v1alpha1.Machine, taken map[int]bool, from int, node string, bytes int64) (int, error) {
+func (v vmids) claim(ctx context.Context, m *v1alpha1.Machine, taken map[int]bool, want memoryClaim) (int, error) {
 	first, last := cmp.Or(int(v.options.VMIDStart), firstVMID), cmp.Or(int(v.options.VMIDEnd), lastVMID)
 	if last < first {
 		return 0, reconcile.UserError{Reason: "VMIDRangeInvalid", Message: fmt.Sprintf("MachineProvider %s: its VMIDs end at %d before they begin at %d: correct spec.proxmox.vmidEnd", v.provider.Name, last, first)}
 	}
 	size := last - first + 1
 	start := firstCandidate(m, size)
-	if from >= first && from <= last {
-		start = from - first
+	if want.vmid >= first && want.vmid <= last {
+		start = want.vmid - first
 	}
 	for i := range size {
 		vmid := first + (start+i)%size
 		if taken[vmid] {
 			continue
 		}
-		mine, err := v.createLease(ctx, m, node, vmid, bytes)
+		want.vmid = vmid
+		mine, err := v.createLease(ctx, m, want)
 		if err != nil {
 			return 0, err
 		}
@@ -101,15 +102,15 @@ func (v vmids) leaseName(vmid int) string {
 	return kube.Name("vmid", v.provider.Name, strconv.Itoa(vmid))
 }
 
-// createLease creates the Lease of a VMID, and reports whether the machine holds it. It does so
+// createLease creates the Lease of the VMID that a machine claims, and reports whether the machine holds it. It does so
 // after an earlier call as well.
-func (v vmids) createLease(ctx context.Context, m *v1alpha1.Machine, node string, vmid int, bytes int64) (bool, error) {
+func (v vmids) createLease(ctx context.Context, m *v1alpha1.Machine, c memoryClaim) (bool, error) {
 	holder := string(m.UID)
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: v.namespace, Name: v.leaseName(vmid),
+			Namespace: v.namespace, Name: v.leaseName(c.vmid),
 			Labels:      map[string]string{v1alpha1.LabelManagedBy: hypervisor.FunctionName, v1alpha1.LabelHolder: holder},
-			Annotations: v.claimAnnotations(m, node, vmid, bytes),
+			Annotations: v.claimAnnotations(m, c),
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	}
