@@ -35,9 +35,14 @@ func newInstance(vm *virtv1.VirtualMachine, now time.Time) *virtv1.VirtualMachin
 		vmi.Annotations[AgentAnnotation] = agent
 	}
 	admission.DefaultInstance(vmi)
-	enterPhase(vmi, virtv1.Pending, metav1.NewTime(now))
-	setCondition(vmi, notReady(virtv1.PodNotExistsReason, messageNoPod), metav1.NewTime(now))
+	enterPending(vmi, metav1.NewTime(now))
 	return vmi
+}
+
+// enterPending begins the life of an instance, which has no pod yet.
+func enterPending(vmi *virtv1.VirtualMachineInstance, now metav1.Time) {
+	enterPhase(vmi, virtv1.Pending, now)
+	setCondition(vmi, notReady(virtv1.PodNotExistsReason, messageNoPod), now)
 }
 
 // startedGeneration returns the generation of the machine that the instance was created from.

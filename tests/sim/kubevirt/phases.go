@@ -53,7 +53,7 @@ func (v *visit) advance(ctx context.Context, vmi *virtv1.VirtualMachineInstance)
 		return v.power.switchOff(vmi)
 	}
 	if vmi.Status.Phase == virtv1.VmPhaseUnset {
-		enterPhase(vmi, virtv1.Pending, metav1.NewTime(v.now))
+		enterPending(vmi, metav1.NewTime(v.now))
 	}
 	if !vmi.IsScheduled() && !vmi.IsRunning() {
 		if bound, err := v.schedule(ctx, vmi); !bound || err != nil {
