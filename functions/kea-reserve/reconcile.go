@@ -204,7 +204,7 @@ func (f *function) reserveAddresses(ctx context.Context, nc *v1alpha1.NetworkCon
 		return f.releaseIfDeleted(ctx, nc, fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, err))
 	}
 	waited := waitsForAddress(nc)
-	outcome := setStatus(nc, nn, r, reserved, err, len(f.clients), f.now())
+	outcome := setStatus(nc, nn, r, attempt{reserved, err, len(f.clients)}, f.now())
 	unwritten := nc.ResourceVersion
 	if err := f.patchStatus(ctx, before, nc, outcome); err != nil {
 		return f.releaseIfDeleted(ctx, nc, err)

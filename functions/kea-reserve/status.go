@@ -24,6 +24,14 @@ const (
 	userErrorCheckInterval = 5 * time.Minute
 )
 
+// attempt is the result of reserving addresses on all Kea servers.
+type attempt struct {
+	result
+	err error
+	// servers is how many Kea servers are configured.
+	servers int
+}
+
 // setStatus writes the result of reserving addresses into the status of nc:
 //
 //	err                  phase    status        Ready  Redundant
@@ -35,9 +43,9 @@ const (
 //
 // During an Outage, a NetworkConfiguration whose interfaces have reservations already keeps
 // them in its status, and its phase stays Ready, because machines are using the addresses.
-func setStatus(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, r request, reserved result, err error, servers int, now time.Time) reconcile.Outcome {
+func setStatus(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, r request, a attempt, now time.Time) reconcile.Outcome {
 	var outage kea.Outage
-	userError, isUserError := reconcile.AsUserError(err)
+	userError, isUserError := reconcile.AsUserError(a.err)
 	switch {
 	case isUserError:
 		phase := v1alpha1.NetworkConfigurationError
@@ -46,7 +54,7 @@ func setStatus(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace,
 		}
 		scheduleCheck(nc, now, userErrorCheckInterval)
 		return setPhase(nc, phase, userError.Reason, userError.Reason, userError.Message)
-	case errors.As(err, &outage):
+	case errors.As(a.err, &outage):
 		phase := v1alpha1.NetworkConfigurationPending
 		if statusMatches(nc, r, nn) {
 			phase = v1alpha1.NetworkConfigurationReady
@@ -60,11 +68,11 @@ func setStatus(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace,
 	}
 	var interfaces []v1alpha1.InterfaceStatus
 	for i, wanted := range r.interfaces {
-		interfaces = append(interfaces, interfaceStatus(nc.Spec.NetworkInterfaces[i], wanted, r, nn, reserved.addresses[i]))
+		interfaces = append(interfaces, interfaceStatus(nc.Spec.NetworkInterfaces[i], wanted, r, nn, a.addresses[i]))
 	}
 	nc.Status.NetworkNamespaceName = nn.Name
 	nc.Status.SetInterfaces(interfaces)
-	status, redundancy := setRedundant(nc, reserved, servers, now)
+	status, redundancy := setRedundant(nc, a.result, a.servers, now)
 	ready := setPhase(nc, v1alpha1.NetworkConfigurationReady, status, "NetworkConfigured", "Kea has a reservation for every interface")
 	if ready.Changed || !redundancy.Changed {
 		return ready
