@@ -78,19 +78,11 @@ func (h *History) ListDeadLetters(c *fiber.Ctx) error {
 
 // letterQuery reads the query of a request for dead letters.
 func letterQuery(p *parameters) (q history.LetterQuery, err error) {
-	q = history.LetterQuery{
-		Namespace: p.get("namespace"), Name: p.get("name"), Source: p.get("source"), Destination: p.get("destination"), Text: p.get("q"),
-	}
-	if q.Types, err = p.types(); err != nil {
-		return q, err
-	}
-	if q.Since, q.Until, err = p.during(); err != nil {
-		return q, err
-	}
-	if q.Limit, q.Order, err = p.page(); err != nil {
-		return q, err
-	}
-	return q, p.rest()
+	q = history.LetterQuery{Destination: p.get("destination")}
+	s, err := p.selection()
+	q.Namespace, q.Name, q.Source, q.Text = s.namespace, s.name, s.source, s.text
+	q.Types, q.Since, q.Until, q.Limit, q.Order = s.types, s.since, s.until, s.limit, s.order
+	return q, err
 }
 
 // ShowDeadLetter serves one dead letter.

@@ -115,22 +115,14 @@ func (h *History) ListEvents(c *fiber.Ctx) error {
 
 // eventQuery reads the query of a request for events.
 func eventQuery(p *parameters) (q history.Query, err error) {
-	q = history.Query{
-		Namespace: p.get("namespace"), Name: p.get("name"), UID: p.get("uid"), Cluster: p.get("cluster"), Source: p.get("source"), Text: p.get("q"),
-	}
+	q = history.Query{UID: p.get("uid"), Cluster: p.get("cluster")}
 	if q.Kind, err = p.oneOf("kind", eventKinds); err != nil {
 		return q, err
 	}
-	if q.Types, err = p.types(); err != nil {
-		return q, err
-	}
-	if q.Since, q.Until, err = p.during(); err != nil {
-		return q, err
-	}
-	if q.Limit, q.Order, err = p.page(); err != nil {
-		return q, err
-	}
-	return q, p.rest()
+	s, err := p.selection()
+	q.Namespace, q.Name, q.Source, q.Text = s.namespace, s.name, s.source, s.text
+	q.Types, q.Since, q.Until, q.Limit, q.Order = s.types, s.since, s.until, s.limit, s.order
+	return q, err
 }
 
 // visibleNamespaces returns the namespaces whose events a caller may see, or nil for all. requested is the namespace that the

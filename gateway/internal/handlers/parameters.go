@@ -68,6 +68,31 @@ func (p *parameters) oneOf(name string, known []string) (string, error) {
 	return value, nil
 }
 
+// selection is what selects and sorts events and dead letters alike.
+type selection struct {
+	namespace, name, source, text string
+	types                         []string
+	since, until                  time.Time
+	limit                         int
+	order                         history.Order
+}
+
+// selection reads the parameters that lists of events and of dead letters have in common. Call it after all others have been read, because
+// every other one that the request has is unknown.
+func (p *parameters) selection() (s selection, err error) {
+	s = selection{namespace: p.get("namespace"), name: p.get("name"), source: p.get("source"), text: p.get("q")}
+	if s.types, err = p.types(); err != nil {
+		return s, err
+	}
+	if s.since, s.until, err = p.during(); err != nil {
+		return s, err
+	}
+	if s.limit, s.order, err = p.page(); err != nil {
+		return s, err
+	}
+	return s, p.rest()
+}
+
 // types reads types of events.
 func (p *parameters) types() ([]string, error) {
 	text := p.get("type")
