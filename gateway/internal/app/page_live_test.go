@@ -92,11 +92,13 @@ func startAt(t *testing.T, api *fakeapi.Server, address, folder string) func() e
 		listener, err = net.Listen("tcp", address)
 		return err == nil
 	})
+	a, err := newApp("test", c, api.Config(), events.NewLogger(io.Discard, "error"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() {
-		done <- serve(ctx, "test", c, api.Config(), listener, nil, events.NewLogger(io.Discard, "error"), func(*app) {})
-	}()
+	go func() { done <- a.serve(ctx, listener, nil) }()
 	stopped := false
 	stop := func() error {
 		if stopped {

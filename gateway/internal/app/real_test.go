@@ -80,11 +80,13 @@ func startReal(t *testing.T, settings ...string) *realEnv {
 		t.Fatal(err)
 	}
 	s.url = "http://" + listener.Addr().String()
+	a, err := newApp("test", c, own, events.NewLogger(s.log, "info"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() {
-		done <- serve(ctx, "test", c, own, listener, nil, events.NewLogger(s.log, "info"), func(*app) {})
-	}()
+	go func() { done <- a.serve(ctx, listener, nil) }()
 	s.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done

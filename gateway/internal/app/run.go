@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"sync"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/vitistack/stack/events/restconfig"
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/gateway/internal/health"
@@ -35,7 +33,11 @@ func Run(ctx context.Context, version string, c *config.Config, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	return serve(ctx, version, c, kubernetes, listener, brokerListener, log, func(*app) {})
+	a, err := newApp(version, c, kubernetes, log)
+	if err != nil {
+		return err
+	}
+	return a.serve(ctx, listener, brokerListener)
 }
 
 func listen(ctx context.Context, c *config.Config, key string, port int) (net.Listener, error) {
@@ -48,13 +50,8 @@ func listen(ctx context.Context, c *config.Config, key string, port int) (net.Li
 }
 
 // serve runs all parts and answers on the listeners until ctx ends. It then ends streams and waits for requests. brokerListener is
-// nil if the Broker delivers to the same port as others. created is called with the parts before they run.
-func serve(ctx context.Context, version string, c *config.Config, kubernetes *rest.Config, listener, brokerListener net.Listener, log *slog.Logger, created func(*app)) error {
-	a, err := newApp(version, c, kubernetes, log)
-	if err != nil {
-		return err
-	}
-	created(a)
+// nil if the Broker delivers to the same port as others.
+func (a *app) serve(ctx context.Context, listener, brokerListener net.Listener) error {
 	ports, err := a.ports(listener, brokerListener)
 	if err != nil {
 		return err
@@ -70,7 +67,7 @@ func serve(ctx context.Context, version string, c *config.Config, kubernetes *re
 	for _, part := range a.parts() {
 		running.Go(func() { part(requests) })
 	}
-	log.Info("Listening", "component", "httpserver", "address", listener.Addr().String())
+	a.log.Info("Listening", "component", "httpserver", "address", listener.Addr().String())
 	err = a.server.Serve(ctx, ports, func() {
 		a.health.Drain()
 		a.hub.Close()

@@ -72,18 +72,12 @@ func startCold(t *testing.T, prepare func(*fakeapi.Server), settings ...string) 
 		t.Fatal(err)
 	}
 	s.url = "http://" + listener.Addr().String()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	log := events.NewLogger(s.log, "debug")
-	created := make(chan *app, 1)
-	go func() {
-		done <- serve(ctx, "test", c, s.api.Config(), listener, nil, log, func(a *app) { created <- a })
-	}()
-	select {
-	case s.app = <-created:
-	case err := <-done:
+	if s.app, err = newApp("test", c, s.api.Config(), events.NewLogger(s.log, "debug")); err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.app.serve(ctx, listener, nil) }()
 	s.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done

@@ -150,7 +150,10 @@ func (h *Health) Refresh(now time.Time) {
 	database, cache := h.database, h.cache
 	h.mu.Unlock()
 	snapshot := h.snapshot()
-	h.report.Store(newReport(h.ready.Load(), database, cache, snapshot.Collection(inventory.TopicOperators).Items, snapshot.Servers(), snapshot.Dependencies(), now.UTC()))
+	h.report.Store(newReport(observation{
+		ready: h.ready.Load(), database: database, cache: cache,
+		operators: snapshot.Collection(inventory.TopicOperators).Items, servers: snapshot.Servers(), dependencies: snapshot.Dependencies(),
+	}, now.UTC()))
 }
 
 // ShowOverall serves the health of the gateway.

@@ -73,16 +73,26 @@ type backendsJSON struct {
 	Backends  []inventory.Server `json:"backends"`
 }
 
-// newReport encodes the health of the gateway. items are the operators in use. Anonymous callers may read it, so it has no message of a
+// observation is what a report is encoded from.
+type observation struct {
+	ready           bool
+	database, cache Dependency
+	// operators are those in use.
+	operators    []*inventory.Item
+	servers      []inventory.Server
+	dependencies []inventory.Dependency
+}
+
+// newReport encodes the health of the gateway. Anonymous callers may read it, so it has no message of a
 // backend, which names its address.
-func newReport(ready bool, database, cache Dependency, items []*inventory.Item, servers []inventory.Server, dependencies []inventory.Dependency, now time.Time) *report {
+func newReport(o observation, now time.Time) *report {
 	all := operatorsJSON{Status: healthy, Timestamp: now, Operators: map[string]operatorJSON{}}
 	checks := map[string]string{}
 	down := 0
 	for _, name := range inventory.Operators {
 		all.Operators[name] = operatorJSON{}
 	}
-	for _, i := range items {
+	for _, i := range o.operators {
 		all.Operators[i.ID] = operatorJSON{Configured: true, Status: i.Status, Message: withoutDetail(i.Readiness.Message)}
 		checks[i.ID] = operatorCheck(i.Status)
 		if checks[i.ID] != healthy {
@@ -95,24 +105,24 @@ func newReport(ready bool, database, cache Dependency, items []*inventory.Item, 
 	if down > 0 {
 		all.Status = unhealthy
 	}
-	backends, networks := newBackends(servers, now)
-	flow := worstOf(dependencies)
+	backends, networks := newBackends(o.servers, now)
+	flow := worstOf(o.dependencies)
 	less := all.Status != healthy || backends.Status != healthy || flow[inventory.DependencyEventSource] == unhealthy || flow[inventory.DependencyResync] == unhealthy
 	overall := overallJSON{
-		Status:    overallStatus(ready && flow[inventory.DependencyBroker] != unhealthy, database.Err, cache.Err, less, down > 0 && down == len(items)),
+		Status:    overallStatus(o.ready && flow[inventory.DependencyBroker] != unhealthy, o.database.Err, o.cache.Err, less, down > 0 && down == len(o.operators)),
 		Timestamp: now,
 		Checks: checksJSON{
-			Database: statusOf(database.Err), Cache: statusOf(cache.Err), Operators: checks, Backends: networks,
+			Database: statusOf(o.database.Err), Cache: statusOf(o.cache.Err), Operators: checks, Backends: networks,
 			Broker: flow[inventory.DependencyBroker], EventSource: flow[inventory.DependencyEventSource], Resync: flow[inventory.DependencyResync],
 		},
 	}
-	parts := dependenciesJSON{Status: healthy, Timestamp: now, Dependencies: append([]inventory.Dependency{}, dependencies...)}
-	if slices.ContainsFunc(dependencies, func(d inventory.Dependency) bool { return d.Status == unhealthy }) {
+	parts := dependenciesJSON{Status: healthy, Timestamp: now, Dependencies: append([]inventory.Dependency{}, o.dependencies...)}
+	if slices.ContainsFunc(o.dependencies, func(d inventory.Dependency) bool { return d.Status == unhealthy }) {
 		parts.Status = unhealthy
 	}
 	return &report{
 		overall: encode(overall.Status, overall), operators: encode(all.Status, all), backends: encode(backends.Status, backends), dependencies: encode(parts.Status, parts),
-		database: database.encode(now), cache: cache.encode(now),
+		database: o.database.encode(now), cache: o.cache.encode(now),
 	}
 }
 
