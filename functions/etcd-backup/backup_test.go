@@ -106,7 +106,7 @@ func TestBackups(t *testing.T) {
 		clock = clock.Add(24 * time.Hour)
 	}
 	keys := sim.Keys()
-	if len(keys) != 4 || !strings.HasSuffix(keys[0], "T020000Z.db") || keys[1] != keys[0]+".sha256" {
+	if len(keys) != 4 || !strings.Contains(keys[0], "T020000Z-") || !strings.HasSuffix(keys[0], ".db") || keys[1] != keys[0]+".sha256" {
 		t.Errorf("want two snapshots with their hashes: got %v", keys)
 	}
 	if err := s.plan.Set(faults.Rule{Operation: "MachineService/EtcdSnapshot", Error: "unavailable"}); err != nil {

@@ -41,14 +41,14 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	if ref.Kind != "EtcdBackup" {
 		return nil, events.UnexpectedEvent(ref, functionName)
 	}
-	d := delivery{function: f, holder: rand.Text(), retryFailed: in.Type() == events.TypeResync}
+	d := delivery{function: f, holder: strings.ToLower(rand.Text()[:8]), retryFailed: in.Type() == events.TypeResync}
 	return nil, kube.OnConflict(func() error { return d.reconcileBackup(ctx, ref.Namespace, ref.Name) })
 }
 
 // delivery is one reconcile of an EtcdBackup.
 type delivery struct {
 	*function
-	// holder identifies the delivery that takes a snapshot.
+	// holder identifies the delivery that takes a snapshot, and is a part of the snapshot's name.
 	holder string
 	// retryFailed is whether the delivery retries an attempt that has failed.
 	retryFailed bool
@@ -78,6 +78,9 @@ func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) e
 			return nil // it has just failed
 		}
 		before, err = d.takeIfDue(ctx, b, p)
+		if errors.Is(err, errTakenOver) {
+			return nil // the other delivery writes the status
+		}
 		if kube.Conflict(err) {
 			return err
 		}
@@ -127,8 +130,10 @@ func (d delivery) startAttempt(ctx context.Context, b *v1alpha1.EtcdBackup) erro
 	return err
 }
 
-// renewAttempt renews the attempt in the background until it is another delivery's. Then both take the same snapshot, which does no
-// harm. end stops it and returns the EtcdBackup as it was written last.
+// errTakenOver says that another delivery has taken over the attempt, because this one had not renewed it in time.
+var errTakenOver = errors.New("another delivery takes the snapshot")
+
+// renewAttempt renews the attempt in the background until it is another delivery's. end stops it and returns the EtcdBackup as it was written last.
 func (d delivery) renewAttempt(ctx context.Context, b *v1alpha1.EtcdBackup) (end func() *v1alpha1.EtcdBackup) {
 	taken := make(chan struct{})
 	var renewing sync.WaitGroup
@@ -201,18 +206,29 @@ func (d delivery) takeIfDue(ctx context.Context, b *v1alpha1.EtcdBackup, p plan)
 	}
 	end := d.renewAttempt(ctx, b.DeepCopy())
 	err = d.takeSnapshot(ctx, b, kept, talosconfig, p.due)
-	return end(), err
+	before = end()
+	if err == nil && d.holds(before) {
+		err = d.recordSnapshot(ctx, before, b)
+	}
+	if !d.holds(before) || kube.Conflict(err) {
+		d.discardSnapshot(ctx, b, kept, p.due)
+		return before, errTakenOver
+	}
+	if err != nil {
+		return before, err
+	}
+	before = b.DeepCopy()
+	return before, d.applyRetention(ctx, b, kept)
 }
 
-// takeSnapshot copies a snapshot from a control plane into the store, and deletes the
-// snapshots beyond spec.retention.
-func (f *function) takeSnapshot(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, talosconfig []byte, due time.Time) error {
+// takeSnapshot copies a snapshot from a control plane into the store, and adds it to the status in memory.
+func (d delivery) takeSnapshot(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, talosconfig []byte, due time.Time) error {
 	stream, err := openSnapshot(ctx, talosconfig)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = stream.Close() }()
-	name, checked := nameOf(b, due), newChecksumReader(stream)
+	name, checked := nameOf(b, due, d.holder), newChecksumReader(stream)
 	if err := kept.Put(ctx, name, checked); err != nil {
 		return err
 	}
@@ -222,11 +238,30 @@ func (f *function) takeSnapshot(ctx context.Context, b *v1alpha1.EtcdBackup, kep
 	}
 	at, s := metav1.NewTime(due), &b.Status
 	s.LastBackupTime, s.BackupSize = &at, humanize.IBytes(uint64(checked.size))
-	s.Backups = slices.DeleteFunc(s.Backups, func(old v1alpha1.BackupFile) bool { return old.Name == name })
 	s.Backups = slices.Insert(s.Backups, 0, v1alpha1.BackupFile{Name: name, Size: checked.size, SHA256: checked.sum()})
 	s.Backups = s.Backups[:min(len(s.Backups), mostListed)]
-	f.kube.RecordEvent(ctx, b, false, "BackupTaken", fmt.Sprintf("kept snapshot %s of %s", name, s.BackupSize))
-	return f.applyRetention(ctx, b, kept)
+	return nil
+}
+
+// recordSnapshot writes the snapshot of this delivery into the status. It returns a conflict if another delivery has taken over the attempt. The write decides
+// which of two snapshots that were due at the same time is kept. Only the delivery whose write succeeds deletes files of others.
+func (d delivery) recordSnapshot(ctx context.Context, before, b *v1alpha1.EtcdBackup) error {
+	if err := d.patchHeld(ctx, before, b, func(before *v1alpha1.EtcdBackup) error {
+		b.Status.Attempt = before.Status.Attempt
+		_, err := d.kube.PatchStatus(ctx, before, b)
+		return err
+	}); err != nil {
+		return err
+	}
+	d.kube.RecordEvent(ctx, b, false, "BackupTaken", fmt.Sprintf("kept snapshot %s of %s", b.Status.Backups[0].Name, b.Status.BackupSize))
+	return nil
+}
+
+// discardSnapshot deletes the files of this delivery's attempt, because the other delivery keeps its own. The next retention deletes what is left of them.
+func (d delivery) discardSnapshot(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, due time.Time) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+	defer cancel()
+	_ = deleteSnapshot(ctx, kept, nameOf(b, due, d.holder))
 }
 
 // mostListed is how many snapshots a status lists.
@@ -321,11 +356,19 @@ func (d delivery) writeStatus(ctx context.Context, before, b *v1alpha1.EtcdBacku
 	return d.patchResult(ctx, before, b, outcome)
 }
 
-// patchResult writes the status of b. resync sends an event for what is not Ready. If the EtcdBackup was changed during an attempt of this delivery, as by kubectl annotate, it writes the status
-// over the present one. Otherwise a conflict would have the snapshot taken again.
+// patchResult writes the status of b. resync sends an event for what is not Ready.
 func (d delivery) patchResult(ctx context.Context, before, b *v1alpha1.EtcdBackup, outcome reconcile.Outcome) error {
-	return kube.OnConflict(func() error {
+	return d.patchHeld(ctx, before, b, func(before *v1alpha1.EtcdBackup) error {
 		_, err := reconcile.PatchStatus(ctx, d.kube, before, b, string(b.Status.Phase), outcome)
+		return err
+	})
+}
+
+// patchHeld calls patch to write the status of b over that of before. If the EtcdBackup was changed during an attempt of this delivery, as by kubectl annotate,
+// it calls patch with the present EtcdBackup. Otherwise a conflict would have the snapshot taken again. It returns the conflict if another delivery holds the attempt.
+func (d delivery) patchHeld(ctx context.Context, before, b *v1alpha1.EtcdBackup, patch func(before *v1alpha1.EtcdBackup) error) error {
+	return kube.OnConflict(func() error {
+		err := patch(before)
 		if !kube.Conflict(err) || !d.holds(before) {
 			return err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"path"
@@ -48,20 +49,40 @@ func folderOf(b *v1alpha1.EtcdBackup) string {
 	return path.Join(b.Spec.StorageLocation.Path, b.Namespace, b.Name)
 }
 
-// nameOf returns the name of the snapshot that was due at a time. Names sort by time.
-func nameOf(b *v1alpha1.EtcdBackup, due time.Time) string {
-	return path.Join(folderOf(b), b.Spec.ClusterName+"-"+due.UTC().Format(dueLayout)+snapshotEnding)
+// nameOf returns the name of the snapshot that was due at a time, as an attempt takes it. Names sort by time. Each attempt has
+// names of its own: of two that run at once, neither replaces a file of the other, so a snapshot and the file with its hash always belong together.
+func nameOf(b *v1alpha1.EtcdBackup, due time.Time, attempt string) string {
+	return path.Join(folderOf(b), b.Spec.ClusterName+"-"+due.UTC().Format(dueLayout)+"-"+attempt+snapshotEnding)
 }
 
-// snapshotsOf returns the snapshots among the files of a folder, the newest first. Snapshots of another cluster, whose name may
-// begin with the name of this one, are none of them.
-func snapshotsOf(b *v1alpha1.EtcdBackup, files []file) []file {
+// snapshot is the file of a snapshot, with the part of its name that says when it was due.
+type snapshot struct {
+	file
+	due string
+}
+
+// snapshotsOf returns the snapshots among the files of a folder, the newest first, and first the one that is wanted of those that were due at the same time.
+// Snapshots of another cluster, whose name may begin with the name of this one, are none of them. Names from before version 0.16 have no attempt.
+func snapshotsOf(b *v1alpha1.EtcdBackup, files []file, isWanted func(name string) bool) []snapshot {
 	prefix := path.Join(folderOf(b), b.Spec.ClusterName+"-")
-	found := slices.DeleteFunc(slices.Clone(files), func(f file) bool {
-		due, isOurs := strings.CutPrefix(strings.TrimSuffix(f.name, snapshotEnding), prefix)
+	var found []snapshot
+	for _, f := range files {
+		name, isSnapshot := strings.CutSuffix(f.name, snapshotEnding)
+		name, isOurs := strings.CutPrefix(name, prefix)
+		due, attempt, _ := strings.Cut(name, "-")
 		_, err := time.Parse(dueLayout, due)
-		return !isOurs || err != nil || !strings.HasSuffix(f.name, snapshotEnding)
+		if isSnapshot && isOurs && err == nil && !strings.Contains(attempt, "-") {
+			found = append(found, snapshot{f, due})
+		}
+	}
+	slices.SortFunc(found, func(a, b snapshot) int {
+		if order := cmp.Compare(b.due, a.due); order != 0 {
+			return order
+		}
+		if isWanted(a.name) != isWanted(b.name) {
+			return pick(isWanted(a.name), -1, 1)
+		}
+		return cmp.Compare(b.name, a.name)
 	})
-	slices.SortFunc(found, func(a, b file) int { return strings.Compare(b.name, a.name) })
 	return found
 }
