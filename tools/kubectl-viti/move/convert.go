@@ -12,8 +12,8 @@ import (
 )
 
 // convert returns an object as it is created at the target: paused, with its former UIDs, and with the new UIDs of
-// other objects, by uids, wherever it has their former ones. Owners that do not move are left out.
-func convert(o object, uids map[string]string) *unstructured.Unstructured {
+// other objects, by uids, wherever it has their former ones. Owners that do not move are left out. mark says which move has paused it.
+func convert(o object, uids map[string]string, mark string) *unstructured.Unstructured {
 	u := o.DeepCopy()
 	former := v1alpha1.UIDs(o)
 	if v1alpha1.AdoptsUnmarked(o) {
@@ -34,7 +34,7 @@ func convert(o object, uids map[string]string) *unstructured.Unstructured {
 	}
 	annotations[v1alpha1.AnnotationFormerUIDs] = strings.Join(former, ",")
 	if o.isLayer() {
-		annotations[v1alpha1.AnnotationPaused] = pausedByMove
+		annotations[v1alpha1.AnnotationPaused] = mark
 	}
 	u.SetAnnotations(annotations)
 	for i := range owners {

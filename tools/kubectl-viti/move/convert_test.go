@@ -51,7 +51,7 @@ func TestConvert(t *testing.T) {
 		},
 	} {
 		o := parse(t, tc.kind, tc.object)
-		if diff := cmp.Diff(parse(t, tc.kind, tc.want).Object, convert(withGenerations(o), uids).Object); diff != "" {
+		if diff := cmp.Diff(parse(t, tc.kind, tc.want).Object, convert(withGenerations(o), uids, pausedByMove).Object); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", because, diff)
 		}
 		if tc.wanted == "" {

@@ -24,6 +24,8 @@ var companions = []cluster.Kind{
 	leaseKind,
 }
 
+var namespaceKind = cluster.Kind{Name: "Namespace", Resource: "namespaces", Version: "v1", ClusterScoped: true}
+
 var leaseKind = cluster.Kind{Name: "Lease", Resource: "leases", Group: "coordination.k8s.io", Version: "v1"}
 
 // object is an object that moves.

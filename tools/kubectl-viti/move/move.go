@@ -1,6 +1,7 @@
 package move
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,29 +39,42 @@ func (m *Mover) Plan(ctx context.Context) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.plan(ctx, all)
+	there, err := m.readTarget(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	return m.plan(ctx, all, there)
 }
 
 // Move pauses the objects, creates them at the target, waits until the functions there have adopted what exists, and
 // then removes them here without touching what is outside of them. It starts only if nothing needs a decision. A
-// second call continues after an interruption; until its end the objects here stay paused.
+// second call continues after an interruption; until its end the objects here stay paused. Objects that were created here since then
+// move too, and the copies of deleted ones are removed.
 func (m *Mover) Move(ctx context.Context) error {
 	all, err := m.read(ctx)
 	if err != nil {
 		return err
 	}
-	rows, err := m.plan(ctx, all)
+	there, err := m.readTarget(ctx, all)
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(rows, func(r Row) bool { return r.Action == Decision }) {
-		return ErrDecision
+	if decision, err := m.findDecision(ctx, all, there); err != nil || decision != nil {
+		return cmp.Or(err, ErrDecision)
 	}
 	if all, err = m.pauseAll(ctx, all); err != nil {
 		return err
 	}
+	if d, err := m.findDecision(ctx, all, there); err != nil {
+		return err
+	} else if d != nil {
+		return fmt.Errorf("%s %s/%s has changed here since, and needs a decision: %s. The objects here are paused: run the command again after that", d.Kind, d.Namespace, d.Name, d.Note)
+	}
+	if err := m.removeStale(ctx, there); err != nil {
+		return err
+	}
 	m.Report("Creating them at %s", m.To.Config.Host)
-	if err := m.create(ctx, all); err != nil {
+	if err := m.create(ctx, all, there); err != nil {
 		return err
 	}
 	m.Report("Waiting until the functions there have adopted what exists")
@@ -68,7 +82,35 @@ func (m *Mover) Move(ctx context.Context) error {
 		return err
 	}
 	m.Report("Removing them here")
-	return m.remove(ctx, all)
+	if err := m.remove(ctx, all); err != nil {
+		return err
+	}
+	return m.checkEmpty(ctx)
+}
+
+// findDecision returns the first row of the plan that needs a decision, or nil.
+func (m *Mover) findDecision(ctx context.Context, all []object, there target) (*Row, error) {
+	rows, err := m.plan(ctx, all, there)
+	if i := slices.IndexFunc(rows, func(r Row) bool { return r.Action == Decision }); err == nil && i >= 0 {
+		return &rows[i], nil
+	}
+	return nil, err
+}
+
+// checkEmpty returns an error if objects have been created here while the others moved.
+func (m *Mover) checkEmpty(ctx context.Context) error {
+	for _, kind := range layers {
+		found, err := m.list(ctx, kind)
+		if err != nil {
+			return err
+		}
+		for _, o := range found {
+			if o.GetDeletionTimestamp() == nil {
+				return fmt.Errorf("%s was created here while the others moved, and is still here: run the command again, which moves it too", o.key())
+			}
+		}
+	}
+	return nil
 }
 
 // read returns the objects that move, each after its owners.
@@ -133,18 +175,15 @@ func patch(ctx context.Context, c *cluster.Connection, o object, change map[stri
 }
 
 // create creates the objects at the target, then writes their status, and lets the functions there reconcile them.
-func (m *Mover) create(ctx context.Context, all []object) error {
-	active, err := m.activeNamespaces(ctx, all)
-	if err != nil {
-		return err
-	}
+func (m *Mover) create(ctx context.Context, all []object, there target) error {
+	active := there.activeNamespaces(all)
 	uids := map[string]string{}
 	var copies []object
 	for _, o := range all {
 		if err := m.ensureNamespace(ctx, o.GetNamespace()); err != nil {
 			return err
 		}
-		c, err := m.createObject(ctx, o, uids, active[o.GetNamespace()])
+		c, err := m.createObject(ctx, o, uids, there, active[o.GetNamespace()])
 		if err != nil {
 			return err
 		}
@@ -156,7 +195,7 @@ func (m *Mover) create(ctx context.Context, all []object) error {
 			return err
 		}
 	}
-	if err := m.checkInactive(ctx); err != nil {
+	if err := m.checkInactive(ctx, all); err != nil {
 		return err
 	}
 	for _, c := range copies {
@@ -168,17 +207,21 @@ func (m *Mover) create(ctx context.Context, all []object) error {
 }
 
 // createObject creates the copy of an object, or brings the copy of an earlier call up to date unless it is active.
-func (m *Mover) createObject(ctx context.Context, o object, uids map[string]string, active bool) (object, error) {
+func (m *Mover) createObject(ctx context.Context, o object, uids map[string]string, there target, active bool) (object, error) {
 	objects := m.To.In(o.kind, o.GetNamespace())
-	made, err := objects.Create(ctx, convert(o, uids), metav1.CreateOptions{FieldManager: "kubectl-viti"})
-	if apierrors.IsAlreadyExists(err) {
-		made, err = objects.Get(ctx, o.GetName(), metav1.GetOptions{})
-		switch {
-		case err == nil && !isCopy(o, made):
-			return object{}, fmt.Errorf("%s: the target has another object of this name now: delete one of both, and run the command again", o.key())
-		case err == nil && !active && v1alpha1.HadUID(made, string(o.GetUID())):
-			made, err = m.refresh(ctx, o, made, uids)
+	made, exists, err := there.byKey[o.key()].Unstructured, there.byKey[o.key()].Unstructured != nil, error(nil)
+	if !exists {
+		made, err = objects.Create(ctx, convert(o, uids, there.mark), metav1.CreateOptions{FieldManager: "kubectl-viti"})
+		if exists = apierrors.IsAlreadyExists(err); exists { // since the target was read
+			made, err = objects.Get(ctx, o.GetName(), metav1.GetOptions{})
 		}
+	}
+	switch {
+	case err != nil || !exists:
+	case !isCopy(o, made):
+		return object{}, fmt.Errorf("%s: the target has another object of this name now: delete one of both, and run the command again", o.key())
+	case !active && v1alpha1.HadUID(made, string(o.GetUID())):
+		made, err = m.refresh(ctx, o, made, uids, there.mark)
 	}
 	if err != nil {
 		return object{}, fmt.Errorf("create %s at %s: %w", o.key(), m.To.Config.Host, err)
@@ -214,12 +257,11 @@ func (m *Mover) writeStatus(ctx context.Context, o, c object, uids map[string]st
 
 // ensureNamespace creates a namespace at the target with the labels and annotations that it has here.
 func (m *Mover) ensureNamespace(ctx context.Context, name string) error {
-	kind := cluster.Kind{Name: "Namespace", Resource: "namespaces", Version: "v1", ClusterScoped: true}
-	_, err := m.To.In(kind, "").Get(ctx, name, metav1.GetOptions{})
+	_, err := m.To.In(namespaceKind, "").Get(ctx, name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	here, err := m.From.In(kind, "").Get(ctx, name, metav1.GetOptions{})
+	here, err := m.From.In(namespaceKind, "").Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -227,7 +269,7 @@ func (m *Mover) ensureNamespace(ctx context.Context, name string) error {
 	u.SetName(name)
 	u.SetLabels(here.GetLabels())
 	u.SetAnnotations(here.GetAnnotations())
-	if _, err = m.To.In(kind, "").Create(ctx, u, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+	if _, err = m.To.In(namespaceKind, "").Create(ctx, u, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
 		return nil
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
@@ -28,30 +29,43 @@ func (m *Mover) pause(ctx context.Context, c *cluster.Connection, o object, paus
 	return patch(ctx, c, o, map[string]any{"metadata": map[string]any{"annotations": annotations}})
 }
 
-// pauseAll pauses the objects, waits for deliveries that began before, and returns the objects as they left them.
+// pauseAll pauses the objects, waits for deliveries that began before, and returns the objects as they left them, with those that were created
+// meanwhile, as by such a delivery.
 func (m *Mover) pauseAll(ctx context.Context, all []object) ([]object, error) {
 	m.Report("Pausing %d objects", len(all))
-	for _, o := range all {
-		if err := m.pause(ctx, m.From, o, true); err != nil {
+	isActive := func(o object) bool { return o.isLayer() && !v1alpha1.IsPaused(o) }
+	for round := range mostRounds {
+		if round > 0 && !slices.ContainsFunc(all, isActive) {
+			break
+		}
+		for _, o := range all {
+			if err := m.pause(ctx, m.From, o, true); err != nil {
+				return nil, err
+			}
+		}
+		var err error
+		if all, err = m.read(ctx); err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(all, isReconciling)
+		if i < 0 {
+			continue
+		}
+		m.Report("Waiting %s, because a function may still be reconciling %s", deliveryTimeout, all[i].key())
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(deliveryTimeout):
+		}
+		if all, err = m.read(ctx); err != nil {
 			return nil, err
 		}
 	}
-	all, err := m.read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(all, isReconciling)
-	if i < 0 {
-		return all, nil
-	}
-	m.Report("Waiting %s, because a function may still be reconciling %s", deliveryTimeout, all[i].key())
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(deliveryTimeout):
-	}
-	return m.read(ctx)
+	return all, nil
 }
+
+// mostRounds bounds how often pauseAll looks for new objects. checkInactive finds what is unpaused or created after that.
+const mostRounds = 5
 
 // deliveryTimeout is longer than any delivery of the functions, whose limit is 25 seconds (events/limits.go).
 const deliveryTimeout = 30 * time.Second
@@ -66,15 +80,22 @@ func isReconciling(o object) bool {
 	return status != string(metav1.ConditionTrue) || found && observed != o.GetGeneration() || isTrue(o.Unstructured, v1alpha1.ConditionReconciling)
 }
 
-// checkInactive returns an error if an object here is not paused any more. Call it before the copies are unpaused: the
-// functions of both sides would reconcile the same virtual machines.
-func (m *Mover) checkInactive(ctx context.Context) error {
+// checkInactive returns an error if an object here is not paused any more, or was created after the others were paused. Call it before the copies are
+// unpaused: the functions of both sides would reconcile the same virtual machines, and a new object would lack what it needs here.
+func (m *Mover) checkInactive(ctx context.Context, all []object) error {
+	moving := map[types.UID]bool{}
+	for _, o := range all {
+		moving[o.GetUID()] = true
+	}
 	for _, kind := range layers {
 		found, err := m.list(ctx, kind)
 		if err != nil {
 			return err
 		}
 		for _, o := range found {
+			if !moving[o.GetUID()] {
+				return fmt.Errorf("%s was created here after the others were paused, so their copies at %s stay paused: run the command again, which moves it too", o.key(), m.To.Config.Host)
+			}
 			if o.isLayer() && !v1alpha1.IsPaused(o) {
 				return fmt.Errorf("%s is not paused any more, so its copy at %s stays paused: stop what applies it here, such as GitOps, and run the command again", o.key(), m.To.Config.Host)
 			}

@@ -26,6 +26,10 @@ func connect(host string, objects ...runtime.Object) (*cluster.Connection, *fake
 		kinds[kind.GVR()] = kind.Name + "List"
 	}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...)
+	system := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": metav1.NamespaceSystem, "uid": host}}}
+	if err := client.Tracker().Add(system); err != nil {
+		panic(err)
+	}
 	return &cluster.Connection{Interface: client, Config: &rest.Config{Host: host}}, client
 }
 

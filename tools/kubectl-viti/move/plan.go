@@ -19,6 +19,7 @@ const (
 	Moves    = "moves"
 	Copied   = "is copied"
 	Moved    = "moved already"
+	Removed  = "copy is removed"
 	Differs  = "differs"
 	Decision = "decide"
 )
@@ -31,10 +32,13 @@ type Row struct {
 }
 
 // plan decides for each object whether it moves, from what the target has, and adds what the objects need there.
-func (m *Mover) plan(ctx context.Context, all []object) ([]Row, error) {
+func (m *Mover) plan(ctx context.Context, all []object, there target) ([]Row, error) {
 	var rows []Row
+	for _, o := range there.stale {
+		rows = append(rows, Row{Kind: o.kind.Name, Namespace: o.GetNamespace(), Name: o.GetName(), Action: Removed, Note: "it was deleted here after an interrupted move"})
+	}
 	for _, o := range all {
-		r, err := m.planObject(ctx, o)
+		r, err := m.planObject(o, there)
 		if err != nil {
 			return nil, err
 		}
@@ -44,21 +48,24 @@ func (m *Mover) plan(ctx context.Context, all []object) ([]Row, error) {
 	return append(rows, needs...), err
 }
 
-func (m *Mover) planObject(ctx context.Context, o object) (Row, error) {
+func (m *Mover) planObject(o object, t target) (Row, error) {
 	r := Row{Kind: o.kind.Name, Namespace: o.GetNamespace(), Name: o.GetName(), Action: Moves}
-	there, err := m.To.In(o.kind, o.GetNamespace()).Get(ctx, o.GetName(), metav1.GetOptions{})
+	there, exists := t.byKey[o.key()]
+	exists = exists && !t.isStale(o)
 	switch {
-	case apierrors.IsNotFound(err) && o.shared:
+	case !exists && o.shared:
 		r.Action, r.Note = Copied, "it also stays here, because other objects may use it: delete it here if none does"
-	case apierrors.IsNotFound(err):
+	case !exists:
 		r.Action, r.Note = decideObject(o)
-	case err != nil:
-		return r, fmt.Errorf("read %s at %s: %w", o.key(), m.To.Config.Host, err)
 	case there.GetUID() != "" && there.GetUID() == o.GetUID():
 		return r, fmt.Errorf("%s and %s are the same management cluster, which has %s: write another --to-context", m.From.Config.Host, m.To.Config.Host, o.key())
-	case isCopy(o, there) && o.isLayer() && !v1alpha1.IsPaused(o) && !v1alpha1.IsPaused(there):
+	case isCopy(o, there.Unstructured) && isDeleted(o) && !v1alpha1.IsPaused(there):
+		r.Action, r.Note = Moved, "it is being deleted here, and its copy stays: delete that at the target"
+	case isCopy(o, there.Unstructured) && isDeleted(o):
+		r.Action, r.Note = Decision, noteDeleted
+	case isCopy(o, there.Unstructured) && o.isLayer() && !v1alpha1.IsPaused(o) && !v1alpha1.IsPaused(there):
 		r.Action, r.Note = Decision, "the functions of both reconcile it: pause it here with the annotation "+v1alpha1.AnnotationPaused+"="+pausedByMove+", and write what has changed here into its copy"
-	case isCopy(o, there):
+	case isCopy(o, there.Unstructured):
 		r.Action = Moved
 	default:
 		r.Action, r.Note = Decision, "the target has another object of this name: delete one of both, or move by parts with -n"
@@ -72,11 +79,23 @@ func decideObject(o object) (action, note string) {
 	switch {
 	case paused && by != pausedByMove:
 		return Decision, "it is paused: remove its annotation " + v1alpha1.AnnotationPaused
+	case isDeleted(o) && paused:
+		return Decision, noteDeleted
 	case !paused && o.GetDeletionTimestamp() != nil:
 		return Decision, "it is being deleted: wait until it is gone"
 	default:
 		return Moves, ""
 	}
+}
+
+// noteDeleted is for an object that a user deletes while the move has it paused.
+const noteDeleted = "it is being deleted, and waits because the move has paused it: remove its annotation " + v1alpha1.AnnotationPaused + " to have it deleted, and run the command again"
+
+// isDeleted reports whether a user deletes an object. A move removes the finalizers of the functions first.
+func isDeleted(o object) bool {
+	return o.GetDeletionTimestamp() != nil && o.isLayer() && slices.ContainsFunc(o.GetFinalizers(), func(f string) bool {
+		return f != metav1.FinalizerOrphanDependents && f != metav1.FinalizerDeleteDependents
+	})
 }
 
 // isCopy reports whether an object at the target is that of the source, from an earlier call. The functions at

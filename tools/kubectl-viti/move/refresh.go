@@ -2,10 +2,8 @@ package move
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -14,28 +12,21 @@ import (
 
 // activeNamespaces returns the namespaces with a copy that the functions at the target reconcile already, because an earlier call has
 // unpaused it. From then on the copies are newer than the objects here.
-func (m *Mover) activeNamespaces(ctx context.Context, all []object) (map[string]bool, error) {
+func (t target) activeNamespaces(all []object) map[string]bool {
 	active := map[string]bool{}
 	for _, o := range all {
-		if !o.isLayer() || active[o.GetNamespace()] {
-			continue
-		}
-		there, err := m.To.In(o.kind, o.GetNamespace()).Get(ctx, o.GetName(), metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return nil, fmt.Errorf("read %s at %s: %w", o.key(), m.To.Config.Host, err)
-		case isCopy(o, there) && !v1alpha1.IsPaused(there):
+		there, exists := t.byKey[o.key()]
+		if exists && o.isLayer() && isCopy(o, there.Unstructured) && !v1alpha1.IsPaused(there) {
 			active[o.GetNamespace()] = true
 		}
 	}
-	return active, nil
+	return active
 }
 
 // refresh writes an object into its copy from an earlier call, which no function has reconciled. Without it, changes here since that call
 // would be lost with the object: the nodes that a cluster was scaled to, or the keys of a rotation. A copy that is the same is not written.
-func (m *Mover) refresh(ctx context.Context, o object, there *unstructured.Unstructured, uids map[string]string) (*unstructured.Unstructured, error) {
-	now := convert(o, uids)
+func (m *Mover) refresh(ctx context.Context, o object, there *unstructured.Unstructured, uids map[string]string, mark string) (*unstructured.Unstructured, error) {
+	now := convert(o, uids, mark)
 	if isSame(now, there) {
 		return there, nil
 	}

@@ -57,7 +57,11 @@ func TestChangesSinceAnInterruption(t *testing.T) {
 		if err != nil || len(all) != 2 {
 			t.Fatalf("got %d objects and %v, want a cluster and its keys", len(all), err)
 		}
-		if err := m.create(t.Context(), all); err != nil {
+		there, err := m.readTarget(t.Context(), all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.create(t.Context(), all, there); err != nil {
 			t.Fatal(err)
 		}
 		kc, err := m.To.In(clusterKind, "shop").Get(t.Context(), "shop", metav1.GetOptions{})
