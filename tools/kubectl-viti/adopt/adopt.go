@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -238,7 +237,7 @@ func (a *Adopter) listLabelled(ctx context.Context, k cluster.Kind, namespace, l
 	case apierrors.IsNotFound(err): // the cluster does not have the kind, as KubeVirt's, or one that an operator lacks
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("list %s: %w", strings.ToLower(k.Resource), err)
+		return nil, fmt.Errorf("list %s: %w", k.Resource, a.Explain(err, k, ""))
 	}
 	return all, nil
 }

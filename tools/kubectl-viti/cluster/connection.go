@@ -48,7 +48,12 @@ type Connection struct {
 func (f *Flags) Connect() (*Connection, error) {
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(f.rules, f.overrides)
 	config, err := loader.ClientConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("there is no kubeconfig: set KUBECONFIG, or write --kubeconfig FILE, with the file of your management cluster")
+	case clientcmd.IsContextNotFound(err):
+		return nil, fmt.Errorf("read the kubeconfig: %w: kubectl config get-contexts lists the existing ones", err)
+	case err != nil:
 		return nil, fmt.Errorf("read the kubeconfig: %w: set KUBECONFIG, or write --kubeconfig and --context", err)
 	}
 	namespace, _, err := loader.Namespace()
@@ -173,6 +178,8 @@ func (c *Connection) Explain(err error, k Kind, name string) error {
 		}
 	case apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "ValidatingAdmissionPolicy"):
 		message = fmt.Sprintf("%v: ask the platform team to bind the ClusterRole vitistack-edit, or vitistack-view to look, to you%s", err, where)
+	case apierrors.IsUnauthorized(err):
+		message = fmt.Sprintf("the API server at %s does not accept your credentials, which may have expired: log in again as for kubectl, or select others with --context or --kubeconfig", c.Config.Host)
 	case errors.As(err, &unanswered):
 		message = fmt.Sprintf("the API server at %s does not answer (%v): check that it runs, or select another cluster with --kubeconfig or --context", c.Config.Host, unanswered.Err)
 	default:

@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,8 +20,15 @@ const (
 	refresh = 10 * time.Second
 )
 
+// RefusalTimeout is how long requests are refused until the credentials or rights of the user are at fault. The API server also refuses
+// requests for a moment while it starts, and a credential plugin gets new credentials after a refusal.
+const RefusalTimeout = 10 * time.Second
+
+// IsRefusal reports whether the API server does not accept the credentials or the rights of the user.
+func IsRefusal(err error) bool { return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) }
+
 // Follow calls show with the objects of kinds in a namespace, or in all if that is empty, after each
-// change until ctx ends. It returns an error of show. The end of ctx is not an error.
+// change until ctx ends. It returns an error of show, and a refusal of the API server that lasts. The end of ctx is not an error.
 func (c *Connection) Follow(ctx context.Context, namespace string, kinds []Kind, show func(Objects) error) error {
 	changed := make(chan struct{}, 1)
 	notify := func() {
@@ -28,6 +37,7 @@ func (c *Connection) Follow(ctx context.Context, namespace string, kinds []Kind,
 		default:
 		}
 	}
+	refused := make(chan Kind, 1)
 	var informers []cache.SharedInformer
 	var synced []cache.InformerSynced
 	for _, k := range kinds {
@@ -35,6 +45,14 @@ func (c *Connection) Follow(ctx context.Context, namespace string, kinds []Kind,
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { notify() }, UpdateFunc: func(any, any) { notify() }, DeleteFunc: func(any) { notify() },
 		})
+		err = errors.Join(err, informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+			if IsRefusal(err) {
+				select {
+				case refused <- k:
+				default:
+				}
+			}
+		}))
 		if err != nil {
 			return err
 		}
@@ -50,6 +68,11 @@ func (c *Connection) Follow(ctx context.Context, namespace string, kinds []Kind,
 			if !pause(ctx, quiet) {
 				return nil
 			}
+		case k := <-refused:
+			if err := c.checkAccess(ctx, k, namespace); err != nil {
+				return err
+			}
+			continue
 		case <-time.After(refresh):
 		}
 		var now Objects
@@ -62,6 +85,22 @@ func (c *Connection) Follow(ctx context.Context, namespace string, kinds []Kind,
 		}
 		if err := show(now); err != nil {
 			return err
+		}
+	}
+}
+
+// checkAccess returns the refusal of the API server to list a kind, if it lasts.
+func (c *Connection) checkAccess(ctx context.Context, k Kind, namespace string) error {
+	for end := time.Now().Add(RefusalTimeout); ; {
+		_, err := c.In(k, namespace).List(ctx, metav1.ListOptions{Limit: 1})
+		if !IsRefusal(err) {
+			return nil
+		}
+		if time.Now().After(end) {
+			return c.Explain(err, k, "")
+		}
+		if !pause(ctx, time.Second) {
+			return nil
 		}
 	}
 }

@@ -24,7 +24,7 @@ type support struct {
 func newSupportBundle(p *program) *cobra.Command {
 	s := &support{program: p}
 	cmd := &cobra.Command{
-		Use: "support-bundle", GroupID: "look", Args: noArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "support-bundle", SuggestFor: []string{"bundle", "logs", "debug"}, GroupID: "look", Args: noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		Short: "Write what a maintainer needs to find a cause into a file, without secrets",
 		Long: `Write objects, conditions, Kubernetes Events, the functions, and the ends of their logs into an archive.
 

@@ -67,16 +67,19 @@ func newChange(p *program, c change) *cobra.Command {
 }
 
 func (p *program) change(ctx context.Context, c change, args []string, dryRun bool) error {
-	standard := c.kinds[0]
+	standard, usage := c.kinds[0], "[KIND/]NAME"
 	if c.needsKind {
-		standard = ""
+		standard, usage = "", "KIND/NAME"
+	}
+	if len(args) == 0 {
+		return fmt.Errorf("write kubectl viti %s %s: kubectl viti %s --help has examples", c.verb, usage, c.verb)
 	}
 	k, name, err := cluster.ParseName(standard, args)
 	if err != nil {
 		return err
 	}
 	if !contains(c.find(), k) {
-		return fmt.Errorf("kubectl viti %s has no effect on the kind %s: write %s", c.verb, k.Name, strings.Join(c.kinds, ", "))
+		return fmt.Errorf("kubectl viti %s has no effect on the kind %s: write %s", c.verb, k.Name, strings.Join(c.kinds, " or "))
 	}
 	path, err := c.path(k.Singular())
 	if err != nil {

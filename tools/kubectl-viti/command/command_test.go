@@ -200,7 +200,7 @@ func TestChange(t *testing.T) {
 		t.Errorf("each request has a value of its own: %v and %v", first, second)
 	}
 	e.refuses([]refusal{
-		{"a Machine has no such field", []string{"pause", "machine/shop-cp-0"}, "write kubernetescluster, etcdbackup"},
+		{"a Machine has no such field", []string{"pause", "machine/shop-cp-0"}, "write kubernetescluster or etcdbackup"},
 		{"a backup has no upgrade", []string{"resume", "eb/nightly", "--upgrade"}, "--upgrade is for a KubernetesCluster"},
 		{"a name alone is ambiguous", []string{"protect", "shop"}, "write KIND/NAME"},
 		{"there is no such object", []string{"protect", "machine/nope"}, "does not exist"},

@@ -1,7 +1,9 @@
 package command
 
 import (
+	"bytes"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -55,5 +57,26 @@ func checkExample(t *testing.T, cmd *cobra.Command, line string) {
 	}
 	if err := found.ValidateArgs(found.Flags().Args()); err != nil {
 		t.Errorf("%s: %q: %v", cmd.CommandPath(), strings.TrimSpace(line), err)
+	}
+}
+
+// TestMistakes calls the program as a newcomer may. Each error says what to write.
+func TestMistakes(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("HOME", t.TempDir())
+	for _, tc := range []struct{ args, want string }{
+		{"status", "there is no kubeconfig: set KUBECONFIG, or write --kubeconfig FILE"},
+		{"frob", `there is no command "frob": kubectl viti --help lists the commands`},
+		{"bundle", "such as support-bundle"},
+		{"upgrde shop", "such as upgrade"},
+		{"describe machine/web", "such as why"},
+		{"pause", "write kubectl viti pause [KIND/]NAME: kubectl viti pause --help has examples"},
+		{"protect", "write kubectl viti protect KIND/NAME"},
+		{"pause machine/web", "write kubernetescluster or etcdbackup"},
+	} {
+		var errs bytes.Buffer
+		if code := Run(t.Context(), "dev", strings.Fields(tc.args), Streams{In: strings.NewReader(""), Out: io.Discard, Err: &errs}); code == 0 || !strings.Contains(errs.String(), tc.want) {
+			t.Errorf("kubectl viti %s: got %d and %q, want %q", tc.args, code, errs.String(), tc.want)
+		}
 	}
 }

@@ -72,6 +72,17 @@ func newRoot(streams Streams) *cobra.Command {
 	}
 	_ = root.RegisterFlagCompletionFunc("namespace", p.completeNamespaces)
 	_ = root.RegisterFlagCompletionFunc("context", p.completeContexts(func() string { return "" }))
+	root.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		similar := ""
+		if found := cmd.SuggestionsFor(args[0]); len(found) > 0 {
+			similar = ", such as " + strings.Join(found, " or ")
+		}
+		return fmt.Errorf("there is no command %q: %s --help lists the commands%s", args[0], cmd.CommandPath(), similar)
+	}
+	root.RunE, root.ValidArgsFunction, root.SuggestionsMinimumDistance = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, cobra.NoFileCompletions, 2
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())
 	})

@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -66,6 +67,13 @@ func (s *status) run(ctx context.Context) error {
 	}
 	if err := checkNamespace(ctx, c, objects, namespace); err != nil {
 		return err
+	}
+	if len(readable(objects)) == 0 {
+		where := "in all namespaces: leave -A out, or ask the platform team to bind the ClusterRole vitistack-view to you in all of them"
+		if namespace != "" {
+			where = fmt.Sprintf("in namespace %s: select yours with -n, or ask the platform team to bind the ClusterRole vitistack-view to you", namespace)
+		}
+		return errors.New("you may list no objects of the stack " + where)
 	}
 	s.note(objects.Note())
 	if err := s.show(objects, namespace, c.Now()); err != nil || !s.watch {
@@ -181,7 +189,7 @@ type explanation struct {
 func newWhy(p *program) *cobra.Command {
 	output := ""
 	cmd := &cobra.Command{
-		Use: "why KIND/NAME", GroupID: "look", ValidArgsFunction: p.completeTarget(cluster.Kinds...),
+		Use: "why KIND/NAME", SuggestFor: []string{"explain", "describe"}, GroupID: "look", ValidArgsFunction: p.completeTarget(cluster.Kinds...),
 		Short: "Explain why an object is not Ready, down to the remedy",
 		Long: `Follow an object that is not Ready to the object that is the cause, and say what to do and whose turn it is.
 

@@ -3,13 +3,21 @@ package command_test
 import (
 	"bytes"
 	"context"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
@@ -93,6 +101,43 @@ func kindOf(u *unstructured.Unstructured) cluster.Kind {
 	}
 	gv := u.GroupVersionKind()
 	return cluster.Kind{Name: gv.Kind, Resource: strings.ToLower(gv.Kind) + "s", Group: gv.Group, Version: gv.Version, ClusterScoped: strings.HasPrefix(gv.Kind, "ClusterRole")}
+}
+
+// accessByProxy has the user reach the API server by a proxy. After expire, the proxy answers as the API server does for credentials that have expired.
+func (e *env) accessByProxy() (expire func()) {
+	e.Helper()
+	config := e.server.Config()
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		e.Fatal(err)
+	}
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		e.Fatal(err)
+	}
+	var isExpired atomic.Bool
+	forward := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isExpired.Load() {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}`)
+	}))
+	e.Cleanup(proxy.Close)
+	file := clientcmdapi.NewConfig()
+	file.Clusters["c"], file.AuthInfos["u"] = &clientcmdapi.Cluster{Server: proxy.URL}, &clientcmdapi.AuthInfo{}
+	file.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u", Namespace: e.namespace}
+	file.CurrentContext = "x"
+	if err := clientcmd.WriteToFile(*file, e.kubeconfig); err != nil {
+		e.Fatal(err)
+	}
+	return func() {
+		isExpired.Store(true)
+		proxy.CloseClientConnections()
+	}
 }
 
 // run runs a command and returns what it wrote and the exit code.

@@ -223,11 +223,12 @@ func (u *upgrading) noteOverrides(before *v1alpha1.KubernetesCluster, stored *un
 const followPause = time.Second
 
 // follow writes the message of the cluster whenever it changes, until the upgrade has finished. An
-// end by a reason that needs an action is an error with the remedy.
+// end by a reason that needs an action is an error with the remedy, and so are credentials that expire meanwhile. It says once that the API
+// server does not answer, which may restart.
 func (u *upgrading) follow(ctx context.Context, c *cluster.Connection, name string, wanted versions.Pair) error {
 	ctx, cancel := context.WithTimeout(ctx, u.timeout)
 	defer cancel()
-	last := ""
+	last, lastFault, accepted := "", "", time.Now()
 	for {
 		k, err := getCluster(ctx, c, name)
 		switch {
@@ -235,9 +236,18 @@ func (u *upgrading) follow(ctx context.Context, c *cluster.Connection, name stri
 			return fmt.Errorf("the upgrade has not finished: kubectl viti why kubernetescluster/%s shows what it waits for, and it goes on without this program", name+u.flags.Selection())
 		case apierrors.IsNotFound(err):
 			return err
+		case cluster.IsRefusal(err) && time.Since(accepted) > cluster.RefusalTimeout:
+			return fmt.Errorf("%w. The upgrade goes on without this program", err)
 		case err != nil:
-			u.note(err.Error()) // the API server may restart meanwhile
+			if fault := err.Error(); fault != lastFault {
+				lastFault = fault
+				u.note(fault)
+			}
+			if !cluster.IsRefusal(err) {
+				accepted = time.Now()
+			}
 		default:
+			accepted, lastFault = time.Now(), ""
 			message, done, err := progress(k, wanted)
 			if message != last {
 				last = message
