@@ -6,22 +6,12 @@ set -eu
 talos=$1 to=$2
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../stand/kubernetes/functions.sh"
+. "$here/../stand/apt.sh"
 work=$to/talos
 
 # apt with a source of its own, so that the machine's own packages stay as they are.
-mkdir -p "$work/apt/lists/partial" "$work/apt/cache/archives/partial" "$work/apt/parts" "$work/packages"
-echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie-backports main" >"$work/apt/sources.list"
-cat >"$work/apt/apt.conf" <<EOF
-Dir::Etc::SourceList "$work/apt/sources.list";
-Dir::Etc::SourceParts "$work/apt/parts";
-Dir::Etc::Preferences "$work/apt/preferences";
-Dir::Etc::PreferencesParts "$work/apt/parts";
-Dir::State::Lists "$work/apt/lists";
-Dir::Cache "$work/apt/cache";
-APT::Sandbox::User "root";
-Acquire::Languages "none";
-EOF
-export APT_CONFIG=$work/apt/apt.conf
+mkdir -p "$work/packages"
+private_apt "$work/apt" trixie-backports
 apt-get update -qq
 kernel=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/ *Depends: linux-image-\([0-9].*\)/\1/p')
 number=$( (cat "$here/talos.sh" "$here/initramfs/main.go" "$here/../talos/rootfs.sh" && readlink -f "$talos/bin/machined" "$talos/bin/talos-init" "$talos/bin/containerd") | cksum | cut -d ' ' -f 1)

@@ -10,9 +10,8 @@
 # kept. DEBIAN_MIRROR names another mirror than deb.debian.org.
 set -eu
 
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+. "$(dirname "$0")/../apt.sh"
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/vitistack
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
 say() { printf 'kea: %s\n' "$*" >&2; }
 
@@ -35,30 +34,11 @@ unpack() {
 	suite=$1 root=$2
 	shift 2
 	work=$(mktemp -d "$cache/kea-apt.XXXXXX")
-	mkdir -p "$work/lists/partial" "$work/archives/partial" "$work/root"
-	: >"$work/status"
-	printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$mirror" "$suite" >"$work/sources.list"
-	cat >"$work/apt.conf" <<-CONF
-		Dir::Etc::parts "/dev/null";
-		Dir::Etc::main "/dev/null";
-		Dir::Etc::sourcelist "$work/sources.list";
-		Dir::Etc::sourceparts "/dev/null";
-		Dir::Etc::preferencesparts "/dev/null";
-		Dir::State "$work";
-		Dir::State::lists "$work/lists";
-		Dir::State::status "$work/status";
-		Dir::Cache "$work";
-		Dir::Cache::archives "$work/archives";
-		APT::Sandbox::User "root";
-		APT::Install-Recommends "false";
-		// A mirror may lag behind, and this machine's clock may be ahead. The
-		// packages are signed in any case, and serve tests only.
-		Acquire::Check-Valid-Until "false";
-		Acquire::Retries "3";
-	CONF
+	mkdir "$work/root"
+	private_apt "$work" "$suite"
 	say "download $* of Debian $suite from $mirror"
-	if APT_CONFIG=$work/apt.conf apt-get -qq update >"$work/log" 2>&1 &&
-		APT_CONFIG=$work/apt.conf apt-get -qq -y --download-only install "$@" >>"$work/log" 2>&1; then
+	if apt-get -qq update >"$work/log" 2>&1 &&
+		apt-get -qq -y --download-only install "$@" >>"$work/log" 2>&1; then
 		say "unpack $(find "$work/archives" -name '*.deb' | wc -l) packages"
 		for deb in "$work"/archives/*.deb; do
 			dpkg-deb --fsys-tarfile "$deb" | tar -x --no-same-owner --no-same-permissions -C "$work/root"
