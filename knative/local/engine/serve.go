@@ -98,7 +98,7 @@ func (e *engine) newFunction(program manifest.Program) (*runner.Function, error)
 	}
 	return runner.New(e.spawner, log, runner.Spec{
 		Name: program.Name, ReadyPath: program.ReadyPath(), Concurrency: concurrency, Processes: processes,
-		Idle: e.options.Idle, Grace: functionGrace, Timeout: time.Duration(program.TimeoutSeconds) * time.Second,
+		Idle: e.options.Idle, Grace: functionGrace, Timeout: time.Duration(program.TimeoutSeconds) * time.Second, ResponseStart: time.Duration(program.ResponseStartSeconds) * time.Second,
 		Command: func(ctx context.Context, port int) (process.Command, error) {
 			return e.programs.command(ctx, program, port)
 		},

@@ -77,7 +77,7 @@ func (s *state) listen(name string, number int, flag string) (*net.TCPListener, 
 	return choose(s, name, number, flag, func(number int) (*net.TCPListener, int, error) {
 		listener, err := net.ListenTCP("tcp", loopback(number))
 		if err != nil {
-			return nil, 0, fmt.Errorf("listen on port %d: %w", number, err)
+			return nil, 0, port.Taken(fmt.Errorf("listen on port %d: %w", number, err), number)
 		}
 		return listener, portOf(listener), nil
 	})

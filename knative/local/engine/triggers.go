@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,17 +74,36 @@ func (b *brokerSet) start(ctx, background context.Context) error {
 	return nil
 }
 
-// run prints errors, and continues after them.
+// Delays before an update is repeated that failed, as while the API server restarts.
+const (
+	firstUpdateDelay = 250 * time.Millisecond
+	lastUpdateDelay  = 10 * time.Second
+)
+
+// run updates after each change. It prints an error once, and repeats the update until it succeeds.
 func (b *brokerSet) run(ctx context.Context) {
+	var again <-chan time.Time
+	delay, printed := firstUpdateDelay, ""
 	for {
 		select {
 		case <-b.changed:
-			if err := b.update(ctx); err != nil && ctx.Err() == nil {
-				b.printer.event("Triggers: %v", err)
-			}
+		case <-again:
 		case <-ctx.Done():
 			return
 		}
+		err := b.update(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			again, delay, printed = nil, firstUpdateDelay, ""
+			continue
+		}
+		if text := err.Error(); text != printed {
+			printed = text
+			b.printer.event("Triggers: %v; it is tried again", err)
+		}
+		again, delay = time.After(delay), min(2*delay, lastUpdateDelay)
 	}
 }
 

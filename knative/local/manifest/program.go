@@ -20,6 +20,9 @@ const (
 	maxScale    = "autoscaling.knative.dev/max-scale"
 	// Knative's default of timeoutSeconds.
 	defaultTimeoutSeconds = 300
+	// Knative's default of responseStartTimeoutSeconds of a Service with a larger timeoutSeconds
+	// (https://github.com/knative/serving/blob/main/pkg/apis/serving/v1/revision_defaults.go).
+	defaultResponseStartSeconds = 300
 )
 
 // Program is a container that the engine runs as a process.
@@ -37,6 +40,8 @@ type Program struct {
 	Concurrency    int // 0 is no limit
 	MaxScale       int // 0 is no limit
 	TimeoutSeconds int
+	// ResponseStartSeconds is the time until an answer begins. 0 is no limit besides TimeoutSeconds.
+	ResponseStartSeconds int
 }
 
 // knativeService is the supported part of a serving.knative.dev/v1 Service. The API server validates the rest with the CRD.
@@ -49,6 +54,7 @@ type knativeService struct {
 				corev1.PodSpec       `json:",inline"`
 				ContainerConcurrency *int64 `json:"containerConcurrency"`
 				TimeoutSeconds       *int64 `json:"timeoutSeconds"`
+				ResponseStartSeconds *int64 `json:"responseStartTimeoutSeconds"`
 			} `json:"spec"`
 		} `json:"template"`
 	} `json:"spec"`
@@ -75,6 +81,11 @@ func functionProgram(object *unstructured.Unstructured) (Program, error) {
 	program.TimeoutSeconds = defaultTimeoutSeconds
 	if n := template.Spec.TimeoutSeconds; n != nil {
 		program.TimeoutSeconds = int(*n)
+	}
+	if n := template.Spec.ResponseStartSeconds; n != nil {
+		program.ResponseStartSeconds = int(*n)
+	} else if program.TimeoutSeconds > defaultResponseStartSeconds {
+		program.ResponseStartSeconds = defaultResponseStartSeconds
 	}
 	if n := template.Spec.ContainerConcurrency; n != nil {
 		program.Concurrency = int(*n)

@@ -4,6 +4,7 @@ package port
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,24 +14,30 @@ import (
 //
 // The socket of a Port is bound, but does not listen. The kernel then gives the port neither to
 // a program that binds port 0 nor to a connection. A program that binds its number with SO_REUSEADDR, as
-// programs in Go and most servers do, may listen on it (socket(7)).
+// programs in Go and most servers do, may listen on it (socket(7)). Another Port with the number could be bound, too. Each Port therefore also
+// holds a claim, which is a Unix socket with the number in its name.
 type Port struct {
 	number int
 	socket int
+	claim  net.Listener
 }
 
-// Keep keeps the port with a number, or a free one for 0. It returns an error if a program
-// listens on the port.
+// Keep keeps the port with a number, or a free one for 0. It returns an error that names the process if another one
+// listens on the port, or keeps it.
 func Keep(number int) (*Port, error) {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open a socket: %w", err)
 	}
-	number, err = bind(socket, number)
+	bound, err := bind(socket, number)
 	if err != nil {
-		return nil, errors.Join(err, unix.Close(socket))
+		return nil, errors.Join(taken(err, listener(number)), unix.Close(socket))
 	}
-	return &Port{number: number, socket: socket}, nil
+	claim, err := net.Listen("unix", claimName(bound))
+	if err != nil {
+		return nil, errors.Join(taken(fmt.Errorf("keep port %d: %w", bound, err), claimant(bound)), unix.Close(socket))
+	}
+	return &Port{number: bound, socket: socket, claim: claim}, nil
 }
 
 // bind binds a socket to a port of the loopback address and returns the number of the port.
@@ -53,7 +60,7 @@ func (p *Port) Number() int { return p.number }
 
 // Close releases the port.
 func (p *Port) Close() error {
-	if err := unix.Close(p.socket); err != nil {
+	if err := errors.Join(p.claim.Close(), unix.Close(p.socket)); err != nil {
 		return fmt.Errorf("release port %d: %w", p.number, err)
 	}
 	return nil

@@ -2,8 +2,11 @@ package port
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"os"
 	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +34,36 @@ func TestKeptPort(t *testing.T) {
 		}
 		_ = listener.Close()
 	}
+}
+
+// TestTwoEngines keeps a port that another engine keeps for its gateway, which does not listen yet. The error names the process of that engine.
+func TestTwoEngines(t *testing.T) {
+	t.Parallel()
+	first, err := Keep(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("process %d (%s", os.Getpid(), os.Args[0])
+	check := func(because string) {
+		t.Helper()
+		if second, err := Keep(first.Number()); err == nil {
+			_ = second.Close()
+			t.Errorf("%s: the port was kept twice", because)
+		} else if !errors.Is(err, unix.EADDRINUSE) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), fmt.Sprint("port ", first.Number())) {
+			t.Errorf("%s: got %v, want %s", because, err, want)
+		}
+	}
+	check("its program does not listen yet")
+	listening, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", first.Number()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listening.Close() })
+	check("its program listens")
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check("a program of another kind listens")
 }
 
 func TestClosedPort(t *testing.T) {

@@ -33,7 +33,7 @@ func (f *Function) acquire(ctx context.Context) (*instance, error) {
 		case <-ctx.Done():
 		}
 		f.mu.Lock()
-		if err := ctx.Err(); err != nil {
+		if err := context.Cause(ctx); err != nil {
 			return nil, fmt.Errorf("wait for a process of %s: %w", f.spec.Name, err)
 		}
 	}

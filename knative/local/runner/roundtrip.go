@@ -7,12 +7,14 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 )
 
 // RoundTrip implements http.RoundTripper. It sends the request to a process of the function, whatever its host. It returns an error only if the
 // request's own context ends: a missing process is a response too. The process is in use until the response's body is closed.
 func (f *Function) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), f.spec.Timeout)
+	ctx, started := f.untilStarted(ctx)
 	in, err := f.acquire(ctx)
 	if err != nil {
 		cancel()
@@ -32,11 +34,25 @@ func (f *Function) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := f.transport.RoundTrip(out)
 	if err != nil {
 		done()
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
 		return refusal(r, fmt.Errorf("call %s: %w", f.spec.Name, err))
 	}
+	started()
 	f.answered()
 	response.Body = &heldBody{ReadCloser: response.Body, done: sync.OnceFunc(done)}
 	return response, nil
+}
+
+// untilStarted returns a context that ends when an answer has not begun in time. started lifts the limit.
+func (f *Function) untilStarted(ctx context.Context) (limited context.Context, started func()) {
+	if f.spec.ResponseStart == 0 {
+		return ctx, func() {}
+	}
+	limited, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(f.spec.ResponseStart, func() { cancel(context.DeadlineExceeded) })
+	return limited, func() { timer.Stop() }
 }
 
 // heldBody is the body of a response from a process that is in use until it is closed.

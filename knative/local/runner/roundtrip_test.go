@@ -30,6 +30,7 @@ func TestBothWays(t *testing.T) {
 		"Answered": {reason: "the process answers", kind: "well", path: "/take", code: http.StatusAccepted},
 		"Dying":    {reason: "the process dies", kind: "well", path: "/die", code: http.StatusServiceUnavailable, text: "call function: ", header: refused},
 		"Slow":     {reason: "the function's own timeout", kind: "well", path: "/hold?until=never", change: func(s *Spec) { s.Timeout = time.Second }, code: http.StatusGatewayTimeout, text: "deadline exceeded\n", header: refused},
+		"Late":     {reason: "Knative's time until an answer begins", kind: "well", path: "/hold?until=never", change: func(s *Spec) { s.ResponseStart = time.Second }, code: http.StatusGatewayTimeout, text: "deadline exceeded\n", header: refused},
 		"Broken":   {reason: "no process stays up", kind: "broken", change: func(s *Spec) { s.Timeout = time.Minute }, code: http.StatusServiceUnavailable, text: "function does not stay up (", header: refused},
 		"Stopped":  {reason: "the engine ends", kind: "well", closed: true, code: http.StatusServiceUnavailable, text: "function is stopped\n", header: refused},
 	}

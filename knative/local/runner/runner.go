@@ -43,6 +43,8 @@ type Spec struct {
 	Idle        time.Duration // a process without requests for this long is stopped
 	Grace       time.Duration // between SIGTERM and SIGKILL
 	Timeout     time.Duration // for one request, from its arrival; answered with 504
+	// ResponseStart is the time from the arrival of a request until its answer begins; answered with 504. 0 is no limit.
+	ResponseStart time.Duration
 }
 
 // Function forwards each request to a process of the function and starts one if there is none. It is an http.Handler for other processes, and an

@@ -351,7 +351,7 @@ func podsAreAdmitted(t *testing.T, c *cluster, h *helm) {
 			continue
 		}
 		pods++
-		for _, field := range []string{"containerConcurrency", "timeoutSeconds"} {
+		for _, field := range []string{"containerConcurrency", "timeoutSeconds", "responseStartTimeoutSeconds"} {
 			delete(spec, field)
 		}
 		container := spec["containers"].([]any)[0].(map[string]any)
