@@ -22,12 +22,10 @@ func (m clusterPreview) cluster(kc *v1alpha1.KubernetesCluster) {
 	machines := m.machinesOf(kc)
 	running := m.runningVersions(kc, machines)
 	p, err := clusterplan.Make(kc, machines, m.world.DefaultTalos)
-	if err != nil {
-		reason, message := reasonOf(err)
-		m.refuse(pointerOf(kc, reason), reason, message)
-		return
+	if err == nil {
+		err = m.checkMoreNodes(kc)
 	}
-	if err := clusterplan.CheckMoreNodes(kc); err != nil && !m.setsNodePrefixes(kc) {
+	if err != nil {
 		reason, message := reasonOf(err)
 		m.refuse(pointerOf(kc, reason), reason, message)
 		return
@@ -57,19 +55,31 @@ func (m clusterPreview) cluster(kc *v1alpha1.KubernetesCluster) {
 		addresses++
 	}
 	if m.of.Before == nil {
-		m.checkPodPrefix(kc)
+		m.checkNewNetwork(kc, p, addresses)
+	} else if addresses > 0 {
+		m.network(kc.Spec.NetworkNamespaceName, addresses)
 	}
-	if m.of.Before != nil && addresses == 0 {
-		return
-	}
+}
+
+// checkNewNetwork refuses what a new cluster cannot have in its network.
+func (m clusterPreview) checkNewNetwork(kc *v1alpha1.KubernetesCluster, p clusterplan.Plan, addresses int) {
+	m.checkPodPrefix(kc)
 	nn := m.network(kc.Spec.NetworkNamespaceName, addresses)
-	if nn == nil || m.of.Before != nil {
+	if nn == nil {
 		return
 	}
 	if err := p.CheckPrefixes(kc.Spec.Networking, nn); err != nil {
 		reason, message := reasonOf(err)
 		m.refuse("/spec/networking", reason, message)
 	}
+}
+
+// checkMoreNodes returns a UserError if podCIDR has no room for more nodes of a cluster that exists.
+func (m clusterPreview) checkMoreNodes(kc *v1alpha1.KubernetesCluster) error {
+	if err := clusterplan.CheckMoreNodes(kc); err != nil && !m.setsNodePrefixes(kc) {
+		return err
+	}
+	return nil
 }
 
 // checkPodPrefix refuses a podCIDR without room for the nodes of a new cluster.

@@ -51,6 +51,7 @@ func setConditions(c *cluster, err error) {
 	set(v1alpha1.ConditionMachinesCreated, true, "MachinesCreated", plan.Plural(len(c.observed.machines), "machine"))
 	setCredentialsCondition(c, problem, set)
 	setMemberConditions(c, set)
+	setReportedConditions(c, set)
 }
 
 // setCredentialsCondition writes whether the keys are created. The condition stays if the
@@ -95,25 +96,6 @@ func setMemberConditions(c *cluster, set func(conditionType string, isTrue bool,
 	if c.report.bootstrapped {
 		set(v1alpha1.ConditionBootstrapped, true, "Bootstrapped", "etcd is bootstrapped on "+c.Status.BootstrapMachine)
 	}
-	if c.report.versions.reason != "" {
-		defer set(v1alpha1.ConditionVersionsCurrent, c.report.versions.current, c.report.versions.reason, c.report.versions.message)
-	}
-	if c.report.health.reason != "" {
-		defer set(v1alpha1.ConditionMachinesHealthy, c.report.health.current, c.report.health.reason, c.report.health.message)
-	}
-	if c.report.bootstrapped {
-		machines := plan.ReportMachines(c.KubernetesCluster, c.outdated(), c.observed.machines)
-		defer set(v1alpha1.ConditionMachinesCurrent, machines.IsCurrent, machines.Reason, machines.Message)
-	}
-	if c.report.config.reason != "" {
-		defer set(v1alpha1.ConditionConfigCurrent, c.report.config.current, c.report.config.reason, c.report.config.message)
-	}
-	if c.report.authorities.reason != "" {
-		defer set(v1alpha1.ConditionAuthoritiesRotated, c.report.authorities.current, c.report.authorities.reason, c.report.authorities.message)
-	}
-	if c.report.addons.reason != "" {
-		defer set(v1alpha1.ConditionAddonsApplied, c.report.addons.current, c.report.addons.reason, c.report.addons.message)
-	}
 	switch {
 	case !c.report.bootstrapped || !c.observed.apiAnswers:
 	case c.report.etcd != "":
@@ -123,6 +105,30 @@ func setMemberConditions(c *cluster, set func(conditionType string, isTrue bool,
 	}
 	if c.observed.apiAnswers {
 		setCount(v1alpha1.ConditionNodesReady, ready, "node", "WaitingForNodes")
+	}
+}
+
+// setReportedConditions writes the conditions that this delivery has reported. Others stay.
+func setReportedConditions(c *cluster, set func(conditionType string, isTrue bool, reason, message string)) {
+	machines := conditionReport{}
+	if c.report.bootstrapped {
+		r := plan.ReportMachines(c.KubernetesCluster, c.outdated(), c.observed.machines)
+		machines = conditionReport{current: r.IsCurrent, reason: r.Reason, message: r.Message}
+	}
+	for _, of := range []struct {
+		condition string
+		conditionReport
+	}{
+		{v1alpha1.ConditionAddonsApplied, c.report.addons},
+		{v1alpha1.ConditionAuthoritiesRotated, c.report.authorities},
+		{v1alpha1.ConditionConfigCurrent, c.report.config},
+		{v1alpha1.ConditionMachinesCurrent, machines},
+		{v1alpha1.ConditionMachinesHealthy, c.report.health},
+		{v1alpha1.ConditionVersionsCurrent, c.report.versions},
+	} {
+		if of.reason != "" {
+			set(of.condition, of.current, of.reason, of.message)
+		}
 	}
 }
 

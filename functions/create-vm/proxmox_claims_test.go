@@ -49,11 +49,11 @@ func TestProxmoxAllHostsAreFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.CreateMachine("m1")
-	m := r.Drive("m1", &hypervisortest.Wire{}, "has failed several times", func(m *v1alpha1.Machine) bool { return plan.Calls()["task/qmstart"] > 6 })
+	r.Drive("m1", &hypervisortest.Wire{}, "has failed several times", func(*v1alpha1.Machine) bool { return plan.Calls()["task/qmstart"] > 6 })
 	if created := plan.Calls()["task/qmcreate"]; created != 3 {
 		t.Errorf("its virtual machine was created %d times for three hosts", created)
 	}
-	m = r.Drive("m1", &hypervisortest.Wire{}, "reports that no host could start it", hypervisortest.HasReason("InsufficientResources"))
+	m := r.Drive("m1", &hypervisortest.Wire{}, "reports that no host could start it", hypervisortest.HasReason("InsufficientResources"))
 	message := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message
 	for _, part := range []string{"Cannot allocate memory", "node pve1, pve2, pve3 had too little memory", "free memory there, add nodes, or ask for less", v1alpha1.AnnotationReconcile} {
 		if !strings.Contains(message, part) {

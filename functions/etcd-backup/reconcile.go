@@ -204,14 +204,20 @@ func (d delivery) takeIfDue(ctx context.Context, b *v1alpha1.EtcdBackup, p plan)
 	if err := d.startAttempt(ctx, b); err != nil {
 		return before, err
 	}
+	return d.take(ctx, b, kept, talosconfig, p.due)
+}
+
+// take takes a snapshot in the attempt that this delivery has started, and records it. It returns the EtcdBackup as written last, and errTakenOver
+// if another delivery has taken over the attempt.
+func (d delivery) take(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, talosconfig []byte, due time.Time) (*v1alpha1.EtcdBackup, error) {
 	end := d.renewAttempt(ctx, b.DeepCopy())
-	err = d.takeSnapshot(ctx, b, kept, talosconfig, p.due)
-	before = end()
+	err := d.takeSnapshot(ctx, b, kept, talosconfig, due)
+	before := end()
 	if err == nil && d.holds(before) {
 		err = d.recordSnapshot(ctx, before, b)
 	}
 	if !d.holds(before) || kube.Conflict(err) {
-		d.discardSnapshot(ctx, b, kept, p.due)
+		d.discardSnapshot(ctx, b, kept, due)
 		return before, errTakenOver
 	}
 	if err != nil {

@@ -79,10 +79,14 @@ func snapshotsOf(b *v1alpha1.EtcdBackup, files []file, isWanted func(name string
 		if order := cmp.Compare(b.due, a.due); order != 0 {
 			return order
 		}
-		if isWanted(a.name) != isWanted(b.name) {
-			return pick(isWanted(a.name), -1, 1)
+		switch {
+		case isWanted(a.name) == isWanted(b.name):
+			return cmp.Compare(b.name, a.name)
+		case isWanted(a.name):
+			return -1
+		default:
+			return 1
 		}
-		return cmp.Compare(b.name, a.name)
 	})
 	return found
 }
