@@ -17,6 +17,7 @@ func (f *Function) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, started := f.untilStarted(ctx)
 	in, err := f.acquire(ctx)
 	if err != nil {
+		started()
 		cancel()
 		if r.Body != nil {
 			_ = r.Body.Close()
@@ -32,6 +33,7 @@ func (f *Function) RoundTrip(r *http.Request) (*http.Response, error) {
 	out.URL, out.Host = &target, ""
 	target.Host = local(in.port).Host
 	response, err := f.transport.RoundTrip(out)
+	started()
 	if err != nil {
 		done()
 		if cause := context.Cause(ctx); cause != nil {
@@ -39,7 +41,6 @@ func (f *Function) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return refusal(r, fmt.Errorf("call %s: %w", f.spec.Name, err))
 	}
-	started()
 	f.answered()
 	response.Body = &heldBody{ReadCloser: response.Body, done: sync.OnceFunc(done)}
 	return response, nil
