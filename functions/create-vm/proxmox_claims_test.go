@@ -55,7 +55,7 @@ func TestProxmoxAllHostsAreFull(t *testing.T) {
 	}
 	m := r.Drive("m1", &hypervisortest.Wire{}, "reports that no host could start it", hypervisortest.HasReason("InsufficientResources"))
 	message := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message
-	for _, part := range []string{"Cannot allocate memory", "node pve1, pve2, pve3 had too little memory", "free memory there, add nodes, or ask for less", v1alpha1.AnnotationReconcile} {
+	for _, part := range []string{"Cannot allocate memory", "nodes pve1, pve2, pve3 had too little memory", "free memory there, add nodes, or ask for less", v1alpha1.AnnotationReconcile} {
 		if !strings.Contains(message, part) {
 			t.Errorf("the message lacks %q: %s", part, message)
 		}

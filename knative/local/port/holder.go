@@ -15,7 +15,9 @@ import (
 
 // claimName is the address of the Unix socket by which a Port claims its number. It is in the abstract namespace, which belongs to the network
 // namespace as ports do, and ends with the process (unix(7)).
-func claimName(number int) string { return fmt.Sprintf("@vitistack-port-%d", number) }
+func claimName(number int) *net.UnixAddr {
+	return &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("@vitistack-port-%d", number)}
+}
 
 // Taken returns an error about a port on which another process listens, with that process if it is known.
 func Taken(err error, number int) error { return taken(err, listener(number)) }
@@ -29,12 +31,12 @@ func taken(err error, pid int) error {
 
 // claimant returns the process that keeps a port, or 0.
 func claimant(number int) int {
-	conn, err := net.Dial("unix", claimName(number))
+	conn, err := net.DialUnix("unix", nil, claimName(number))
 	if err != nil {
 		return 0
 	}
 	defer func() { _ = conn.Close() }()
-	raw, err := conn.(*net.UnixConn).SyscallConn()
+	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0
 	}

@@ -33,7 +33,7 @@ func Keep(number int) (*Port, error) {
 	if err != nil {
 		return nil, errors.Join(taken(err, listener(number)), unix.Close(socket))
 	}
-	claim, err := net.Listen("unix", claimName(bound))
+	claim, err := net.ListenUnix("unix", claimName(bound))
 	if err != nil {
 		return nil, errors.Join(taken(fmt.Errorf("keep port %d: %w", bound, err), claimant(bound)), unix.Close(socket))
 	}

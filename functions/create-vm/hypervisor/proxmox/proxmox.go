@@ -163,7 +163,11 @@ func (x *Hypervisor) moveToOtherHost(ctx context.Context, m *v1alpha1.Machine, w
 func noOtherHost(failed error, full []string) error {
 	problem, _ := reconcile.AsUserError(failed)
 	slices.Sort(full)
-	problem.Message += fmt.Sprintf(": node %s had too little memory, and no other node can take the machine: free memory there, add nodes, or ask for less. "+
-		"The annotation %s on the Machine has the stack try all nodes again", strings.Join(full, ", "), v1alpha1.AnnotationReconcile)
+	hosts := "node " + strings.Join(full, ", ")
+	if len(full) > 1 {
+		hosts = "nodes " + strings.Join(full, ", ")
+	}
+	problem.Message += fmt.Sprintf(": %s had too little memory, and no other node can take the machine: free memory there, add nodes, or ask for less. "+
+		"The annotation %s on the Machine has the stack try all nodes again", hosts, v1alpha1.AnnotationReconcile)
 	return hypervisor.RetriedUserError{UserError: problem}
 }
