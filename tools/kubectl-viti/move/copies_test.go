@@ -3,6 +3,7 @@ package move
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,13 +93,10 @@ func TestCreatedDuringMove(t *testing.T) {
 		"while the copies are created": {"create", "secrets", true, "NetworkNamespace shop/net was created here after the others were paused", false},
 	} {
 		m := moverOf(t, []string{strings.Replace(scaledCluster, ", annotations: {vitistack.io/paused: moving}", "", 1), rotatedKeys}, nil)
-		create := func(ktesting.Action) (bool, runtime.Object, error) {
-			_, err := m.From.In(network, "shop").Get(t.Context(), "net", metav1.GetOptions{})
-			if err != nil {
-				_, err = m.From.In(network, "shop").Create(t.Context(), withGenerations(parse(t, network, createdNetwork)).Unstructured, metav1.CreateOptions{})
-			}
-			return false, nil, err
-		}
+		once := sync.OnceValue(func() error {
+			return m.From.Interface.(*fake.FakeDynamicClient).Tracker().Add(withGenerations(parse(t, network, createdNetwork)).Unstructured)
+		})
+		create := func(ktesting.Action) (bool, runtime.Object, error) { return false, nil, once() }
 		side := m.From
 		if tc.atTarget {
 			side = m.To
