@@ -286,7 +286,8 @@ func TestLostHost(t *testing.T) {
 		s.reconcile("shop")
 		ready, _ := s.nodes("shop")
 		healthy := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionMachinesHealthy)
-		return len(ready) == 4, fmt.Sprintf("Ready are %v: %v", ready, healthy)
+		stillReady := slices.ContainsFunc(lost, func(name string) bool { return slices.Contains(ready, name) }) // their kubelets were alive a moment ago
+		return len(ready) == 4 && !stillReady, fmt.Sprintf("Ready are %v: %v", ready, healthy)
 	})
 	for _, name := range lost {
 		if s.machine(name).DeletionTimestamp == nil {
