@@ -43,7 +43,7 @@ var advices = map[string]Advice{
 	"WaitingForEtcd":                on(NoAction, continues, kindMachine),
 	kindMachine + "/WaitingForEtcd": on(NoAction, "See the KubernetesCluster. The annotation vitistack.io/force=true on the Machine deletes it without waiting for etcd.", kindCluster),
 	"WaitingForMachines":            on(NoAction, "See the Machine.", kindMachine, kindNetwork),
-	"WaitingForNode":                on(NoAction, "No action: the node starts, and the message names what Talos waits for.", kindMachine),
+	"WaitingForNode":                on(NoAction, "No action: the node starts, and the message names what Talos waits for. If Talos does not answer for ten minutes, read the console of its Machine, and restart it with another spec.restartToken.", kindMachine),
 	"WaitingForNodes":               on(NoAction, "No action: the nodes start, and the message names what Talos waits for.", kindMachine),
 	"WaitingForKubeconfig":          on(NoAction, continues, kindMachine),
 	"WaitingForAddons":              on(NoAction, "No action: the add-on is applied as soon as the workload API accepts it. The message says what it answers."),

@@ -276,7 +276,7 @@ export const reasons = {
   "WaitingForMAC": ["no action","No action for the NetworkConfiguration of a Machine, which sets its MAC address. For any other, write macAddress of the interface."],
   "WaitingForMachineConfig": ["no action","See the KubernetesCluster.",["KubernetesCluster"]],
   "WaitingForMachines": ["no action","See the Machine.",["Machine","NetworkNamespace"]],
-  "WaitingForNode": ["no action","No action: the node starts, and the message names what Talos waits for.",["Machine"]],
+  "WaitingForNode": ["no action","No action: the node starts, and the message names what Talos waits for. If Talos does not answer for ten minutes, read the console of its Machine, and restart it with another spec.restartToken.",["Machine"]],
   "WaitingForNodes": ["no action","No action: the nodes start, and the message names what Talos waits for.",["Machine"]],
   "WaitingForVirtualAddress": ["no action","See the IPAllocation.",["IPAllocation","NetworkNamespace"]],
   "WaveFinished": ["no action","No action: the next wave starts at the time that the message names."],
