@@ -284,7 +284,7 @@ func (up *upgrader) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan
 	var w reconcile.WaitError
 	switch {
 	case errors.As(err, &w):
-		return "it " + w.Message
+		return w.Message
 	case err != nil:
 		return err.Error()
 	default:
