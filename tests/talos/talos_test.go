@@ -523,7 +523,11 @@ func (e *env) changeAPIServers(t *testing.T) {
 func (e *env) correctPatch(wrong string) {
 	e.t.Helper()
 	write := func(patch string) {
-		e.Apply(namespace, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: lab-wrong}\ndata: {wrong.yaml: '"+patch+"'}\n")
+		config := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": map[string]any{"name": "lab-wrong"}, "data": map[string]any{"wrong.yaml": patch}}}
+		if _, err := e.Client.Resource(engine.ConfigMaps).Namespace(namespace).Apply(e.t.Context(), "lab-wrong", config, metav1.ApplyOptions{FieldManager: "requester"}); err != nil {
+			e.t.Fatal(err)
+		}
 		e.patchCluster(`{"metadata":{"annotations":{"vitistack.io/reconcile":"` + time.Now().Format(time.RFC3339Nano) + `"}},` +
 			`"spec":{"talos":{"patches":{"all":["lab-patches","lab-wrong"]}}}}`)
 	}
