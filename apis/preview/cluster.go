@@ -2,7 +2,6 @@ package preview
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,7 +97,7 @@ func (m clusterPreview) setsNodePrefixes(kc *v1alpha1.KubernetesCluster) bool {
 			m.uncheck("whether podCIDR has room for the nodes")
 			return true
 		}
-		if slices.ContainsFunc(slices.Collect(maps.Values(data)), clusterplan.SetsNodePrefixes) {
+		if clusterplan.SetsNodePrefixes(data) {
 			return true
 		}
 	}

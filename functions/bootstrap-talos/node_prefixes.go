@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -23,7 +21,7 @@ func unlessNodePrefixesAreSet(ctx context.Context, client *kube.Client, kc *v1al
 		if err := client.Get(ctx, kc.Namespace, string(name), cm); err != nil && !kube.NotFound(err) {
 			return err
 		}
-		if slices.ContainsFunc(slices.Collect(maps.Values(cm.Data)), plan.SetsNodePrefixes) {
+		if plan.SetsNodePrefixes(cm.Data) {
 			return nil
 		}
 	}

@@ -115,8 +115,13 @@ func maxNodes(t v1alpha1.ClusterTopology) int {
 	return n
 }
 
-// SetsNodePrefixes reports whether a patch of a control plane sets whether or how kube-controller-manager divides podCIDR among the nodes,
-// which CheckPodPrefix and CheckMoreNodes do not know then.
-func SetsNodePrefixes(patch string) bool {
-	return strings.Contains(patch, "node-cidr-mask-size") || strings.Contains(patch, "allocate-node-cidrs")
+// SetsNodePrefixes reports whether one of the patches of a ConfigMap of control planes sets whether or how kube-controller-manager divides
+// podCIDR among the nodes, which CheckPodPrefix and CheckMoreNodes do not know then.
+func SetsNodePrefixes(patches map[string]string) bool {
+	for _, patch := range patches {
+		if strings.Contains(patch, "node-cidr-mask-size") || strings.Contains(patch, "allocate-node-cidrs") {
+			return true
+		}
+	}
+	return false
 }
