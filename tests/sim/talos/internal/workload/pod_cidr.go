@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"slices"
 
@@ -31,19 +30,14 @@ func (p PodCIDR) size() int {
 
 // at returns a prefix of a node.
 func (p PodCIDR) at(index int) netip.Prefix {
-	first := p.Cluster.Masked().Addr()
-	if first.Is4() {
-		b := first.As4()
-		binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])|uint32(index)<<(32-p.NodeBits))
-		return netip.PrefixFrom(netip.AddrFrom4(b), p.NodeBits)
-	}
-	b := first.As16()
+	b := p.Cluster.Masked().Addr().AsSlice()
 	for i := range p.NodeBits - p.Cluster.Bits() {
 		if bit := p.NodeBits - 1 - i; index>>i&1 == 1 {
 			b[bit/8] |= 1 << (7 - bit%8)
 		}
 	}
-	return netip.PrefixFrom(netip.AddrFrom16(b), p.NodeBits)
+	address, _ := netip.AddrFromSlice(b)
+	return netip.PrefixFrom(address, p.NodeBits)
 }
 
 // allocatePodCIDR gives a Node the first prefix that no other one has, and reports whether it has changed the Node. A Node keeps its prefix
