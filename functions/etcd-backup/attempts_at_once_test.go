@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/sim/faults"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 // interruptedStore calls do before the first file with the hash of a snapshot is written.
@@ -122,9 +124,10 @@ func TestTakenOver(t *testing.T) {
 	go func() {
 		done <- delivery{function: s.function, holder: "first"}.reconcileBackup(t.Context(), s.namespace, "nightly")
 	}()
-	for s.backup("nightly").Status.Attempt == nil || s.plan.Calls()[snapshotCall] == 0 {
-		time.Sleep(100 * time.Millisecond)
-	}
+	feed.Until(t, "the first delivery takes a snapshot", func() (bool, string) {
+		calls := s.plan.Calls()[snapshotCall]
+		return s.backup("nightly").Status.Attempt != nil && calls > 0, fmt.Sprintf("%d calls", calls)
+	})
 	later := *s.function
 	later.now = func() time.Time { return time.Now().Add(attemptTimeout) }
 	if err := (delivery{function: &later, holder: "second"}).reconcileBackup(t.Context(), s.namespace, "nightly"); err != nil {
