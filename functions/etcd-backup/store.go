@@ -61,8 +61,9 @@ type snapshot struct {
 	due string
 }
 
-// snapshotsOf returns the snapshots among the files of a folder, the newest first, and first the one that is wanted of those that were due at the same time.
-// Snapshots of another cluster, whose name may begin with the name of this one, are none of them. Names from before version 0.16 have no attempt.
+// snapshotsOf returns the snapshots of a backup among the files of a folder, sorted by the time they were due, newest first. Of several attempts with the
+// same due time, the wanted one comes first. It skips snapshots of another cluster, whose name may begin with the name of this one. Names from before version
+// 0.16 have no attempt.
 func snapshotsOf(b *v1alpha1.EtcdBackup, files []file, isWanted func(name string) bool) []snapshot {
 	prefix := path.Join(folderOf(b), b.Spec.ClusterName+"-")
 	var found []snapshot

@@ -15,8 +15,8 @@ import (
 	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
 )
 
-// TestDeletedSinceAnInterruption continues a move after objects were deleted here. Their copies are removed with what belongs to them, and the copies of another
-// management cluster, of objects that are still here, and those that functions reconcile stay.
+// TestDeletedSinceAnInterruption continues a move after objects were deleted here. The move removes their copies with what belongs to them. It keeps copies
+// of another management cluster, copies of objects that still exist here, and copies that functions reconcile.
 func TestDeletedSinceAnInterruption(t *testing.T) {
 	t.Parallel()
 	const copied = `{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: NAME, namespace: shop, uid: NAME-there, finalizers: [machine.vitistack.io/cleanup],

@@ -29,8 +29,8 @@ func (m *Mover) pause(ctx context.Context, c *cluster.Connection, o object, paus
 	return patch(ctx, c, o, map[string]any{"metadata": map[string]any{"annotations": annotations}})
 }
 
-// pauseAll pauses the objects, waits for deliveries that began before, and returns the objects as they left them, with those that were created
-// meanwhile, as by such a delivery.
+// pauseAll pauses the objects and waits until deliveries that began earlier have ended. It returns the objects as they are then, including
+// objects that such deliveries or users created meanwhile.
 func (m *Mover) pauseAll(ctx context.Context, all []object) ([]object, error) {
 	m.Report("Pausing %d objects", len(all))
 	isActive := func(o object) bool { return o.isLayer() && !v1alpha1.IsPaused(o) }
