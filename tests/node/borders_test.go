@@ -32,15 +32,16 @@ func (e *env) borders() {
 	e.createMachines("border-", 1)
 	e.awaitRunning("border-", 1)
 
-	visitor, inside := e.podAddress("visitors", "app=visitor"), e.podAddress(knative.System, "app=visitor")
-	function, gateway := e.podAddress(knative.System, "serving.knative.dev/service=create-vm"), e.podAddress(knative.System, "app.kubernetes.io/name=gateway")
-	dns, activator := e.podAddress("kube-system", "k8s-app=kube-dns"), e.podAddress("knative-serving", "app=activator")
-	dispatcher := e.podAddress("knative-eventing", "messaging.knative.dev/role=dispatcher")
+	visitor, inside := pods{"visitors", "app=visitor"}, pods{knative.System, "app=visitor"}
+	function, gateway := pods{knative.System, "serving.knative.dev/service=create-vm"}, pods{knative.System, "app.kubernetes.io/name=gateway"}
+	dns, activator := pods{"kube-system", "k8s-app=kube-dns"}, pods{"knative-serving", "app=activator"}
+	dispatcher := pods{"knative-eventing", "messaging.knative.dev/role=dispatcher"}
+	node := fixed(kubernetes.Address)
 	const requests, metrics, http, broker, health, kubelet = 8012, 9090, 9991, 9992, 8181, 10250
 	for _, c := range []struct {
 		why  string
-		from string
-		to   string
+		from pods
+		to   peer
 		port int
 		open bool
 	}{
@@ -54,21 +55,18 @@ func (e *env) borders() {
 		{"functions send dead letters to the gateway", function, gateway, broker, true},
 		{"no other pod delivers events to it", visitor, gateway, broker, false},
 		{"a pod of the stack resolves names", inside, dns, 53, true},
-		{"a pod of the stack uses the Kubernetes API", inside, kubernetes.Address, 6443, true},
+		{"a pod of the stack uses the Kubernetes API", inside, node, 6443, true},
 		{"a pod outside of the stack may connect to any pod", visitor, dns, health, true},
 		{"a pod of the stack may not", inside, dns, health, false},
 		{"a function may not", function, dns, health, false},
 		{"the gateway may not", gateway, dns, health, false},
-		{"a pod outside of the stack may connect to the node", visitor, kubernetes.Address, kubelet, true},
-		{"a pod of the stack may not", inside, kubernetes.Address, kubelet, false},
-		{"a function may not", function, kubernetes.Address, kubelet, false},
-		{"the gateway may not", gateway, kubernetes.Address, kubelet, false},
+		{"a pod outside of the stack may connect to the node", visitor, node, kubelet, true},
+		{"a pod of the stack may not", inside, node, kubelet, false},
+		{"a function may not", function, node, kubelet, false},
+		{"the gateway may not", gateway, node, kubelet, false},
 	} {
-		e.Await(fmt.Sprintf("%s: from %s to %s:%d", c.why, c.from, c.to, c.port), 20*time.Second, func(ctx context.Context) error {
-			if err := connect(ctx, c.from, c.to, c.port); (err == nil) != c.open {
-				return fmt.Errorf("open is %t, want %t: %w", err == nil, c.open, err)
-			}
-			return nil
+		e.Await(fmt.Sprintf("%s: from %s to port %d of %s", c.why, c.from, c.port, c.to), 20*time.Second, func(ctx context.Context) error {
+			return e.checkConnection(ctx, c.from, c.to, c.port, c.open)
 		})
 	}
 	e.deleteMachines("border-")
@@ -78,22 +76,55 @@ func (e *env) borders() {
 	e.Step("NetworkPolicies allow what is needed, and refuse the rest")
 }
 
-// podAddress returns the IP address of a running pod with a label.
-func (e *env) podAddress(namespace, label string) string {
-	e.T.Helper()
-	ip := e.Kubectl("get", "pod", "-n", namespace, "-l", label, "--field-selector", "status.phase=Running", "-o", "jsonpath={.items[0].status.podIP}")
-	if ip == "" {
-		e.T.Fatalf("no running pod with %s in the namespace %s has an address", label, namespace)
-	}
-	return ip
-}
-
-// connect opens a TCP connection from the network namespace of the pod with an address.
-func connect(ctx context.Context, from, to string, port int) error {
-	namespace, err := networkNamespace(ctx, from)
+// checkConnection returns an error unless a pod can connect to a peer, or cannot if open is false.
+func (e *env) checkConnection(ctx context.Context, from pods, to peer, port int, open bool) error {
+	source, err := from.address(ctx, e)
 	if err != nil {
 		return err
 	}
+	destination, err := to.address(ctx, e)
+	if err != nil {
+		return err
+	}
+	namespace, err := networkNamespace(ctx, source)
+	if err != nil {
+		return err
+	}
+	if err := connect(ctx, namespace, destination, port); (err == nil) != open {
+		return fmt.Errorf("from %s to %s: open is %t, want %t: %w", source, destination, err == nil, open, err)
+	}
+	return nil
+}
+
+// peer is what a connection goes to.
+type peer interface {
+	address(ctx context.Context, e *env) (string, error)
+}
+
+// fixed is the peer with an IP address.
+type fixed string
+
+func (f fixed) address(context.Context, *env) (string, error) { return string(f), nil }
+
+// pods are the pods of a namespace with a label. Pods of a function come and go, so each connection asks for their addresses again.
+type pods struct{ namespace, label string }
+
+// address returns the IP address of one that runs and is not in deletion.
+func (p pods) address(ctx context.Context, e *env) (string, error) {
+	out, err := e.Run(ctx, "", "kubectl", "get", "pods", "-n", p.namespace, "-l", p.label, "--field-selector", "status.phase=Running",
+		"-o", "go-template={{range .items}}{{if not .metadata.deletionTimestamp}}{{.status.podIP}} {{end}}{{end}}")
+	if err != nil {
+		return "", err
+	}
+	addresses := strings.Fields(out)
+	if len(addresses) == 0 {
+		return "", fmt.Errorf("no pod with %s runs in the namespace %s", p.label, p.namespace)
+	}
+	return addresses[0], nil
+}
+
+// connect opens a TCP connection from a network namespace.
+func connect(ctx context.Context, namespace, to string, port int) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "nsenter", "--net="+namespace, "bash", "-c", "exec 3<>/dev/tcp/$0/$1", to, strconv.Itoa(port)).CombinedOutput()
