@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds KubeVirt and Multus from their Go modules, and writes the manifest of virt-operator: build.sh DIRECTORY. Programs of
+# Builds KubeVirt, CDI and Multus from their Go modules, and writes the manifests of their operators: build.sh DIRECTORY. Programs of
 # Kubernetes are in the folder kubernetes beside DIRECTORY. The file name of a program has its version, and an existing file
 # is not built again.
 set -eu
@@ -60,6 +60,26 @@ mkdir -p "$to/manifests"
 	--input-file "$source/manifests/release/kubevirt-operator.yaml.in" >"$to/manifests/operator.in"
 "$to/bin/manifest-templator" --process-vars --namespace kubevirt --container-prefix REGISTRY --container-tag "$kubevirt" \
 	--kubevirt-logo-path "$source/LICENSE" --input-file "$to/manifests/operator.in" >"$to/manifests/operator.yaml"
+
+# The newest version of CDI in the Go module proxy.
+cdi=v1.61.1
+source=$to/source/cdi-$cdi
+if ! test -f "$source/complete"; then
+	source_of kubevirt.io/containerized-data-importer@$cdi cdi-$cdi
+	api=kubevirt.io/containerized-data-importer-api
+	go mod edit -C "$source" -dropreplace=$api -require=$api@$cdi
+	# Module proxies lack libnbd. Only imports from VMware need it, which other processors lack too.
+	go mod edit -C "$source" -droprequire=libguestfs.org/libnbd
+	sed "/build arm64/d" "$source/pkg/importer/vddk-datasource_arm64.go" >"$source/pkg/importer/vddk-datasource_amd64.go"
+	touch "$source/complete"
+fi
+build "$source" $cdi './cmd/cdi-operator ./cmd/cdi-apiserver ./cmd/cdi-controller ./cmd/cdi-uploadproxy ./cmd/cdi-importer cdi-manifest-generator=./tools/manifest-generator' '' \
+	-mod=mod -tags=containers_image_openpgp
+images=''
+for name in operator controller importer cloner apiserver uploadproxy uploadserver; do images="$images -$name-image=REGISTRY/cdi-$name:$cdi"; done
+# shellcheck disable=SC2086
+"$to/bin/cdi-manifest-generator" -resource-type=operator -resource-group=everything -operator-version=$cdi -deploy-cluster-resources=true $images \
+	-ovirt-populator-image=REGISTRY/none:$cdi -pull-policy=IfNotPresent -namespace=cdi >"$to/manifests/cdi.yaml"
 
 # The newest version of Multus in the Go module proxy.
 multus=v4.2.2

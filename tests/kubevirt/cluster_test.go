@@ -42,11 +42,12 @@ func knativeFolder() string { return os.Getenv("VITI_NODE") }
 
 func (e *env) knative() *knative.Cluster { return knative.New(e.Cluster, knativeFolder()) }
 
-// stackValues are the values of the chart. Guests send their events to a port of the node.
-const stackValues = `nodeEvents: {enabled: true, endpoint: "` + kubernetes.Address + ":" + eventsPort + `", service: {type: NodePort, nodePort: ` + eventsPort + "}}\n"
+// stackValues are the values of the chart. The test is the image factory, and guests send their events to a port of the node.
+const stackValues = "talos: {imageFactory: http://" + imageServer + "}\n" +
+	`nodeEvents: {enabled: true, endpoint: "` + kubernetes.Address + ":" + eventsPort + `", service: {type: NodePort, nodePort: ` + eventsPort + "}}\n"
 
 // TestCluster creates a cluster of Talos in a virtual machine of KubeVirt, by the stack on Knative, and deletes it. No part of the path from the
-// cluster's YAML to its Node is a simulator, except that the test imports the image in the place of CDI. The steps depend on each other.
+// cluster's YAML to its Node is a simulator. The steps depend on each other.
 func TestCluster(t *testing.T) {
 	if talosFolder() == "" || knativeFolder() == "" {
 		t.Skip("run make test-kubevirt-talos as root")
@@ -54,11 +55,13 @@ func TestCluster(t *testing.T) {
 	e := newEnv(t, knative.Programs(knativeFolder()))
 	e.knative().Serve(append(images(), talosImages()...)...)
 	run := func(name string, step func(*env)) bool { return t.Run(name, func(t *testing.T) { step(e.in(t)) }) }
+	e.serveImages(map[string]string{"/image/{schematic}/{version}/nocloud-amd64.raw.xz": "talos.raw.xz"})
 	if !run("Node", (*env).startNode) {
 		return
 	}
-	e.installImporter()
+	e.provisionVolumes()
 	_ = run("KubeVirt", (*env).installKubeVirt) &&
+		run("CDI", (*env).installCDI) &&
 		run("Knative", func(e *env) { e.knative().EnforcePolicies(); e.knative().Install(ignore) }) &&
 		run("Stack", func(e *env) { e.knative().InstallStack(stackValues, ignore) }) &&
 		run("Cluster", (*env).runCluster)

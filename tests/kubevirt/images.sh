@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the images of KubeVirt from the programs of build.sh and packages of Debian 12: images.sh DIRECTORY. The folder of packages has
+# Makes the images of KubeVirt and CDI from the programs of build.sh and packages of Debian 12: images.sh DIRECTORY. The folder of packages has
 # the checksum of this file in its name, and is not made again.
 set -eu
 to=$1
@@ -9,7 +9,7 @@ number=$(cksum <"$here/images.sh" | cut -d ' ' -f 1)
 images=$to/images
 source=$to/source/kubevirt
 
-# virt-launcher and virt-handler share an image. The release has CentOS Stream with the same programs.
+# virt-launcher, virt-handler, cdi-controller and cdi-importer share an image. The releases have CentOS Stream with the same programs.
 launcher=$to/launcher-$number
 if ! test -f "$launcher.complete"; then
 	debian "$launcher" libvirt-daemon,libvirt-daemon-driver-qemu,libvirt-clients,qemu-system-x86,qemu-utils,xorriso,nftables,procps
@@ -43,12 +43,12 @@ place() { # place IMAGE FILE: copies a program of build.sh into an image
 	mkdir -p "$images/$1/usr/bin"
 	cp -L "$to/bin/$2" "$images/$1/usr/bin/$2"
 }
-for program in virt-launcher virt-launcher-monitor virt-probe virt-freezer virt-tail container-disk virt-handler virt-chroot; do place virt-launcher $program; done
+for program in virt-launcher virt-launcher-monitor virt-probe virt-freezer virt-tail container-disk virt-handler virt-chroot cdi-controller cdi-importer; do place virt-launcher $program; done
 cp "$source/cmd/virt-launcher/node-labeller/node-labeller.sh" "$images/virt-launcher/usr/bin/"
 chmod 755 "$images/virt-launcher/usr/bin/node-labeller.sh"
 # As in the release: virt-launcher gives this capability to libvirt.
 setcap cap_net_bind_service=+ep "$images/virt-launcher/usr/bin/virt-launcher-monitor"
-for program in virt-operator virt-api virt-controller pause coredns; do
+for program in virt-operator virt-api virt-controller cdi-operator cdi-apiserver cdi-uploadproxy pause coredns; do
 	place $program $program
 	mkdir -m 1777 "$images/$program/tmp"
 done

@@ -31,18 +31,15 @@ func TestKubeVirt(t *testing.T) {
 		t.Fatalf("read the images of images.sh: %v; run make test-kubevirt", err)
 	}
 	e.ServeRegistry(handler)
-	for _, step := range []struct {
-		name string
-		run  func(*env)
-	}{
-		{"Node", (*env).startNode},
-		{"KubeVirt", (*env).installKubeVirt},
-		{"Machine", (*env).runMachine},
-	} {
-		if !t.Run(step.name, func(t *testing.T) { step.run(e.in(t)) }) {
-			return
-		}
+	e.serveImages(map[string]string{"/guest.img": "guest.img"})
+	run := func(name string, step func(*env)) bool { return t.Run(name, func(t *testing.T) { step(e.in(t)) }) }
+	if !run("Node", (*env).startNode) {
+		return
 	}
+	e.provisionVolumes()
+	_ = run("KubeVirt", (*env).installKubeVirt) &&
+		run("CDI", (*env).installCDI) &&
+		run("Machine", (*env).runMachine)
 }
 
 // ignore takes the time of a step, which the log has too.

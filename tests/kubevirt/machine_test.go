@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 //go:embed manifests/machine.yaml
@@ -28,11 +26,8 @@ type machine struct{ *stack }
 
 // runMachine creates a Machine by the stack on the KubeVirt of the node, and follows its life.
 func (e *env) runMachine() {
-	if err := e.createDisk(e.T.Context(), machineName, "guest.img", resource.MustParse("2Gi")); err != nil {
-		e.T.Fatal(err)
-	}
 	m := &machine{e.startLocalEngine()}
-	m.applyWith(machineManifest, "MACHINE", machineName)
+	m.applyWith(machineManifest, "MACHINE", machineName, "IMAGES", imageServer)
 
 	m.awaitPhase("Running")
 	e.Step("the Machine is Running: KubeVirt has started QEMU")
@@ -61,7 +56,7 @@ func (e *env) runMachine() {
 	e.Step("the Machine runs again, with the same disk and address")
 
 	m.inStack("", "delete", "machine", machineName, "--timeout=240s")
-	m.awaitDeleted("vm,vmi,pvc,pods,secrets")
+	m.awaitDeleted("vm,vmi,dv,pvc,pods,secrets")
 	e.Step("the Machine is deleted with everything that was created for it")
 }
 

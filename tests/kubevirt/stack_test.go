@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/stand/kubernetes"
 )
 
 // stack is the stack with the KubeVirt of the node.
@@ -22,7 +23,7 @@ type stack struct {
 // startLocalEngine starts the stack on the local engine until the test ends. The Secret real has the credentials of KubeVirt.
 func (e *env) startLocalEngine() *stack {
 	e.T.Helper()
-	s := &stack{env: e, home: engine.Start(e.T).Kubeconfig()}
+	s := &stack{env: e, home: engine.Start(e.T, "--config", "ALLOWED_IMAGE_HOSTS="+kubernetes.Address).Kubeconfig()}
 	e.Step("the stack runs on the local engine")
 	s.inStack("", "create", "secret", "generic", "real", "-n", "vitistack-system", "--from-literal=kubeconfig="+e.Kubectl("config", "view", "--flatten", "--minify"))
 	return s

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes a disk image of Talos from the programs of tests/talos/build.sh, its module and Debian: talos.sh TALOS TO. It is as the
 # image of the platform nocloud, except for the kernel, which is the newest one in trixie-backports: Talos 1.13 needs Linux 6.15,
-# to clone mounts that are not attached. TO/talos.img is a link to the image, whose name has the versions of its parts.
+# to clone mounts that are not attached. TO/talos.raw.xz is a link to the image, whose name has the versions of its parts.
 set -eu
 talos=$1 to=$2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,9 +15,9 @@ private_apt "$work/apt" trixie-backports
 apt-get update -qq
 kernel=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/ *Depends: linux-image-\([0-9].*\)/\1/p')
 number=$( (cat "$here/talos.sh" "$here/initramfs/main.go" "$here/../talos/rootfs.sh" && readlink -f "$talos/bin/machined" "$talos/bin/talos-init" "$talos/bin/containerd") | cksum | cut -d ' ' -f 1)
-image=talos-$kernel-$number.img
+image=talos-$kernel-$number.raw.xz
 if test -f "$to/$image"; then
-	ln -sf "$image" "$to/talos.img"
+	ln -sf "$image" "$to/talos.raw.xz"
 	exit 0
 fi
 echo "Making a disk image of Talos with Linux $kernel ..."
@@ -92,6 +92,7 @@ extlinux --install "$work/mount" >/dev/null 2>&1 || { umount "$work/mount" && ex
 umount "$work/mount"
 dd if="$work/boot.img" of="$disk" bs=1M seek=1 conv=notrunc status=none
 dd if=/usr/lib/EXTLINUX/gptmbr.bin of="$disk" conv=notrunc status=none
-mv "$disk" "$to/$image"
-ln -sf "$image" "$to/talos.img"
-rm -rf "$work/root" "$work/initramfs" "$work/boot" "$work/boot.img" "$work/kernel" "$work/packages"
+xz -1 -T0 -c "$disk" >"$disk.xz"
+mv "$disk.xz" "$to/$image"
+ln -sf "$image" "$to/talos.raw.xz"
+rm -rf "$work/root" "$work/initramfs" "$work/boot" "$work/boot.img" "$work/kernel" "$work/packages" "$disk"

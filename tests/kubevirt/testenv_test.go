@@ -62,11 +62,15 @@ func images() (all []registry.Image) {
 	for name, in := range map[string]string{
 		"pause": "pause", "coredns": "coredns", "virt-operator": "virt-operator", "virt-api": "virt-api", "virt-controller": "virt-controller",
 		"virt-handler": "virt-launcher", "virt-launcher": "virt-launcher",
+		"cdi-operator": "cdi-operator", "cdi-apiserver": "cdi-apiserver", "cdi-uploadproxy": "cdi-uploadproxy",
+		"cdi-controller": "virt-launcher", "cdi-importer": "virt-launcher",
 	} {
 		image := registry.Image{Name: name, Folder: filepath.Join(folder(), "images", in), Entrypoint: []string{"/usr/bin/" + name}}
 		switch name {
 		case "virt-operator", "virt-api", "virt-controller":
 			image.User = "1001:1001" // as in the release
+		case "cdi-operator", "cdi-apiserver", "cdi-controller", "cdi-uploadproxy", "cdi-importer":
+			image.User = "1001"
 		}
 		all = append(all, image)
 	}
