@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -47,6 +48,59 @@ func TestRateLimit(t *testing.T) {
 		if r := s.get("/health", "X-Forwarded-For", "203.0.113.7"); r.StatusCode != 200 {
 			t.Fatalf("health is limited: %s", r.Status)
 		}
+	}
+}
+
+// forwarded sends a request as a proxy does that passes on these lines of X-Forwarded-For. The caller closes the response.
+func (s *env) forwarded(path string, lines ...string) *http.Response {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header["X-Forwarded-For"] = lines
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = res.Body.Close() })
+	return res
+}
+
+// TestCallersAreCountedByTheirOwnAddress has callers who would get more by the addresses that they invent, or by the many that an IPv6
+// host has.
+func TestCallersAreCountedByTheirOwnAddress(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--rateLimit.enabled=true", "--rateLimit.requestsPerMinute=1", "--rateLimit.burstSize=1", "--server.trustedProxies=127.0.0.0/8")
+	for _, tc := range []struct {
+		reason string
+		lines  []string
+		want   int
+	}{
+		{"the first request", []string{"203.0.113.7"}, http.StatusOK},
+		{"the proxy adds a line below the one that the caller invents", []string{"198.51.100.1", "203.0.113.7"}, http.StatusTooManyRequests},
+		{"the lines together are one list", []string{"198.51.100.1", "203.0.113.9, 127.0.0.2"}, http.StatusOK},
+		{"the first request by IPv6", []string{"2001:db8::1"}, http.StatusOK},
+		{"the same host has all addresses of its /64", []string{"2001:db8::ffff:2"}, http.StatusTooManyRequests},
+		{"another /64", []string{"2001:db8:0:1::1"}, http.StatusOK},
+	} {
+		if res := s.forwarded("/api/v1/clusters", tc.lines...); res.StatusCode != tc.want {
+			t.Errorf("%s: %s, want %d", tc.reason, res.Status, tc.want)
+		}
+	}
+}
+
+// TestStreamsAreCountedBySite opens streams from addresses of one IPv6 host, which could otherwise take the streams of all.
+func TestStreamsAreCountedBySite(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--server.trustedProxies=127.0.0.0/8", "--stream.maxClientsPerAddress=2")
+	for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
+		if res := s.forwarded("/api/v1/stream", fmt.Sprintf("2001:db8::%d", i+1)); res.StatusCode != want {
+			t.Errorf("stream %d: %s, want %d", i+1, res.Status, want)
+		}
+	}
+	if res := s.forwarded("/api/v1/stream", "2001:db8:0:1::1"); res.StatusCode != http.StatusOK {
+		t.Errorf("a stream of another site: %s", res.Status)
 	}
 }
 

@@ -69,7 +69,7 @@ func (l *Listener) admit(c net.Conn) *conn {
 	made := &conn{Conn: c, listener: l}
 	address := addressOf(c)
 	if l.limits.Exempt == nil || !l.limits.Exempt(address) {
-		made.source = sourceOf(address)
+		made.source = SourceOf(address)
 	}
 	l.mu.Lock()
 	victim, room := l.room(made.source)
@@ -165,8 +165,9 @@ func addressOf(c net.Conn) netip.Addr {
 // ipv6Site is the length of the prefix that a customer of a network commonly has.
 const ipv6Site = 64
 
-// sourceOf returns the prefix that counts as one address.
-func sourceOf(a netip.Addr) netip.Prefix {
+// SourceOf returns the prefix that counts as one address: an IPv4 address, or the /64 of an IPv6 address, because a host may use all
+// addresses of it.
+func SourceOf(a netip.Addr) netip.Prefix {
 	bits := a.BitLen()
 	if a.Is6() {
 		bits = ipv6Site

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
+
+	"github.com/vitistack/stack/gateway/internal/connlimit"
 )
 
 // proxies are the addresses of the trusted proxies.
@@ -36,18 +38,23 @@ func (p proxies) contain(a netip.Addr) bool {
 	return false
 }
 
-// ClientAddress returns the address that a request comes from: the address of the connection or, if that is a trusted proxy, the
-// last address in X-Forwarded-For that is not a trusted proxy. Addresses further left may be forged.
+// ClientAddress returns what a caller is counted by: the address of the request or, for IPv6, the prefix of it that counts as one
+// address.
 func (s *Server) ClientAddress(c *fiber.Ctx) string {
 	remote, ok := netip.AddrFromSlice(c.Context().RemoteIP())
 	if !ok {
 		return c.Context().RemoteIP().String()
 	}
-	remote = remote.Unmap()
+	return connlimit.SourceOf(s.origin(remote.Unmap(), c).WithZone("")).String()
+}
+
+// origin returns the address that a request comes from: the address of the connection or, if that is a trusted proxy, the last
+// address in X-Forwarded-For that is not a trusted proxy. Addresses further left may be forged.
+func (s *Server) origin(remote netip.Addr, c *fiber.Ctx) netip.Addr {
 	if len(s.proxies) == 0 || !s.proxies.contain(remote) {
-		return remote.String()
+		return remote
 	}
-	hops := strings.Split(c.Get(fiber.HeaderXForwardedFor), ",")
+	hops := forwardedFor(c)
 	for i := len(hops) - 1; i >= 0; i-- {
 		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
 		if err != nil {
@@ -58,5 +65,15 @@ func (s *Server) ClientAddress(c *fiber.Ctx) string {
 			break
 		}
 	}
-	return remote.String()
+	return remote
+}
+
+// forwardedFor returns the addresses in all lines of X-Forwarded-For. Some proxies, such as HAProxy, add a line of their own below the
+// lines of the client.
+func forwardedFor(c *fiber.Ctx) []string {
+	var hops []string
+	for _, line := range c.Request().Header.PeekAll(fiber.HeaderXForwardedFor) {
+		hops = append(hops, strings.Split(string(line), ",")...)
+	}
+	return hops
 }
