@@ -273,7 +273,7 @@ func TestOneBadRecordHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t, servers.Postgres(t), func(c *config.Database) { c.FlushInterval = time.Hour })
 	bad := anEvent("bad")
-	bad.Subject = "\x00"
+	bad.Data = json.RawMessage("\x00")
 	errs := make(chan error, 2)
 	go func() { _, err := s.WriteLater(t.Context(), Record{Events: []Event{bad}}); errs <- err }()
 	for waiting := 0; waiting == 0; {

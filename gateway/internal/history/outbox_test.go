@@ -75,6 +75,33 @@ func TestOutbox(t *testing.T) {
 	})
 }
 
+// TestAnswersInOtherEncodings records the answers of servers that are not UTF-8, or have NUL, as the reason why a delivery failed. A
+// delivery whose failure cannot be recorded would be repeated for ever.
+func TestAnswersInOtherEncodings(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		write(t, s, Record{Events: []Event{anEvent("e1")}, Deliveries: []Delivery{{Endpoint: "w", EventID: "e1", Type: "t", Body: "{}", Due: noon, Created: noon}}})
+		claimed, err := s.Claim(t.Context(), "w", noon, noon.Add(time.Minute))
+		if err != nil || len(claimed) != 1 {
+			t.Fatalf("claimed: %v %v", claimed, err)
+		}
+		d := claimed[0]
+		const latin1, known = "it answered 403 Foresp\xf8rselen er avvist \x00", "it answered 403 Foresp\uFFFDrselen er avvist \uFFFD"
+		d.Attempts, d.Error = 1, latin1
+		if err := s.Retry(t.Context(), d); err != nil {
+			t.Errorf("a failed attempt: %v", err)
+		}
+		if err := s.MoveToDeadLetters(t.Context(), d, DeadLetter{ID: "e1", Destination: "w", Type: "t", Error: latin1, Time: noon, Data: "{}"}); err != nil {
+			t.Fatalf("a dead letter: %v", err)
+		}
+		letters, err := s.DeadLetters(t.Context(), LetterQuery{Limit: 10})
+		if err != nil || len(letters) != 1 || letters[0].Error != known {
+			t.Errorf("dead letters: %+v %v, want the error %q", letters, err, known)
+		}
+	})
+}
+
 // TestEachDeliveryIsClaimedOnce has concurrent claims.
 func TestEachDeliveryIsClaimedOnce(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package history
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"time"
 )
 
@@ -17,9 +18,10 @@ func timeOf(micro int64) time.Time {
 	return time.UnixMicro(min(max(micro, firstTime), lastTime)).UTC()
 }
 
-// fit shortens a value that is too long for its column, so that different values stay
-// different.
+// fit shortens a value that is too long for its column, so that different values stay different. It replaces bytes that PostgreSQL and
+// MySQL refuse in a text: NUL, and what is not UTF-8, such as the status line of a server in another encoding.
 func fit(s string, most int) string {
+	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 	if len(s) <= most {
 		return s
 	}
