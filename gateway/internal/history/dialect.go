@@ -1,12 +1,16 @@
 package history
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,9 +92,11 @@ func mysqlName(raw string) (string, error) {
 	c := mysql.NewConfig()
 	c.User = u.User.Username()
 	c.Passwd, _ = u.User.Password()
-	c.Net, c.Addr, c.DBName = "tcp", u.Host, strings.Trim(u.Path, "/")
-	if u.Port() == "" {
-		c.Addr = u.Hostname() + ":3306"
+	c.Net, c.Addr, c.DBName = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306")), strings.Trim(u.Path, "/")
+	for _, name := range slices.Sorted(maps.Keys(u.Query())) {
+		if name != "tls" && name != "socket" {
+			return "", fmt.Errorf("its parameter %q has no effect: write tls=true to encrypt and to verify the certificate, socket=PATH for a socket, and no other", name)
+		}
 	}
 	if socket := u.Query().Get("socket"); socket != "" {
 		c.Net, c.Addr = "unix", socket

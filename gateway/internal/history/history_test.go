@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -319,6 +320,8 @@ func TestURLs(t *testing.T) {
 		"SQLite":    {reason: "a file", url: "sqlite:///tmp/x.db", mode: "sqlite"},
 		"Default":   {reason: "the default is a file", url: "", mode: "sqlite"},
 		"Unknown":   {reason: "other databases are not supported", url: "mongodb://h/d"},
+		"MySQLTLS":  {reason: "a parameter without an effect would leave the connection unencrypted", url: "mysql://u:p@h/d?ssl-mode=VERIFY_IDENTITY"},
+		"MySQLBad":  {reason: "an unknown kind of TLS", url: "mysql://u:p@h/d?tls=maybe"},
 		"NoName":    {reason: "a MySQL URL requires a database", url: "mysql://u:p@h/"},
 		"Nonsense":  {reason: "the text is no URL", url: "my database"},
 		"EmptyFile": {reason: "a file requires a name", url: "sqlite://"},
@@ -334,5 +337,22 @@ func TestURLs(t *testing.T) {
 				t.Errorf("%s: mode %s", tc.reason, s.Mode())
 			}
 		})
+	}
+}
+
+// TestAddressesOfMySQL checks that each kind of host gets the standard port.
+func TestAddressesOfMySQL(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]string{
+		"db": "db:3306", "db:3307": "db:3307", "192.0.2.1": "192.0.2.1:3306", "[2001:db8::1]": "[2001:db8::1]:3306", "[2001:db8::1]:3307": "[2001:db8::1]:3307",
+	} {
+		name, err := mysqlName("mysql://u:p@" + host + "/d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := mysql.ParseDSN(name)
+		if err != nil || c.Addr != want {
+			t.Errorf("%s: %+v %v, want the address %s", host, c, err, want)
+		}
 	}
 }
