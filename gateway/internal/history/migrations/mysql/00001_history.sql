@@ -1,5 +1,6 @@
 -- +goose Up
-CREATE TABLE events (
+-- MySQL commits each statement by itself, so each one has to run again after an interruption.
+CREATE TABLE IF NOT EXISTS events (
     seq        BIGINT AUTO_INCREMENT PRIMARY KEY,
     id         VARCHAR(255) NOT NULL,
     source     VARCHAR(255) NOT NULL,
@@ -12,25 +13,25 @@ CREATE TABLE events (
     uid        VARCHAR(63) NOT NULL,
     cluster    VARCHAR(63) NOT NULL,
     cause      VARCHAR(255) NOT NULL,
-    data       MEDIUMTEXT NOT NULL
+    data       MEDIUMTEXT NOT NULL,
+    UNIQUE INDEX events_identity (id, source),
+    INDEX events_time (time),
+    INDEX events_cause (cause),
+    INDEX events_object (namespace, name),
+    INDEX events_cluster (namespace, cluster)
 ) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-CREATE UNIQUE INDEX events_identity ON events (id, source);
-CREATE INDEX events_time ON events (time);
-CREATE INDEX events_cause ON events (cause);
-CREATE INDEX events_object ON events (namespace, name);
-CREATE INDEX events_cluster ON events (namespace, cluster);
 
-CREATE TABLE known (
+CREATE TABLE IF NOT EXISTS known (
     id         VARCHAR(255) PRIMARY KEY,
     kind       VARCHAR(63) NOT NULL,
     namespace  VARCHAR(63) NOT NULL,
     name       VARCHAR(253) NOT NULL,
     version    BIGINT NOT NULL,
-    document   MEDIUMTEXT NOT NULL
+    document   MEDIUMTEXT NOT NULL,
+    INDEX known_name (kind, namespace, name)
 ) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-CREATE INDEX known_name ON known (kind, namespace, name);
 
-CREATE TABLE deliveries (
+CREATE TABLE IF NOT EXISTS deliveries (
     seq        BIGINT AUTO_INCREMENT PRIMARY KEY,
     endpoint   VARCHAR(255) NOT NULL,
     event_id   VARCHAR(255) NOT NULL,
@@ -39,11 +40,11 @@ CREATE TABLE deliveries (
     attempts   INTEGER NOT NULL,
     due        BIGINT NOT NULL,
     error      VARCHAR(1024) NOT NULL,
-    created    BIGINT NOT NULL
+    created    BIGINT NOT NULL,
+    INDEX deliveries_due (endpoint, due)
 ) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-CREATE INDEX deliveries_due ON deliveries (endpoint, due);
 
-CREATE TABLE dead_letters (
+CREATE TABLE IF NOT EXISTS dead_letters (
     seq         BIGINT AUTO_INCREMENT PRIMARY KEY,
     identity    VARCHAR(64) NOT NULL,
     id          VARCHAR(255) NOT NULL,
@@ -56,19 +57,19 @@ CREATE TABLE dead_letters (
     code        INTEGER NOT NULL,
     error       VARCHAR(2048) NOT NULL,
     time        BIGINT NOT NULL,
-    data        MEDIUMTEXT NOT NULL
+    data        MEDIUMTEXT NOT NULL,
+    UNIQUE INDEX dead_letters_identity (identity),
+    INDEX dead_letters_time (time)
 ) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-CREATE UNIQUE INDEX dead_letters_identity ON dead_letters (identity);
-CREATE INDEX dead_letters_time ON dead_letters (time);
 
-CREATE TABLE marks (
+CREATE TABLE IF NOT EXISTS marks (
     name  VARCHAR(255) PRIMARY KEY,
     time  BIGINT NOT NULL
 ) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- +goose Down
-DROP TABLE marks;
-DROP TABLE dead_letters;
-DROP TABLE deliveries;
-DROP TABLE known;
-DROP TABLE events;
+DROP TABLE IF EXISTS marks;
+DROP TABLE IF EXISTS dead_letters;
+DROP TABLE IF EXISTS deliveries;
+DROP TABLE IF EXISTS known;
+DROP TABLE IF EXISTS events;
