@@ -1,6 +1,8 @@
 package history
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 )
@@ -70,12 +72,36 @@ func (c *conditions) mention(text string, columns ...string) {
 	if text == "" {
 		return
 	}
-	parts := make([]string, len(columns))
-	args := make([]any, len(columns))
-	for i, column := range columns {
-		parts[i], args[i] = "LOWER("+column+") LIKE ? ESCAPE '!'", "%"+like.Replace(strings.ToLower(text))+"%"
+	var parts []string
+	var args []any
+	for _, spelling := range spellings(text) {
+		for _, column := range columns {
+			parts, args = append(parts, "LOWER("+column+") LIKE ? ESCAPE '!'"), append(args, "%"+like.Replace(spelling)+"%")
+		}
 	}
 	c.add("("+strings.Join(parts, " OR ")+")", args...)
+}
+
+// spellings returns what a text may be in LOWER of a column: SQLite, and PostgreSQL with the locale C, lower only the letters of ASCII, and
+// data is JSON, in which & is \u0026.
+func spellings(text string) []string {
+	all := []string{strings.ToLower(text)}
+	quoted, _ := json.Marshal(text) // a string is always encoded
+	for _, s := range []string{lowerASCII(text), lowerASCII(strings.ToUpper(text)), strings.ToLower(string(quoted[1 : len(quoted)-1]))} {
+		if !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func lowerASCII(text string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, text)
 }
 
 var like = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")

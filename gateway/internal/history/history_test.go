@@ -356,3 +356,25 @@ func TestAddressesOfMySQL(t *testing.T) {
 		}
 	}
 }
+
+// TestTextIsFoundInAnyCase looks for texts with letters beyond ASCII, and with characters that JSON escapes.
+func TestTextIsFoundInAnyCase(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		data, err := json.Marshal(map[string]string{"project": "Østlandet R&D <test>", "zone": "Trøndelag"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := anEvent("e1")
+		e.Data = data
+		write(t, s, Record{Events: []Event{e}})
+		for text, want := range map[string]int{
+			"Østlandet": 1, "østlandet": 1, "ØSTLANDET": 1, "TRØNDELAG": 1, "R&D": 1, "r&d <TEST>": 1, `"zone":"trø`: 1, "Vestlandet": 0, "R%D": 0,
+		} {
+			if found, err := s.Events(t.Context(), Query{Text: text, Limit: 10}); err != nil || len(found) != want {
+				t.Errorf("%s: found %d times, want %d (%v)", text, len(found), want, err)
+			}
+		}
+	})
+}
