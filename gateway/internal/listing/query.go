@@ -1,9 +1,10 @@
 package listing
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"hash/fnv"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -175,34 +176,34 @@ func (q *Query) Namespaces() []string {
 	return nil
 }
 
+// describe returns a text that no other selection or order has, whatever characters the values of the filters have.
 func (q *Query) describe() string {
-	var b strings.Builder
-	b.WriteString(strconv.Quote(q.text))
+	b := strconv.AppendQuote(nil, q.text)
 	for _, s := range q.sort {
-		b.WriteString(s.attribute)
-		b.WriteString(strconv.FormatBool(s.descending))
+		b = strconv.AppendBool(append(b, s.attribute...), s.descending)
 	}
 	for _, f := range q.filters {
-		b.WriteString(f.attribute + string(rune(f.operator)) + "=" + strings.Join(f.values, ",") + "&")
+		b = fmt.Appendf(b, "%s%c%q", f.attribute, f.operator, f.values)
 	}
-	return b.String()
+	return string(b)
 }
 
 // digest identifies what the query selects, and its order.
-func (q *Query) digest() string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(q.canonical))
-	return strconv.FormatUint(h.Sum64(), 36)
-}
+func (q *Query) digest() string { return digestOf(q.canonical) }
 
 // Digest identifies the whole query, including its page.
 func (q *Query) Digest() string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(q.canonical + "\x00" + strings.Join(q.fields, ",") + "\x00" + strconv.Itoa(q.limit)))
+	page := fmt.Sprintf("%s\x00%s\x00%d", q.canonical, strings.Join(q.fields, ","), q.limit)
 	if q.after != nil {
-		_, _ = h.Write([]byte("\x00" + strings.Join(q.after.Place, "\x00")))
+		page += fmt.Sprintf("\x00%q", q.after.Place)
 	}
-	return strconv.FormatUint(h.Sum64(), 36)
+	return digestOf(page)
+}
+
+// digestOf returns a short text that no other text leads to, also if a caller looks for one: the response to a query is cached by it.
+func digestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(sum[:15])
 }
 
 func parseCursor(text string) (*cursor, error) {
