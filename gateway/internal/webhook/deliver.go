@@ -299,20 +299,22 @@ func (d *Deliverer) try(ctx context.Context, endpoint Endpoint, delivery history
 	return answer{
 		err: fmt.Errorf("deliver to %s: it answered %s", endpoint.Name, res.Status), code: res.StatusCode,
 		final:      final(res.StatusCode) && endpoint.Retries >= 0,
-		retryAfter: retryAfter(res.Header.Get("Retry-After")),
+		retryAfter: retryAfter(res.Header.Get("Retry-After"), time.Now()),
 	}
 }
 
 // final reports whether a status is permanent: the endpoint does not exist any more, or it is at another address.
 func final(code int) bool { return code == http.StatusGone || code/100 == 3 }
 
-// retryAfter parses a Retry-After header in seconds, up to longestDelay.
-func retryAfter(header string) time.Duration {
-	seconds, err := strconv.Atoi(header)
-	if err != nil || seconds < 0 {
-		return 0
+// retryAfter parses a Retry-After header, which has seconds or a date. The result is at most longestDelay, and 0 without a valid header.
+func retryAfter(header string, now time.Time) time.Duration {
+	wait := time.Duration(0)
+	if seconds, err := strconv.Atoi(header); err == nil {
+		wait = time.Duration(min(seconds, int(longestDelay/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(header); err == nil {
+		wait = at.Sub(now)
 	}
-	return min(time.Duration(seconds)*time.Second, longestDelay)
+	return min(max(wait, 0), longestDelay)
 }
 
 func (d *Deliverer) clientFor(e Endpoint) *http.Client {
