@@ -126,6 +126,21 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestEmptySecretFile refuses a webhook whose secret is missing, which would get events without a signature.
+func TestEmptySecretFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "secret")
+	endpoints := map[string]string{"HANDLERS_WEBHOOK_ENDPOINTS": `[{"url":"https://tickets.example.com","secretFile":"` + path + `"}]`}
+	for content, valid := range map[string]bool{"": false, "\n": false, "whsec_c2VjcmV0\n": true} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := load(t, nil, endpoints, ""); (err == nil) != valid || err != nil && !strings.Contains(err.Error(), path+" is empty: write a secret into it") {
+			t.Errorf("a file with %q: %v", content, err)
+		}
+	}
+}
+
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	var usage bytes.Buffer

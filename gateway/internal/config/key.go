@@ -213,7 +213,9 @@ func (w *Webhook) check() error {
 		if err != nil {
 			return fmt.Errorf("secretFile: %w", err)
 		}
-		w.Secret = strings.TrimSpace(string(content))
+		if w.Secret = strings.TrimSpace(string(content)); w.Secret == "" {
+			return fmt.Errorf("secretFile: %s is empty: write a secret into it, or leave secretFile out to send events without a signature", w.SecretFile)
+		}
 	}
 	return nil
 }
