@@ -89,11 +89,14 @@ func hostPort(to *string, name, env, help string) Key {
 	})
 }
 
-func integer(to *int, name, env string, byDefault, least, most int, help string) Key {
+// bounds are the least and the greatest number that a key may have.
+type bounds struct{ least, most int }
+
+func integer(to *int, name, env string, byDefault int, in bounds, help string) Key {
 	return key("int", name, env, strconv.Itoa(byDefault), help, func(value string) error {
 		n, err := strconv.Atoi(value)
-		if err != nil || n < least || n > most {
-			return fmt.Errorf("write a whole number from %d to %d", least, most)
+		if err != nil || n < in.least || n > in.most {
+			return fmt.Errorf("write a whole number from %d to %d", in.least, in.most)
 		}
 		*to = n
 		return nil

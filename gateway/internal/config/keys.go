@@ -36,14 +36,14 @@ func (c *Config) general() []Key {
 		text(&c.LogLevel, "log.level", "LOG_LEVEL", "info", "How much is logged: debug, info, warn or error.", "debug", "info", "warn", "error"),
 		duration(&c.APITimeout, "api.timeout", "API_TIMEOUT", "30s", time.Second, "How long a request may take."),
 		duration(&c.HealthCheckInterval, "health.checkInterval", "HEALTH_CHECK_INTERVAL", "30s", time.Second, "How often database, cache and operators are checked."),
-		address(&c.SinkURL, "broker.sink", "K_SINK", "Address of the Broker, which a SinkBinding sets. Empty means that nothing is sent to a Broker."),
+		address(&c.SinkURL, "broker.sink", "K_SINK", "Address of the Broker, which a SinkBinding sets. Empty means that domain events are not sent to a Broker, and everything else to the address in the status of Broker vitistack."),
 		duration(&c.ResyncPeriod, "resync.period", "RESYNC_PERIOD", "1m", time.Second, "Interval at which the gateway requests a reconcile of an object that stays due from the function resync. The first request follows a third of it after the last write of the object."),
 		schedule(&c.HeartbeatSchedule, "heartbeat.schedule", "HEARTBEAT_SCHEDULE", "*/10 * * * * *", "Schedule of PingSource heartbeat, in its syntax. Without an event for three intervals, Broker or event source is unhealthy. Empty means that no heartbeat is expected."),
 		schedule(&c.ResyncSchedule, "resync.schedule", "RESYNC_SCHEDULE", "*/10 * * * *", "Schedule of PingSource resync, in its syntax. Without a full round for three intervals, resync is unhealthy. Empty means that no round is expected."),
 		duration(&c.NodeProbeInterval, "nodes.probeInterval", "NODE_PROBE_INTERVAL", "10s", time.Second, "How often the nodes and endpoints of Running clusters are dialled. A cluster is reconciled when one of them fails to answer twice."),
 		hostPort(&c.NodeEventsAddress, "nodes.eventsAddress", "NODE_EVENTS_ADDRESS", "Address on which events of Talos nodes are received, such as :9993. Set NODE_EVENTS_ENDPOINT of bootstrap-talos to where nodes reach it. Empty means that none are received."),
 		boolean(&c.Metrics.Enabled, "metrics.enabled", "METRICS_ENABLED", true, "Whether /metrics is served."),
-		integer(&c.Metrics.MaxSeries, "metrics.maxSeries", "", 1000, 1, 1_000_000, "Clusters and networks with metric series of their own; the rest is counted as _other."),
+		integer(&c.Metrics.MaxSeries, "metrics.maxSeries", "", 1000, bounds{1, 1_000_000}, "Clusters and networks with metric series of their own; the rest is counted as _other."),
 	}
 }
 
@@ -51,18 +51,18 @@ func (c *Config) server() []Key {
 	s := &c.Server
 	return []Key{
 		text(&s.Host, "server.host", "", "0.0.0.0", "Address to listen on."),
-		integer(&s.Port, "server.port", "PORT", 9991, 0, 65535, "Port to listen on. 0 means any free one."),
+		integer(&s.Port, "server.port", "PORT", 9991, bounds{0, 65535}, "Port to listen on. 0 means any free one."),
 		duration(&s.ReadTimeout, "server.readTimeout", "", "30s", time.Second, "Read timeout of a request, head and body together."),
 		duration(&s.WriteTimeout, "server.writeTimeout", "", "30s", time.Second, "Write timeout of a response."),
 		duration(&s.IdleTimeout, "server.idleTimeout", "", "120s", time.Second, "Idle timeout of a connection."),
-		integer(&s.MaxHeaderBytes, "server.maxHeaderBytes", "", 1<<20, 4096, 16<<20, "Largest head of a request in bytes."),
-		integer(&s.MaxBodyBytes, "server.maxBodyBytes", "", 2<<20, 1024, 64<<20, "Largest body of a request in bytes."),
-		integer(&s.MaxBodies, "server.maxBodies", "", 16, 1, 10_000, "Bodies above 8 KiB that are read at once, at each port. A new body ends the oldest one."),
-		integer(&s.MaxConnections, "server.maxConnections", "", 512, 16, 1_000_000, "Connections at once, at each port, without those of the event stream. A new connection closes the one that has been idle longest."),
-		integer(&s.MaxConnectionsPerAddress, "server.maxConnectionsPerAddress", "", 128, 1, 1_000_000, "Connections at once from one IPv4 address or IPv6 /64. Trusted proxies and the Broker's port are exempt."),
+		integer(&s.MaxHeaderBytes, "server.maxHeaderBytes", "", 1<<20, bounds{4096, 16 << 20}, "Largest head of a request in bytes."),
+		integer(&s.MaxBodyBytes, "server.maxBodyBytes", "", 2<<20, bounds{1024, 64 << 20}, "Largest body of a request in bytes."),
+		integer(&s.MaxBodies, "server.maxBodies", "", 16, bounds{1, 10_000}, "Bodies above 8 KiB that are read at once, at each port. A new body ends the oldest one."),
+		integer(&s.MaxConnections, "server.maxConnections", "", 512, bounds{16, 1_000_000}, "Connections at once, at each port, without those of the event stream. A new connection closes the one that has been idle longest."),
+		integer(&s.MaxConnectionsPerAddress, "server.maxConnectionsPerAddress", "", 128, bounds{1, 1_000_000}, "Connections at once from one IPv4 address or IPv6 /64. Trusted proxies and the Broker's port are exempt."),
 		list(&s.TrustedProxies, "server.trustedProxies", "", "Addresses or prefixes of proxies whose X-Forwarded-For is trusted."),
 		list(&s.AllowedHosts, "server.allowedHosts", "", "Names by which browsers reach the gateway while auth.enabled is false, such as vitistack.example.com or *.example.com, beside addresses, localhost and names of Services."),
-		integer(&s.BrokerPort, "server.brokerPort", "", 0, 0, 65535, "Separate port for the Broker, which a NetworkPolicy can protect. 0 means server.port."),
+		integer(&s.BrokerPort, "server.brokerPort", "", 0, bounds{0, 65535}, "Separate port for the Broker, which a NetworkPolicy can protect. 0 means server.port."),
 	}
 }
 
@@ -78,11 +78,11 @@ func (c *Config) middleware() []Key {
 		list(&o.AllowedMethods, "cors.allowedMethods", "GET,POST,PUT,DELETE", "Methods that these origins may use."),
 		list(&o.AllowedHeaders, "cors.allowedHeaders", "Content-Type,Authorization,If-None-Match,Last-Event-ID,X-Request-ID", "Headers that these origins may send."),
 		list(&o.ExposedHeaders, "cors.exposedHeaders", "X-Total-Count,ETag,Link,X-Request-ID,Retry-After,RateLimit,RateLimit-Policy", "Headers that these origins may read."),
-		integer(&o.MaxAge, "cors.maxAge", "", 86400, 0, 1<<31-1, "Seconds for which a browser may cache these rules."),
+		integer(&o.MaxAge, "cors.maxAge", "", 86400, bounds{0, 1<<31 - 1}, "Seconds for which a browser may cache these rules."),
 		boolean(&r.Enabled, "rateLimit.enabled", "", true, "Whether the request rate is limited. Health, metrics, the page and the Broker's deliveries have no limit."),
-		integer(&r.RequestsPerMinute, "rateLimit.requestsPerMinute", "", 60, 1, 1_000_000, "Requests per minute and caller."),
-		integer(&r.BurstSize, "rateLimit.burstSize", "", 10, 1, 1_000_000, "Requests in a burst."),
-		text(&r.KeyGenerator, "rateLimit.keyGenerator", "", "ip", "How callers are distinguished: ip by address, key by API key or, without a key, by address.", "ip", "key"),
+		integer(&r.RequestsPerMinute, "rateLimit.requestsPerMinute", "", 60, bounds{1, 1_000_000}, "Requests per minute and caller."),
+		integer(&r.BurstSize, "rateLimit.burstSize", "", 10, bounds{1, 1_000_000}, "Requests in a burst."),
+		text(&r.KeyGenerator, "rateLimit.keyGenerator", "", "ip", "How callers are distinguished: ip by IPv4 address or IPv6 /64, key by API key or, without a key, by address.", "ip", "key"),
 	}
 }
 
@@ -94,8 +94,8 @@ func only(value string) func(string) error {
 func (c *Config) stream() []Key {
 	s := &c.Stream
 	return []Key{
-		integer(&s.MaxClients, "stream.maxClients", "", 10000, 1, 1_000_000, "Clients of the event stream at once."),
-		integer(&s.MaxClientsPerAddress, "stream.maxClientsPerAddress", "", 20, 1, 1_000_000, "Clients of the event stream at once from one address."),
+		integer(&s.MaxClients, "stream.maxClients", "", 10000, bounds{1, 1_000_000}, "Clients of the event stream at once."),
+		integer(&s.MaxClientsPerAddress, "stream.maxClientsPerAddress", "", 20, bounds{1, 1_000_000}, "Clients of the event stream at once from one IPv4 address or IPv6 /64."),
 		duration(&s.Heartbeat, "stream.heartbeat", "", "4s", time.Second, "Interval of heartbeats on a stream without changes."),
 		duration(&s.Window, "stream.window", "", "200ms", time.Millisecond, "Time for which changes are collected into one frame after the first change."),
 	}
@@ -142,8 +142,8 @@ func (c *Config) database() []Key {
 		text(&d.URL, "database.url", "DATABASE_URL", "", "Database of the history: postgres://, mysql:// or sqlite://. Empty means an SQLite file in state.dir, memory: an in-memory database that ends with the process."),
 		text(&d.StateDir, "state.dir", "", "", "Directory of the gateway's own data. Empty means /var/lib/vitistack if it is writable, or else vitistack in the user's state directory."),
 		duration(&d.Retention, "history.retention", "", "720h", time.Hour, "How long events are kept."),
-		integer(&d.MaxOpenConns, "db.maxOpenConns", "", 25, 1, 10000, "Connections to the database at once."),
-		integer(&d.MaxIdleConns, "db.maxIdleConns", "", 5, 0, 10000, "Idle connections that are kept."),
+		integer(&d.MaxOpenConns, "db.maxOpenConns", "", 25, bounds{1, 10000}, "Connections to the database at once."),
+		integer(&d.MaxIdleConns, "db.maxIdleConns", "", 5, bounds{0, 10000}, "Idle connections that are kept."),
 		duration(&d.ConnMaxLifetime, "db.connMaxLifetime", "", "300s", 0, "Maximum lifetime of a connection. 0s means no limit."),
 		duration(&d.ConnMaxIdleTime, "db.connMaxIdleTime", "", "60s", 0, "Maximum idle time of a connection. 0s means no limit."),
 	}
@@ -153,7 +153,7 @@ func (c *Config) handlers() []Key {
 	h, d, w := &c.Handlers, &c.Database, &c.Webhooks
 	return []Key{
 		boolean(&h.Database, "handlers.database.enabled", "", true, "Whether events are stored. If false, the history ends with the process."),
-		integer(&d.BatchSize, "handlers.database.batchSize", "", 100, 1, 10000, "Events in one write to the database."),
+		integer(&d.BatchSize, "handlers.database.batchSize", "", 100, bounds{1, 10000}, "Events in one write to the database."),
 		duration(&d.FlushInterval, "handlers.database.flushInterval", "", "10s", 10*time.Millisecond, "Longest time until an event is written that no sender waits for."),
 		boolean(&w.Enabled, "handlers.webhook.enabled", "", false, "Whether events are sent to webhooks."),
 		webhooks(&w.Endpoints, "handlers.webhook.endpoints", "Endpoints: name (the host and a hash of url), url, timeout (30s), retries (3; 410 and redirects are not retried), types, namespaces, secret or secretFile, which is read again when it changes."),
@@ -168,11 +168,11 @@ func (c *Config) cache() []Key {
 		duration(&c.Cache.TTL, "cache.ttl", "CACHE_TTL", "300s", time.Second, "Maximum time for which a value is cached."),
 		text(&r.URL, "cache.redis.url", "REDIS_URL", "", "Redis, as redis://user:password@host:6379/0 or rediss:// for TLS. It overrides the keys below."),
 		text(&r.Host, "cache.redis.host", "", "localhost", "Host of Redis. The gateway uses Redis if this or cache.redis.url is set."),
-		integer(&r.Port, "cache.redis.port", "", 6379, 1, 65535, "Port of Redis."),
-		integer(&r.DB, "cache.redis.db", "", 0, 0, 1<<16, "Number of the database in Redis."),
+		integer(&r.Port, "cache.redis.port", "", 6379, bounds{1, 65535}, "Port of Redis."),
+		integer(&r.DB, "cache.redis.db", "", 0, bounds{0, 1 << 16}, "Number of the database in Redis."),
 		text(&r.Password, "cache.redis.password", "", "", "Password of Redis."),
-		integer(&r.MaxRetries, "cache.redis.maxRetries", "", 3, 0, 100, "Retries of a request to Redis."),
-		integer(&r.PoolSize, "cache.redis.poolSize", "", 10, 1, 10000, "Connections to Redis at once."),
+		integer(&r.MaxRetries, "cache.redis.maxRetries", "", 3, bounds{0, 100}, "Retries of a request to Redis."),
+		integer(&r.PoolSize, "cache.redis.poolSize", "", 10, bounds{1, 10000}, "Connections to Redis at once."),
 	}
 }
 
@@ -211,7 +211,7 @@ func (c *Config) ingest() []Key {
 		list(&i.AllowedTypes, "ingest.allowedTypes", strings.Join(externalTypes, ","), "Types of events that external systems may send."),
 		list(&i.Secrets, "ingest.secrets", "", "Secrets of Standard Webhooks, as whsec_BASE64, that external systems may sign events with."),
 		text(&i.SecretsFile, "ingest.secretsFile", "", "", "File with one such secret in each line. It is read again when it changes."),
-		integer(&i.MaxBytes, "ingest.maxBytes", "", 1<<20, 1024, 16<<20, "Largest event, or batch of events, in bytes."),
+		integer(&i.MaxBytes, "ingest.maxBytes", "", 1<<20, bounds{1024, 16 << 20}, "Largest event, or batch of events, in bytes."),
 	}
 }
 
