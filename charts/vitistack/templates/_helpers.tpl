@@ -41,11 +41,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- range .own }}{{ $_ := set $env .name .value }}{{ end -}}
 {{- $given := default dict (index $v.functions .name).env -}}
+{{- include "vitistack.checkHidden" (dict "root" .root "own" $env "given" $given "name" .name "place" (print "functions." .name ".env")) -}}
 {{- if hasKey $given "NETWORK_POOLS" }}{{ fail (printf "functions.%s.env.NETWORK_POOLS would leave the rights of vitistack-edit as they are: write networkPools: %s" .name (index $given "NETWORK_POOLS")) }}{{ end -}}
 {{- range $k, $x := $given }}{{ $_ := set $env $k $x }}{{ end -}}
 {{- $list := list -}}
 {{- range $k, $x := $env }}{{ if or (hasKey $given $k) (ne (toString $x) "") }}{{ $list = append $list (dict "name" $k "value" (include "vitistack.text" $x)) }}{{ end }}{{ end -}}
 {{ dict "list" $list | toYaml }}
+{{- end -}}
+
+{{/* Refuses a variable of config.env that has no effect, because the container has a value of its own, which takes precedence over the ConfigMap: (dict "root" $ "own" (dict of the container's values) "given" (dict of the values that replace them) "name" "kea-reserve" "place" "functions.kea-reserve.env"). */}}
+{{- define "vitistack.checkHidden" -}}
+{{- range $k, $x := .own -}}
+{{- if and (hasKey (default dict $.root.Values.config.env) $k) (not (hasKey $.given $k)) (ne (toString $x) "") }}{{ fail (printf "config.env.%s has no effect on %s, which has a value of its own: write %s.%s instead" $k $.name $.place $k) }}{{ end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Why functions and gateway do not verify who delivers, and what to do; empty where they do. */}}
@@ -164,6 +172,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if ($v.nodeEvents).enabled }}{{ $_ = set $env "NODE_EVENTS_ADDRESS" ":9993" }}{{ end -}}
 {{- $schedules := dict "HEARTBEAT_SCHEDULE" (($v.heartbeat).schedule | default "*/10 * * * * *") "RESYNC_SCHEDULE" $v.functions.resync.schedule -}}
 {{- range $c.env }}{{ if hasKey $schedules .name }}{{ $_ := set . "value" (get $schedules .name) }}{{ end }}{{ end -}}
+{{- $own := deepCopy $env -}}
+{{- range $c.env }}{{ $_ = set $own .name "own" }}{{ end -}}
+{{- include "vitistack.checkHidden" (dict "root" .root "own" $own "given" (default dict $v.gateway.env) "name" "the gateway" "place" "gateway.env") -}}
 {{- $given := include "vitistack.previewSettings" .root | fromYaml -}}
 {{- range $own := list $env (default dict $v.gateway.env) }}{{ range $k, $x := $own }}{{ $_ = set $given $k $x }}{{ end }}{{ end -}}
 {{- $list := list -}}
@@ -171,7 +182,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- range $k, $x := $given }}{{ $list = append $list (dict "name" $k "value" (include "vitistack.text" $x)) }}{{ end -}}
 {{- range $name, $ref := dict "database" $v.database "redis" $v.redis -}}
   {{- $k := printf "%s_URL" (upper $name) -}}
-  {{- if and $ref.existingSecret (hasKey $given $k) }}{{ fail (printf "%s.existingSecret and gateway.env.%s both give the gateway %s: remove one of them" $name $k $k) }}{{ end -}}
+  {{- range $place := list "gateway" "config" }}{{ if and $ref.existingSecret (hasKey (default dict (index $v $place).env) $k) }}{{ fail (printf "%s.existingSecret and %s.env.%s both give the gateway %s: remove one of them" $name $place $k $k) }}{{ end }}{{ end -}}
   {{- if $ref.existingSecret }}{{ $list = append $list (dict "name" $k "valueFrom" (dict "secretKeyRef" (dict "name" $ref.existingSecret "key" $ref.key))) }}{{ end -}}
 {{- end -}}
 {{- $_ = set $c "env" $list -}}

@@ -181,6 +181,7 @@ func TestNotesNameWhatIsOpen(t *testing.T) {
 	}{
 		"Default": {"no value is set", "", []string{"networkPolicy.proxmox.cidrs", "networkPolicy.nodes.cidrs", "networkPolicy.objectStores.cidrs", "networkPolicy.apiServer.cidrs", "Set auth.enabled"}, []string{"networkPolicy.kea.cidrs"}},
 		"Closed":  {"every value is set", closed, nil, []string{"OPEN"}},
+		"Tokens":  {"tokens are required, and no key", "gateway.env.AUTH_ENABLED=true,gateway.env.AUTH_TOKENREVIEW=true", nil, []string{"Set auth.enabled"}},
 		"Name":    {"the chart does not know the addresses of a name", "kea.url=http://kea.example.com:8000", []string{"networkPolicy.kea.cidrs"}, nil},
 		"Address": {"the URL has the address", "kea.url=http://192.0.2.7:8000", nil, []string{"networkPolicy.kea.cidrs"}},
 		"Off":     {"network policies are off", "networkPolicy.enabled=false", []string{"OPEN: networkPolicy.enabled is false"}, []string{"networkPolicy.proxmox.cidrs"}},
