@@ -4,7 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 )
 
 // TestVariablesWithoutEffect writes variables into config.env and gateway.env that a container overrides, or that other objects of the
@@ -34,5 +37,36 @@ func TestVariablesWithoutEffect(t *testing.T) {
 		if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
 			t.Errorf("%s: %v, want %q: %s", name, err, tc.says, tc.reason)
 		}
+	}
+}
+
+// TestServicesSetNoVariables checks that Kubernetes writes no variables for the Services of the namespace into the gateway. A Service
+// called cache-redis would set CACHE_REDIS_PORT to a URL, with which the gateway does not start.
+func TestServicesSetNoVariables(t *testing.T) {
+	t.Parallel()
+	out, err := newHelm(t, &rest.Config{}).run(t.Context(), "template", "vitistack", chart())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for doc := range strings.SplitSeq(out, "\n---\n") {
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
+			t.Fatal(err)
+		}
+		if kind.Kind != "Deployment" {
+			continue
+		}
+		found = true
+		var d appsv1.Deployment
+		if err := yaml.Unmarshal([]byte(doc), &d); err != nil {
+			t.Fatal(err)
+		}
+		if links := d.Spec.Template.Spec.EnableServiceLinks; links == nil || *links {
+			t.Errorf("the pods of Deployment %s get variables for each Service of the namespace", d.Name)
+		}
+	}
+	if !found {
+		t.Error("the chart has no Deployment")
 	}
 }
