@@ -36,6 +36,17 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// TestHelpOfTopics asks for the help of commands as cobra's users do.
+func TestHelpOfTopics(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{"help": "Look:", "help why": "kubectl viti why KIND/NAME", "help create cluster": "kubectl viti create cluster NAME", "help why machine/web": "kubectl viti why KIND/NAME"} {
+		var out, errs bytes.Buffer
+		if code := Run(t.Context(), "dev", strings.Fields(args), Streams{In: strings.NewReader(""), Out: &out, Err: &errs}); code != 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("kubectl viti %s: %d, %s%s, want %q", args, code, out.String(), errs.String(), want)
+		}
+	}
+}
+
 // checkExample checks that an example calls a command with flags that it has and arguments that it takes.
 func checkExample(t *testing.T, cmd *cobra.Command, line string) {
 	t.Helper()
@@ -67,6 +78,9 @@ func TestMistakes(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
 		{"status", "there is no kubeconfig: set KUBECONFIG, or write --kubeconfig FILE"},
 		{"frob", `there is no command "frob": kubectl viti --help lists the commands`},
+		{"help frob", `there is no command "frob": kubectl viti --help lists the commands`},
+		{"help upgrde", "such as upgrade"},
+		{"help create frob", `there is no command "create frob": kubectl viti create --help lists the commands`},
 		{"bundle", "such as support-bundle"},
 		{"upgrde shop", "such as upgrade"},
 		{"describe machine/web", "such as why"},

@@ -83,10 +83,31 @@ func newRoot(streams Streams) *cobra.Command {
 		return fmt.Errorf("there is no command %q: %s --help lists the commands%s", args[0], cmd.CommandPath(), similar)
 	}
 	root.RunE, root.ValidArgsFunction, root.SuggestionsMinimumDistance = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, cobra.NoFileCompletions, 2
+	refuseUnknownTopics(root)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())
 	})
 	return root
+}
+
+// refuseUnknownTopics has the command help refuse a topic that is no command. It would show the help of what is above it.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil {
+		return
+	}
+	help.Args = func(_ *cobra.Command, args []string) error {
+		found, rest, err := root.Find(args)
+		switch {
+		case err != nil || len(rest) == 0 || !found.HasSubCommands():
+			return err
+		case found == root:
+			return root.Args(root, rest)
+		default:
+			return fmt.Errorf("there is no command %q: %s --help lists the commands", found.Name()+" "+rest[0], found.CommandPath())
+		}
+	}
 }
 
 // checkFlagValues refuses a flag that is given without a value, as by a script whose variable is empty: the command would act as

@@ -159,7 +159,7 @@ func (s *status) draw(b *bytes.Buffer, o overview, namespace string, now time.Ti
 
 // count returns how many objects of each kind are Ready. Kinds without a condition are left out.
 func count(set *cause.Set, objects cluster.Objects) []text.Count {
-	var counts []text.Count
+	counts := []text.Count{} // a list in JSON, also without objects
 	for _, k := range cluster.Kinds {
 		if !k.HasConditions() {
 			continue
