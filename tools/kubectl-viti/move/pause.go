@@ -44,7 +44,7 @@ func (m *Mover) pauseAll(ctx context.Context, all []object) ([]object, error) {
 			}
 		}
 		var err error
-		if all, err = m.read(ctx); err != nil {
+		if all, err = m.readAfterSnapshots(ctx); err != nil {
 			return nil, err
 		}
 		i := slices.IndexFunc(all, isReconciling)
@@ -67,8 +67,47 @@ func (m *Mover) pauseAll(ctx context.Context, all []object) ([]object, error) {
 // mostRounds bounds how often pauseAll looks for new objects. checkInactive finds what is unpaused or created after that.
 const mostRounds = 5
 
-// deliveryTimeout is longer than any delivery of the functions, whose limit is 25 seconds (events/limits.go).
+// deliveryTimeout is longer than any delivery of the functions, whose limit is 25 seconds (events/limits.go), except one of etcd-backup.
 const deliveryTimeout = 30 * time.Second
+
+const (
+	// attemptTimeout is how long after its last renewal etcd-backup takes the attempt of another delivery for ended.
+	attemptTimeout = time.Minute
+	// snapshotPause is the time between two looks at a snapshot that is being taken.
+	snapshotPause = 3 * time.Second
+)
+
+// readAfterSnapshots returns the objects that move, after the snapshots that etcd-backup has begun to take. A delivery of etcd-backup lasts as
+// long as its snapshot, and then writes it into the status, also of an EtcdBackup that is paused.
+func (m *Mover) readAfterSnapshots(ctx context.Context) ([]object, error) {
+	for isReported := false; ; {
+		all, err := m.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		now := m.From.Now()
+		i := slices.IndexFunc(all, func(o object) bool { return isTakingSnapshot(o, now) })
+		if i < 0 {
+			return all, nil
+		}
+		if !isReported {
+			isReported = true
+			m.Report("Waiting for the snapshot that %s takes, nine minutes at most", all[i].key())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(snapshotPause):
+		}
+	}
+}
+
+// isTakingSnapshot reports whether an object is an EtcdBackup with an attempt that a delivery renews.
+func isTakingSnapshot(o object, now time.Time) bool {
+	text, _, _ := unstructured.NestedString(o.Object, "status", "attempt", "renewTime")
+	renewed, err := time.Parse(time.RFC3339, text)
+	return o.kind.Name == "EtcdBackup" && err == nil && now.Sub(renewed) < attemptTimeout
+}
 
 // isReconciling reports whether a function may have begun to change what is outside of an object before it was paused.
 func isReconciling(o object) bool {
