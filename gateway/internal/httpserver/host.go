@@ -35,7 +35,7 @@ func hostOf(header string) string {
 }
 
 // isOwnHost reports whether a host can only be the gateway: an address, a name that no web site can have, or one of the allowed
-// names, which may begin with *.
+// names, which may begin with *. The port of an allowed name is ignored, as that of the request is.
 func isOwnHost(host string, allowed []string) bool {
 	if _, err := netip.ParseAddr(host); err == nil || host == "" || !strings.Contains(host, ".") {
 		return true
@@ -46,7 +46,7 @@ func isOwnHost(host string, allowed []string) bool {
 		}
 	}
 	return slices.ContainsFunc(allowed, func(name string) bool {
-		name = strings.ToLower(name)
+		name = hostOf(name)
 		below, wildcard := strings.CutPrefix(name, "*")
 		return host == name || (wildcard && strings.HasSuffix(host, below))
 	})

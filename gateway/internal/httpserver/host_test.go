@@ -4,7 +4,7 @@ import "testing"
 
 func TestIsOwnHost(t *testing.T) {
 	t.Parallel()
-	allowed := []string{"vitistack.example.com", "*.corp.example.com"}
+	allowed := []string{"vitistack.example.com", "*.corp.example.com", "Status.example.net.:8443"}
 	for _, tc := range []struct {
 		header, reason string
 		want           bool
@@ -19,6 +19,8 @@ func TestIsOwnHost(t *testing.T) {
 		{"", "HTTP/1.0 has no Host", true},
 		{"Vitistack.Example.com.", "a listed ingress", true},
 		{"a.corp.example.com:443", "a subdomain of a listed name", true},
+		{"status.example.net:8443", "a name that is listed with its port, as the Host header has it", true},
+		{"status.example.net", "a listed name at another port: any port of a name leads to the same pages", true},
 		{"attacker.example:9991", "a web site whose name resolves to the gateway's address", false},
 		{"gateway.vitistack-system.svc.attacker.example", "a web site whose name begins like a Service", false},
 		{"127.0.0.1.attacker.example", "a web site whose name begins like an address", false},
