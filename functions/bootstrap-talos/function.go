@@ -86,7 +86,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		nodes:        nodes,
 		addons:       &addonApplier{kube: client, hosts: o.addonHosts},
 		remover:      &remover{kube: client, manifests: store, machines: machines, etcd: etcd, status: status, now: o.now},
-		replacer:     &replacer{kube: client, planner: plans, now: o.now},
+		replacer:     &replacer{kube: client, planner: plans, machines: machines, now: o.now},
 		upgrader:     &upgrader{etcd: etcd, images: o.images, status: status, now: o.now},
 		resizer:      &resizer{kube: client, machines: machines, nodes: nodes, etcd: etcd, status: status, now: o.now},
 		deleter:      &deleter{kube: client, manifests: store, machines: machines, status: status},

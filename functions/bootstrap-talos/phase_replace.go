@@ -17,9 +17,10 @@ import (
 
 // replacer replaces machines that are unhealthy, or that are not as their pool describes them.
 type replacer struct {
-	kube    *kube.Client
-	planner *planner
-	now     func() time.Time
+	kube     *kube.Client
+	planner  *planner
+	machines *machineStore
+	now      func() time.Time
 }
 
 // replaceUnhealthy has the health checks of all groups replace machines whose nodes are unhealthy, and

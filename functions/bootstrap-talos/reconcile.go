@@ -80,6 +80,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		f.machines.releaseDeleted,
 		f.remover.restartClocks,
 		f.planner.makePlan,
+		f.replacer.recreateUnstarted,
 		f.resizer.readClasses,
 		f.renderer.readNodeConfigs,
 		f.replacer.cancelObsoleteReplacements,

@@ -23,9 +23,18 @@ type Images struct {
 	Factory, Schematic string
 }
 
+// diskFile is the end of the URLs of disk images.
+const diskFile = "/nocloud-amd64.raw.xz"
+
 // Disk returns the URL of the disk image that a Machine of the cluster boots. version has no v.
 func (i Images) Disk(kc *v1alpha1.KubernetesCluster, version string) string {
-	return fmt.Sprintf("%s/image/%s/v%s/nocloud-amd64.raw.xz", i.Factory, i.schematicOf(kc), version)
+	return fmt.Sprintf("%s/image/%s/v%s%s", i.Factory, i.schematicOf(kc), version, diskFile)
+}
+
+// IsOtherDisk reports whether a URL is that of a disk image of an image factory, and not the one of Disk for a version. Any other image
+// is one that a user has written into a Machine.
+func (i Images) IsOtherDisk(kc *v1alpha1.KubernetesCluster, version, url string) bool {
+	return strings.Contains(url, "/image/") && strings.HasSuffix(url, diskFile) && url != i.Disk(kc, version)
 }
 
 // Installer returns the reference of the image that installs or upgrades Talos. version has no
