@@ -117,16 +117,18 @@ func (up *upgrader) doStep(ctx context.Context, c *cluster, w *workload.Client) 
 	return c.reportUpgrade(nodes)
 }
 
-// resume continues the upgrade of control planes while the workload API does not answer, because their new API servers may be
-// why: the upgrade times out, and a node gets the version that the spec has then.
+// resume continues the upgrade of control planes while the workload API does not answer, because their new API servers, or a new
+// Talos that does not boot, may be why: the upgrade times out, and a node gets the version that the spec has then.
 func (up *upgrader) resume(ctx context.Context, c *cluster) error {
 	s, w := c.Status.Upgrade, c.connections.workload
-	if s.Kind != v1alpha1.UpgradeControlPlane || w == nil || c.connections.credentials == nil {
+	if s.Kind == v1alpha1.UpgradeKubelet || w == nil || c.connections.credentials == nil {
 		return nil
 	}
 	nodes := observeVersions(ctx, c, w)
 	c.plan.RenewUpgrade(s, c.Generation, nodes, metav1.NewTime(up.now()))
-	if !slices.ContainsFunc(s.Nodes, func(u v1alpha1.NodeUpgrade) bool { return plan.FindNode(nodes, u.Name).APIVersion != u.To }) {
+	if !slices.ContainsFunc(s.Nodes, func(u v1alpha1.NodeUpgrade) bool {
+		return plan.MayStopAPI(s.Kind, u, *plan.FindNode(nodes, u.Name), up.now())
+	}) {
 		return nil
 	}
 	if err := up.runSteps(ctx, c, w, nodes); err != nil {

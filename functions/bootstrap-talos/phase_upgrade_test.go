@@ -253,6 +253,25 @@ func TestUpgradeStopsTheAPI(t *testing.T) {
 	s.awaitVersions("shop", "1.33.4", "1.12.6")
 }
 
+// TestUpgradeStopsTheNode upgrades Talos on the only control plane, which does not boot again.
+func TestUpgradeStopsTheNode(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	s := newEnv(t, envOptions{now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	s.newOutdatedCluster("shop", 1, 0)
+	s.change("shop", talosTo("1.13.9"))
+	feed.Until(t, "the upgrade of the node is requested", func() (bool, string) {
+		u := s.get("shop").Status.Upgrade
+		return u != nil && len(u.Nodes) == 1 && u.Nodes[0].Step == v1alpha1.UpgradeRequested, s.get("shop").Status.Message
+	})
+	if err := s.fleet.PowerOff(string(s.machine("shop-cp-0").UID)); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitReason("shop", reasonWaitingForAPI)
+	ahead.Store(int64(plan.NodeUpgradeTimeout))
+	s.awaitReason("shop", "UpgradeFailed", "shop-cp-0", "it does not answer with version 1.13.9 after 20m0s")
+}
+
 // TestUpgradePulls has a node fail to pull the next API server, and then one fail to pull the next kubelet. It keeps the one
 // that runs, and continues once it can pull.
 func TestUpgradePulls(t *testing.T) {

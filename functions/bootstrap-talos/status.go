@@ -140,10 +140,11 @@ func setPhase(c *cluster, err error) reconcile.Outcome {
 }
 
 // isUnreachable reports whether a cluster that has been running does not answer: its workload API has not answered for as long as
-// a delivery polls, or already was unreachable, and no upgrade or resize restarts it. polled is whether the delivery has polled for that long.
+// a delivery polls, or already was unreachable, and no upgrade or resize restarts it. An upgrade that is paused, drains or has failed restarts nothing.
+// polled is whether the delivery has polled for that long.
 func isUnreachable(c *cluster, err error, polled bool) bool {
 	var w reconcile.WaitError
-	if !errors.As(err, &w) || w.Reason != reasonWaitingForAPI || c.Status.Version == "" || c.Status.Upgrade != nil || c.isControlPlaneResizing() {
+	if !errors.As(err, &w) || w.Reason != reasonWaitingForAPI || c.Status.Version == "" || plan.IsUpgradeRequested(c.KubernetesCluster) || c.isControlPlaneResizing() {
 		return false
 	}
 	ready := meta.FindStatusCondition(c.before.Status.Conditions, v1alpha1.ConditionReady)

@@ -22,6 +22,11 @@ func IsUpgradeActive(kc *v1alpha1.KubernetesCluster) bool {
 	return kc.Status.Upgrade != nil && slices.ContainsFunc(kc.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Step != v1alpha1.UpgradeFailed })
 }
 
+// IsUpgradeRequested reports whether the upgrade of any node is requested, so that the node may restart.
+func IsUpgradeRequested(kc *v1alpha1.KubernetesCluster) bool {
+	return kc.Status.Upgrade != nil && slices.ContainsFunc(kc.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Step == v1alpha1.UpgradeRequested })
+}
+
 // IsNodeUpgrading reports whether a node is being upgraded, and so may be unreachable.
 func IsNodeUpgrading(kc *v1alpha1.KubernetesCluster, node string) bool {
 	return kc.Status.Upgrade != nil && slices.ContainsFunc(kc.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Name == node })

@@ -181,6 +181,14 @@ func NextUpgradeStep(kind v1alpha1.UpgradeKind, u v1alpha1.NodeUpgrade, o Upgrad
 	}
 }
 
+// MayStopAPI reports whether the upgrade of a node may be why the workload API does not answer: that of a control plane whose new API
+// server does not, or whose new Talos has not booted in time.
+func MayStopAPI(kind v1alpha1.UpgradeKind, u v1alpha1.NodeUpgrade, o UpgradeNode, now time.Time) bool {
+	timedOut := u.Step == v1alpha1.UpgradeFailed || (u.Step == v1alpha1.UpgradeRequested && now.Sub(u.Since.Time) >= NodeUpgradeTimeout)
+	mayStop := kind == v1alpha1.UpgradeControlPlane || (kind == v1alpha1.UpgradeTalos && timedOut)
+	return mayStop && o.Role == v1alpha1.RoleControlPlane && o.RunningVersion(kind) != u.To
+}
+
 // LowestAPIVersion returns the oldest version of the API servers that answer, or otherwise if
 // none does.
 func LowestAPIVersion(otherwise string, nodes []UpgradeNode) string {
@@ -243,7 +251,7 @@ func RecordStep(kind v1alpha1.UpgradeKind, u *v1alpha1.NodeUpgrade, now UpgradeS
 		if o.RunningVersion(kind) == "" {
 			u.Message = fmt.Sprintf("it does not answer with version %s after %s", u.To, NodeUpgradeTimeout)
 		}
-		if kind == v1alpha1.UpgradeTalos && o.Node.BootID != u.BootID {
+		if kind == v1alpha1.UpgradeTalos && o.Node.BootID != "" && o.Node.BootID != u.BootID {
 			u.Message = fmt.Sprintf("it has booted Talos %s again because %s failed to boot: run talosctl dmesg on the node", o.RunningVersion(kind), u.To)
 		}
 	}
