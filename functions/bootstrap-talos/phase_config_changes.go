@@ -121,6 +121,13 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 	return true, err
 }
 
+// reportPausedConfigs reports in ConfigCurrent that nodes do not get a changed configuration, or another endpoint, while their upgrade is paused: a
+// rendered configuration has the versions of the upgrade.
+func reportPausedConfigs(_ context.Context, c *cluster) error {
+	c.report.config = conditionReport{false, reasonUpgradePaused, "an upgrade is paused, and nodes get changes of their configuration and of the endpoint after it: set spec.upgrade.paused to false, or write the versions that they run"}
+	return nil
+}
+
 // reportRestarting reports in ConfigCurrent a control plane that does not run its static pods as rendered, from which the next
 // delivery learns that it has to look again. It returns err.
 func reportRestarting(c *cluster, err error) error {

@@ -22,6 +22,9 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// reasonUpgradePaused is the reason of conditions that are False until an upgrade continues.
+const reasonUpgradePaused = "UpgradePaused"
+
 // reportUpgrade reports how far an upgrade is.
 func (c *cluster) reportUpgrade(nodes []plan.UpgradeNode) error {
 	s := c.Status.Upgrade
@@ -49,7 +52,7 @@ func (c *cluster) reportUpgrade(nodes []plan.UpgradeNode) error {
 		c.report.versions = conditionReport{false, "Upgrading", skew}
 		return reconcile.WaitError{Reason: "Upgrading", Message: fmt.Sprintf("upgrading %s, %s nodes are done, now %s", what, s.Progress, strings.Join(names, ", ")), Requeue: true}
 	case plan.IsUpgradePaused(c.KubernetesCluster):
-		c.report.versions = conditionReport{false, "UpgradePaused", skew + "; spec.upgrade.paused is true"}
+		c.report.versions = conditionReport{false, reasonUpgradePaused, skew + "; spec.upgrade.paused is true"}
 		return nil
 	default:
 		c.report.versions = conditionReport{false, "Upgrading", skew}

@@ -154,8 +154,11 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 		return cmp.Or(f.updater.updateConfigsEarly(ctx, c), checkReleases(ctx, c), withUnmetConditions(ctx, c, waiting))
 	}
 	err := reconcile.MostUrgent(f.upgrader.upgradeNodes(ctx, c), waiting)
-	if err != nil || c.Status.Upgrade != nil {
+	if err != nil {
 		return err
+	}
+	if c.Status.Upgrade != nil { // it is paused
+		return runAll(ctx, c, labelNodes, f.planner.fillScale, reportPausedConfigs, checkAddonsApplied)
 	}
 	return runAll(ctx, c, labelNodes, f.planner.fillScale, f.updater.moveEndpoint, f.endpoints.releaseUnusedVIP, applyTalosManifests, uncordonResized, f.resizer.resizeOutdated, f.replacer.replaceOutdated, f.rotator.start, checkAddonsApplied)
 }
