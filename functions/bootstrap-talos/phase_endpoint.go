@@ -29,9 +29,14 @@ type endpointAllocator struct {
 }
 
 // ensure finds the wanted endpoint. A running cluster keeps the one that its nodes know
-// until moveEndpoint changes it. If no control plane has that address, it changes at once.
+// until moveEndpoint changes it. If no control plane has that address, it changes at once. A cluster whose endpoint is a control plane
+// is reconciled although its virtual address cannot be allocated, which Ready reports.
 func (e *endpointAllocator) ensure(ctx context.Context, c *cluster) error {
 	host, held, err := e.endpointHost(ctx, c)
+	if err != nil && c.isEndpointNode(endpointHostname(c)) && c.report.noteUserError(v1alpha1.ConditionReady, err) {
+		c.observed.wantedEndpoint = c.Status.Endpoint
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -88,20 +93,30 @@ func (e *endpointAllocator) endpointHost(ctx context.Context, c *cluster) (host 
 		c.observed.vip, err = e.ensureVIP(ctx, c)
 		return c.observed.vip.String(), true, err
 	}
-	now := ""
-	if u, err := url.Parse(c.Status.Endpoint); err == nil {
-		now = u.Hostname()
-	}
-	planes := c.endpointNodes()
-	if now != "" && c.Spec.ControlPlaneEndpoint == nil && !slices.ContainsFunc(planes, func(p plan.EndpointNode) bool { return p.Address == now }) {
+	now := endpointHostname(c)
+	if now != "" && c.Spec.ControlPlaneEndpoint == nil && !c.isEndpointNode(now) {
 		if c.observed.vip, err = e.keptVIP(ctx, c, now); err != nil || c.observed.vip.IsValid() {
 			return now, true, err
 		}
 	}
-	if host = plan.ChooseEndpointNode(now, planes); host == "" {
+	if host = plan.ChooseEndpointNode(now, c.endpointNodes()); host == "" {
 		return "", false, waitForMachines(c)
 	}
 	return host, host == now, nil
+}
+
+// endpointHostname returns the host of the endpoint in the status, empty for none.
+func endpointHostname(c *cluster) string {
+	u, err := url.Parse(c.Status.Endpoint)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// isEndpointNode reports whether a host is the address of a control plane.
+func (c *cluster) isEndpointNode(host string) bool {
+	return slices.ContainsFunc(c.endpointNodes(), func(p plan.EndpointNode) bool { return p.Address == host })
 }
 
 // endpointNodes returns the control planes that have an address, and last those in removal.
@@ -163,23 +178,22 @@ func (e *endpointAllocator) ensureVIP(ctx context.Context, c *cluster) (netip.Ad
 		}
 		return netip.Addr{}, reconcile.WaitError{Reason: "WaitingForVirtualAddress", Message: fmt.Sprintf("waiting for IPAllocation %q, which asks for the address that the spec named before, to be deleted", a.Name), Requeue: true}
 	}
-	return allocatedAddress(a)
+	return allocatedAddress(a, c.plan.VirtualAddressRemedy())
 }
 
 // isEndpoint reports whether the nodes of a cluster know the address of an IPAllocation as its endpoint.
 func isEndpoint(c *cluster, a *v1alpha2.IPAllocation) bool {
-	u, err := url.Parse(c.Status.Endpoint)
-	return err == nil && a.Status.Address != "" && u.Hostname() == a.Status.Address
+	return a.Status.Address != "" && endpointHostname(c) == a.Status.Address
 }
 
 // allocatedAddress returns the address of the IPAllocation of a cluster. Until it has one it
-// returns a WaitError, or a UserError if it cannot get one, with the cause.
-func allocatedAddress(a *v1alpha2.IPAllocation) (netip.Addr, error) {
+// returns a WaitError, or a UserError if it cannot get one, with the cause and the remedy.
+func allocatedAddress(a *v1alpha2.IPAllocation, remedy string) (netip.Addr, error) {
 	switch a.Status.Phase {
 	case v1alpha2.IPAllocationAllocated:
 		return netip.ParseAddr(a.Status.Address)
 	case v1alpha2.IPAllocationError:
-		return netip.Addr{}, reconcile.UserError{Reason: "VirtualAddressFailed", Message: fmt.Sprintf("IPAllocation %q: %s; the address is written in spec.controlPlaneEndpoint.address", a.Name, cmp.Or(v1alpha1.WhyNotReady(a.Status.Conditions), a.Status.Message))}
+		return netip.Addr{}, reconcile.UserError{Reason: "VirtualAddressFailed", Message: fmt.Sprintf("IPAllocation %q: %s; %s", a.Name, cmp.Or(v1alpha1.WhyNotReady(a.Status.Conditions), a.Status.Message), remedy)}
 	default:
 		message := fmt.Sprintf("waiting for an address from IPAllocation %q", a.Name)
 		if cause := v1alpha1.WhyNotReady(a.Status.Conditions); cause != "" {

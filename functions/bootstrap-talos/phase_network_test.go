@@ -120,6 +120,28 @@ func TestWrongVirtualAddressIsCorrected(t *testing.T) {
 	s.awaitEndpoint("shop", s.vip("shop"), "cp-0")
 }
 
+// TestRefusedVirtualAddressStopsNoRepair grows a running cluster by a worker while its endpoint cannot become the virtual address that
+// its spec names.
+func TestRefusedVirtualAddressStopsNoRepair(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.create(s.cluster("shop", 1, 1))
+	s.awaitRunning("shop", "cp-0", "pool-0")
+	endpoint := s.get("shop").Status.Endpoint
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.ControlPlaneEndpoint = &v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointVIP, Address: "192.0.2.9"}
+		kc.Spec.Topology.Workers[0].Replicas = 2
+	})
+	feed.Until(t, "the pool grows", func() (bool, string) {
+		kc := s.get("shop")
+		return kc.Status.WorkersReady == "2/2", kc.Status.WorkersReady + " " + kc.Status.Message
+	})
+	s.awaitReason("shop", "VirtualAddressFailed", "192.0.2.9")
+	if got := s.get("shop").Status.Endpoint; got != endpoint {
+		t.Errorf("the endpoint is %s, want %s, which the nodes know", got, endpoint)
+	}
+}
+
 // TestUnusedVirtualAddressIsReleased asks for a virtual address in a running cluster that cannot get it, and then for none.
 func TestUnusedVirtualAddressIsReleased(t *testing.T) {
 	t.Parallel()

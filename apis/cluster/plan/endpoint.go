@@ -49,6 +49,14 @@ func endpointOf(kc *v1alpha1.KubernetesCluster) v1alpha1.ControlPlaneEndpoint {
 	}
 }
 
+// VirtualAddressRemedy says what to do about a virtual address that cannot be allocated.
+func (p Plan) VirtualAddressRemedy() string {
+	if p.Endpoint.Address != "" {
+		return "the address is written in spec.controlPlaneEndpoint.address"
+	}
+	return "write mode node into spec.controlPlaneEndpoint, or mode custom with the host of a load balancer"
+}
+
 // LocalPort returns the port on which the API server of each control plane listens. A custom
 // endpoint forwards its port to it.
 func (p Plan) LocalPort() int32 {
