@@ -63,6 +63,26 @@ func TestDrainBlocked(t *testing.T) {
 	}
 }
 
+// TestDrainOfRemovedPool has a PodDisruptionBudget keep all pods of a pool that is not in the spec any more, and follows the message.
+func TestDrainOfRemovedPool(t *testing.T) {
+	t.Parallel()
+	var later atomic.Int64
+	s := newEnv(t, envOptions{now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+	s.create(s.cluster("shop", 1, 1))
+	s.awaitRunning("shop")
+	s.deploy("shop", "web", 2, 2)
+	pools := s.get("shop").Spec.Topology.Workers
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers = nil })
+	s.awaitReason("shop", "RemovingNodes", "pool-0", "The disruption budget web needs 2 healthy pods")
+	later.Store(int64(plan.DefaultDrainTimeout + time.Minute))
+	s.awaitReason("shop", "DrainBlocked", "write pool pool into the spec again, with replicas 0 and a drainTimeout", v1alpha1.AnnotationForce+"=true")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		pools[0].Replicas, pools[0].DrainTimeout = 0, &metav1.Duration{Duration: time.Second}
+		kc.Spec.Topology.Workers = pools
+	})
+	s.awaitRunning("shop", "cp-0")
+}
+
 // TestDrainAfterPause pauses a cluster whose pods keep a machine from leaving, for longer than the drain timeout. The
 // drain then has its whole time.
 func TestDrainAfterPause(t *testing.T) {

@@ -56,8 +56,8 @@ func (r *remover) drainRemoved(ctx context.Context, c *cluster, m *v1alpha1.Mach
 	}
 	if failure := plan.DrainFailure(c.plan.PropertiesOf(plan.PoolOf(m)), removalStart(m), r.now(), message); failure != "" {
 		return false, "", reconcile.UserError{Reason: "DrainBlocked", Message: fmt.Sprintf(
-			"cannot drain node %s: %s; fix their PodDisruptionBudget, set drainTimeout of the pool, or set the annotation %s=true on Machine %s",
-			m.Name, failure, v1alpha1.AnnotationForce, m.Name)}
+			"cannot drain node %s: %s; fix their PodDisruptionBudget, %s, or set the annotation %s=true on Machine %s",
+			m.Name, failure, c.plan.DrainTimeoutRemedy(plan.PoolOf(m)), v1alpha1.AnnotationForce, m.Name)}
 	}
 	if err != nil {
 		return false, "", reconcile.WaitError{Reason: "WaitingForAPI", Message: "waiting for the workload API, to move pods from " + m.Name, Requeue: true}

@@ -24,6 +24,14 @@ func DrainTimeout(p v1alpha1.MachineProperties) time.Duration {
 	return DefaultDrainTimeout
 }
 
+// DrainTimeoutRemedy says how a user sets the drainTimeout of a pool. That of a pool which has left the spec has left with it.
+func (p Plan) DrainTimeoutRemedy(pool string) string {
+	if _, exists := p.findGroup(pool); exists {
+		return "set drainTimeout of the pool"
+	}
+	return fmt.Sprintf("write pool %s into the spec again, with replicas 0 and a drainTimeout", pool)
+}
+
 // HasDrainTimedOut reports whether the DrainTimeout of a pool is over for a drain that began at since. A drain
 // that has not begun has a zero since and does not time out.
 func HasDrainTimedOut(p v1alpha1.MachineProperties, since, now time.Time) bool {
