@@ -33,7 +33,7 @@ func TestAllocatedAddressHasItsCause(t *testing.T) {
 	} {
 		a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "shop-vip"}, Status: tc.status}
 		p := plan.Plan{Endpoint: v1alpha1.ControlPlaneEndpoint{Address: tc.address}}
-		_, err := allocatedAddress(a, p.VirtualAddressRemedy())
+		_, err := allocatedAddress(a, p.VirtualAddressRemedy(tc.address))
 		if err == nil || !strings.Contains(err.Error(), tc.want) || errors.As(err, new(reconcile.WaitError)) != tc.waits {
 			t.Errorf("%s: %s: got %v, want %q, which waits: %t", name, tc.reason, err, tc.want, tc.waits)
 		}

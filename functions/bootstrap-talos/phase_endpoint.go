@@ -153,6 +153,18 @@ func (e *endpointAllocator) keptVIP(ctx context.Context, c *cluster, now string)
 
 func vipName(kc *v1alpha1.KubernetesCluster) string { return kube.Name(kc.Name, "vip") }
 
+// requestedVIP returns the virtual address that the IPAllocation of a cluster requests: that of the spec, or else the one that its
+// control planes share, whose IPAllocation was deleted. Any other address would become the endpoint.
+func (c *cluster) requestedVIP() string {
+	now := endpointHostname(c)
+	_, err := netip.ParseAddr(now)
+	isShared := err == nil && len(c.observed.controlPlanes()) > 1 && !c.isEndpointNode(now)
+	if c.plan.Endpoint.Address == "" && isShared {
+		return now
+	}
+	return c.plan.Endpoint.Address
+}
+
 // ensureVIP allocates the virtual address of the control planes by an IPAllocation.
 func (e *endpointAllocator) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error) {
 	a := &v1alpha2.IPAllocation{
@@ -160,7 +172,7 @@ func (e *endpointAllocator) ensureVIP(ctx context.Context, c *cluster) (netip.Ad
 			Namespace: c.Namespace, Name: vipName(c.KubernetesCluster), Labels: manifests.Labels(c.KubernetesCluster),
 			OwnerReferences: kube.Owned(c.KubernetesCluster, v1alpha1.GroupVersion.String(), "KubernetesCluster"),
 		},
-		Spec: v1alpha2.IPAllocationSpec{NetworkNamespaceName: c.observed.network, RequestedAddress: c.plan.Endpoint.Address},
+		Spec: v1alpha2.IPAllocationSpec{NetworkNamespaceName: c.observed.network, RequestedAddress: c.requestedVIP()},
 	}
 	err := e.kube.Get(ctx, a.Namespace, a.Name, a)
 	if kube.NotFound(err) {
@@ -178,12 +190,14 @@ func (e *endpointAllocator) ensureVIP(ctx context.Context, c *cluster) (netip.Ad
 		}
 		return netip.Addr{}, reconcile.WaitError{Reason: "WaitingForVirtualAddress", Message: fmt.Sprintf("waiting for IPAllocation %q, which asks for the address that the spec named before, to be deleted", a.Name), Requeue: true}
 	}
-	return allocatedAddress(a, c.plan.VirtualAddressRemedy())
+	return allocatedAddress(a, c.plan.VirtualAddressRemedy(a.Spec.RequestedAddress))
 }
 
-// isEndpoint reports whether the nodes of a cluster know the address of an IPAllocation as its endpoint.
+// isEndpoint reports whether the nodes of a cluster know the address of an IPAllocation, or the one that it requests, as the endpoint.
 func isEndpoint(c *cluster, a *v1alpha2.IPAllocation) bool {
-	return a.Status.Address != "" && endpointHostname(c) == a.Status.Address
+	host := endpointHostname(c)
+	isRequested := a.Status.Address == "" && a.Spec.RequestedAddress == host && !c.isEndpointNode(host)
+	return host != "" && (a.Status.Address == host || isRequested)
 }
 
 // allocatedAddress returns the address of the IPAllocation of a cluster. Until it has one it

@@ -194,6 +194,34 @@ func TestEndpointBecomesVirtual(t *testing.T) {
 	s.awaitEndpoint("shop", vip, "cp-0", "pool-0")
 }
 
+// TestDeletedVirtualAddressIsKept deletes the IPAllocation of the virtual address of a running cluster.
+func TestDeletedVirtualAddressIsKept(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.create(s.cluster("shop", 3, 0))
+	endpoint := s.awaitRunning("shop").Status.Endpoint
+	a := &v1alpha2.IPAllocation{}
+	if err := s.kube.Get(t.Context(), s.namespace, "shop-vip", a); err != nil {
+		t.Fatal(err)
+	}
+	former := a.DeepCopy()
+	if err := s.kube.Delete(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	feed.Until(t, "the address is allocated again", func() (bool, string) {
+		s.reconcile("shop")
+		now := &v1alpha2.IPAllocation{}
+		err := s.kube.Get(t.Context(), s.namespace, "shop-vip", now)
+		return err == nil && now.UID != former.UID && now.Status.Address != "", fmt.Sprint(err, now.Status)
+	})
+	if got := s.vip("shop"); got != former.Status.Address {
+		t.Errorf("the virtual address is %s, want %s", got, former.Status.Address)
+	}
+	if got := s.awaitRunning("shop").Status.Endpoint; got != endpoint {
+		t.Errorf("the endpoint is %s, want %s, which every kubeconfig names", got, endpoint)
+	}
+}
+
 // TestEndpointIsServed has machines whose network interfaces no configuration selects, so that no node
 // has the virtual address.
 func TestEndpointIsServed(t *testing.T) {

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -39,14 +41,20 @@ func (s *env) allocate(ctx context.Context, name string) error {
 		return ignoreMissing(err)
 	}
 	before := a.DeepCopy()
-	if r := a.Spec.RequestedAddress; r != "" {
+	if r := a.Spec.RequestedAddress; s.isOutside(r) {
 		a.Status.Phase, a.Status.Message = v1alpha2.IPAllocationError, "address "+r+" is not in the network: ask for another"
 		_, err := s.kube.PatchStatus(ctx, before, a)
 		return ignoreMissing(err)
 	}
-	a.Status.Phase, a.Status.Address = v1alpha2.IPAllocationAllocated, s.address(string(a.UID))
+	a.Status.Phase, a.Status.Address = v1alpha2.IPAllocationAllocated, cmp.Or(a.Spec.RequestedAddress, s.address(string(a.UID)))
 	_, err := s.kube.PatchStatus(ctx, before, a)
 	return ignoreMissing(err)
+}
+
+// isOutside reports whether a requested address is not in the network.
+func (s *env) isOutside(requested string) bool {
+	address, err := netip.ParseAddr(requested)
+	return err == nil && !s.net.Prefix().Contains(address)
 }
 
 // place returns the number of a holder's address, or of a new one.

@@ -49,12 +49,17 @@ func endpointOf(kc *v1alpha1.KubernetesCluster) v1alpha1.ControlPlaneEndpoint {
 	}
 }
 
-// VirtualAddressRemedy says what to do about a virtual address that cannot be allocated.
-func (p Plan) VirtualAddressRemedy() string {
-	if p.Endpoint.Address != "" {
+// VirtualAddressRemedy says what to do about a virtual address that cannot be allocated. requested is what its IPAllocation requests, which
+// without an address in the spec is the one that the nodes have.
+func (p Plan) VirtualAddressRemedy(requested string) string {
+	switch {
+	case p.Endpoint.Address != "":
 		return "the address is written in spec.controlPlaneEndpoint.address"
+	case requested != "":
+		return "the control planes have this address: have its holder release it, or the pool of the NetworkNamespace include it"
+	default:
+		return "write mode node into spec.controlPlaneEndpoint, or mode custom with the host of a load balancer"
 	}
-	return "write mode node into spec.controlPlaneEndpoint, or mode custom with the host of a load balancer"
 }
 
 // LocalPort returns the port on which the API server of each control plane listens. A custom
