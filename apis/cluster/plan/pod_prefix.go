@@ -58,7 +58,7 @@ func (p podPrefix) remedy(nodes int) string {
 }
 
 // CheckPodPrefix returns a UserError if kube-controller-manager does not start with the podCIDR of a new cluster, or if podCIDR has no
-// prefix for each node that the topology permits and for one that replaces another. A node without one is never Ready.
+// prefix for each node that the topology permits and for those that replace others. A node without one is never Ready.
 func CheckPodPrefix(kc *v1alpha1.KubernetesCluster) error {
 	p, ok := podPrefixOf(kc)
 	if !ok {
@@ -66,7 +66,7 @@ func CheckPodPrefix(kc *v1alpha1.KubernetesCluster) error {
 	}
 	permitted, needed := maxNodes(kc.Spec.Topology), 1
 	if needsNodePrefixes(kc) {
-		needed = permitted + 1
+		needed = permitted + surgeOf(kc.Spec.Topology)
 	}
 	message := ""
 	switch {
@@ -75,8 +75,8 @@ func CheckPodPrefix(kc *v1alpha1.KubernetesCluster) error {
 	case p.Addr().Is6() && p.spare > maxIPv6Difference:
 		message = fmt.Sprintf("podCIDR %s is larger than Kubernetes accepts: %s", p, p.remedy(needed))
 	case needed > p.nodes():
-		message = fmt.Sprintf("podCIDR %s has a /%d for each of %s, and spec.topology permits %d and one that replaces another: %s, or lower the replicas and maxReplicas",
-			p, p.node, Plural(p.nodes(), "node"), permitted, p.remedy(needed))
+		message = fmt.Sprintf("podCIDR %s has a /%d for each of %s, and spec.topology permits %d and %s: %s, or lower %s",
+			p, p.node, Plural(p.nodes(), "node"), permitted, describeSurge(kc.Spec.Topology), p.remedy(needed), fieldsOfNodes(kc.Spec.Topology))
 	default:
 		return nil
 	}
@@ -87,13 +87,43 @@ func CheckPodPrefix(kc *v1alpha1.KubernetesCluster) error {
 // podCIDR has prefixes for. The cluster cannot change its podCIDR any more, so that fewer nodes are always accepted.
 func CheckMoreNodes(kc *v1alpha1.KubernetesCluster) error {
 	p, ok := podPrefixOf(kc)
-	permitted, last := maxNodes(kc.Spec.Topology), kc.Status.Accepted
-	if !ok || last == nil || kc.Status.Endpoint == "" || p.spare < 0 || !needsNodePrefixes(kc) || permitted < p.nodes() || permitted <= maxNodes(last.Topology) {
+	t, last := kc.Spec.Topology, kc.Status.Accepted
+	if !ok || last == nil || kc.Status.Endpoint == "" || p.spare < 0 || !needsNodePrefixes(kc) {
+		return nil
+	}
+	permitted, surge := maxNodes(t), surgeOf(t)
+	most := max(p.nodes(), maxNodes(last.Topology)+surgeOf(last.Topology))
+	if permitted+surge <= most {
 		return nil
 	}
 	return usererror.Error{Reason: "InvalidTopology", Message: fmt.Sprintf(
-		"podCIDR %s, which cannot be changed, has a /%d for each of %s, and spec.topology permits %d and one that replaces another: lower the replicas and maxReplicas to %s in all",
-		p, p.node, Plural(p.nodes(), "node"), permitted, Plural(max(p.nodes()-1, maxNodes(last.Topology)), "machine"))}
+		"podCIDR %s, which cannot be changed, has a /%d for each of %s, and spec.topology permits %d and %s: lower %s to %s in all",
+		p, p.node, Plural(p.nodes(), "node"), permitted, describeSurge(t), fieldsOfNodes(t), Plural(most-surge, "machine"))}
+}
+
+// surgeOf returns how many machines a cluster may have above its topology while others are replaced, which happens in one pool after the other.
+func surgeOf(t v1alpha1.ClusterTopology) int {
+	surge := 1
+	for _, pool := range t.Workers {
+		surge = max(surge, limitsOf(pool.Rollout).MaxSurge)
+	}
+	return surge
+}
+
+// describeSurge returns the machines of surgeOf, for a message.
+func describeSurge(t v1alpha1.ClusterTopology) string {
+	if surge := surgeOf(t); surge > 1 {
+		return fmt.Sprintf("%d that replace others (rollout.maxSurge)", surge)
+	}
+	return "one that replaces another"
+}
+
+// fieldsOfNodes returns the fields that limit the number of nodes, for a message.
+func fieldsOfNodes(t v1alpha1.ClusterTopology) string {
+	if surgeOf(t) > 1 {
+		return "maxSurge, or the replicas and maxReplicas"
+	}
+	return "the replicas and maxReplicas"
 }
 
 // needsNodePrefixes reports whether each node needs a prefix of podCIDR, as it does for flannel. Other network plugins may have addresses
