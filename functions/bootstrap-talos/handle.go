@@ -178,7 +178,7 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 		}
 		return nil, err
 	}
-	c := &cluster{KubernetesCluster: kc, deadline: pollDeadline(options)}
+	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), deadline: pollDeadline(options)}
 	if kc.DeletionTimestamp != nil || kc.Spec.Paused || v1alpha1.IsPaused(kc) {
 		return nil, nil
 	}

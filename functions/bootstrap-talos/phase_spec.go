@@ -75,19 +75,27 @@ func (p *planner) fillScale(ctx context.Context, c *cluster) error {
 	if !any || c.Spec.Topology.ScaledWorkers != nil {
 		return nil
 	}
-	return p.writeScale(ctx, c, &n)
+	if err := p.writeScale(ctx, c, &n); err != nil {
+		return err
+	}
+	if _, invalid := c.report.userErrorOf(v1alpha1.ConditionTopologyValid); !invalid && c.Status.Accepted != nil {
+		c.Status.Accepted.Topology.ScaledWorkers = &n // the cluster is up to date after this delivery
+	}
+	return nil
 }
 
-// writeScale writes the number of autoscaled workers into the spec if it differs.
+// writeScale writes the number of autoscaled workers into the spec if it differs, and keeps the status of the delivery, which is not
+// written yet.
 func (p *planner) writeScale(ctx context.Context, c *cluster, n *int32) error {
 	if ptr.Equal(n, c.Spec.Topology.ScaledWorkers) {
 		return nil
 	}
+	status := c.Status.DeepCopy()
 	c.Spec.Topology.ScaledWorkers = n
 	if _, err := p.kube.Patch(ctx, c.before, c.KubernetesCluster); err != nil {
 		return err
 	}
-	c.before = c.KubernetesCluster.DeepCopy()
+	c.before, c.Status = c.KubernetesCluster.DeepCopy(), *status
 	return nil
 }
 
