@@ -22,7 +22,7 @@ func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 	if busy, err := x.awaitTask(ctx, m); err != nil || busy {
 		return "the task of Proxmox VE", err
 	}
-	vm, all, err := x.finder.find(ctx, m)
+	vm, all, err := x.finder.findRecorded(ctx, m)
 	if err != nil {
 		return "", err
 	}

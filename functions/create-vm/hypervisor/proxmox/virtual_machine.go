@@ -61,6 +61,20 @@ func (f finder) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine,
 	return f.readListed(ctx, m, all, all[at])
 }
 
+// findRecorded returns the virtual machine of a machine that is being deleted like find, but only under the recorded VMID, if there is one. Clones, templates and
+// restored backups that an administrator has made of it have its tags and its description (PVE/API2/Qemu.pm, clone_vm), so that nothing but
+// the VMID distinguishes them. They stay. The ones that are no templates are orphans once the Machine is gone.
+func (f finder) findRecorded(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine, inventory, error) {
+	id := m.Status.ProviderID
+	_, vmid := recordedPlacement(m)
+	vm, all, err := f.find(ctx, m)
+	if vm == nil || vmid == 0 || vm.id == vmid {
+		return vm, all, err
+	}
+	m.Status.ProviderID = id
+	return nil, all, err
+}
+
 // readListed returns the virtual machine of an item of the inventory like find.
 func (f finder) readListed(ctx context.Context, m *v1alpha1.Machine, all inventory, i inventoryItem) (*virtualMachine, inventory, error) {
 	vm, err := f.read(ctx, i.Node, i.VMID)
@@ -81,11 +95,12 @@ func (f finder) readListed(ctx context.Context, m *v1alpha1.Machine, all invento
 }
 
 // indexOf returns the place of a machine's virtual machine, or else of one of a former UID, or else of
-// the one with its recorded VMID, if that is not 0. It returns -1 if there is none.
+// the one with its recorded VMID, if that is not 0. A template that was made of the virtual machine has its tags, and is not one of them. It returns -1 if
+// there is none.
 func (c inventory) indexOf(m *v1alpha1.Machine, vmid int) int {
 	for _, is := range []func(inventoryItem) bool{
-		func(r inventoryItem) bool { return slices.Contains(r.tags(), uidTag(m)) },
-		func(r inventoryItem) bool { return isAdoptable(m, r.tags(), "") },
+		func(r inventoryItem) bool { return r.Template == 0 && slices.Contains(r.tags(), uidTag(m)) },
+		func(r inventoryItem) bool { return r.Template == 0 && isAdoptable(m, r.tags(), "") },
 		func(r inventoryItem) bool { return vmid != 0 && r.VMID == vmid },
 	} {
 		if at := slices.IndexFunc(c, func(r inventoryItem) bool { return r.isVM() && is(r) }); at >= 0 {
