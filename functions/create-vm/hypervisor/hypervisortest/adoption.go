@@ -34,13 +34,14 @@ func (r *Env) Restore(m *v1alpha1.Machine, former string) *v1alpha1.Machine {
 	return again
 }
 
-// testAdoption creates a machine again, which adopts the virtual machine of its former UID.
+// testAdoption creates a machine again, which adopts the virtual machine of its former UID. The machine does not restart for the token that it has served.
 func testAdoption(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Parallel()
 	r := newEnv(t)
 	forEachFault(t, (*Wire).Faults, func(name string, w *Wire) {
 		r.CreateMachine(name)
-		first := r.Drive(name, &Wire{}, "runs", IsRunning)
+		r.Edit(name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
+		first := r.Drive(name, &Wire{}, "runs", func(m *v1alpha1.Machine) bool { return IsRunning(m) && m.Status.RestartToken == "once" })
 		vms, starts := r.Site.VMs(first), r.Site.Starts(first)
 		second := r.Restore(first, string(first.UID))
 		m := r.Drive(name, w, "runs with another UID", IsRunning)

@@ -29,6 +29,9 @@ func (x api) readPower(ctx context.Context, vm *virtualMachine) (p powerState, e
 // updateMachine takes one step towards the desired state of a virtual machine that exists: it
 // changes its configuration, then its power.
 func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (hypervisor.State, error) {
+	if err := x.recordFound(ctx, m, vm); err != nil {
+		return hypervisor.State{}, err
+	}
 	if t, err := x.changes.apply(ctx, m, want, vm); err != nil || t != nil {
 		return startedState(m, vm, t), err
 	}
@@ -56,6 +59,30 @@ func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, wan
 		s.Phase, s.Reason, s.Message = v1alpha1.MachineStopped, hypervisor.ReasonStopped, hypervisor.MessageStopped
 	}
 	return s, nil
+}
+
+// recordFound completes the status of a machine that does not name its virtual machine yet. A new one needs no restart. One that was found by its UID, because the
+// Machine was created again or has lost its status, may have served the token of the spec, and has run: its phase must not be that of a new
+// machine, which moves to another host without its disks. A new machine is in phase Creating before its virtual machine exists.
+func (x *Hypervisor) recordFound(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) error {
+	if m.Status.VMName != "" {
+		return nil
+	}
+	m.Status.RestartToken = m.Spec.RestartToken
+	switch m.Status.Phase {
+	case v1alpha1.MachineCreating, v1alpha1.MachineRunning, v1alpha1.MachineStopped:
+		return nil
+	default:
+	}
+	p, err := x.readPower(ctx, vm)
+	if err != nil {
+		return err
+	}
+	m.Status.Phase = v1alpha1.MachineStopped
+	if p.Status == pve.StatusVirtualMachineRunning {
+		m.Status.Phase = v1alpha1.MachineRunning
+	}
+	return nil
 }
 
 // changePower starts or stops a virtual machine, and returns the task.

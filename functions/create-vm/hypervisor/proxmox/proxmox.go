@@ -2,6 +2,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -96,6 +97,9 @@ func (x *Hypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 // observeLocked observes a virtual machine that Proxmox VE has locked, for a backup for example.
 // The virtual machine keeps running, but Proxmox VE refuses every change.
 func (x *Hypervisor) observeLocked(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (hypervisor.State, error) {
+	if err := x.recordFound(ctx, m, vm); err != nil {
+		return hypervisor.State{}, err
+	}
 	p, err := x.readPower(ctx, vm)
 	if err != nil {
 		return hypervisor.State{}, err
@@ -122,32 +126,15 @@ func (x *Hypervisor) observeLocked(ctx context.Context, m *v1alpha1.Machine, wan
 }
 
 // moveToOtherHost deletes a virtual machine that has never run, because its host has too little
-// memory for it, if another host can take it. It records that host, so the next call creates the virtual machine there, whatever
-// the first host reports. It tries each host once, and then starts the virtual machine again where it is, with back-off.
+// memory for it, if another host can take it. The phase of the Machine may come from a backup, so the tasks of the host have to show that too. It records
+// the other host, so the next call creates the virtual machine there, whatever the first host reports.
 func (x *Hypervisor) moveToOtherHost(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, failed error) (hypervisor.State, error) {
-	all, err := x.readInventory(ctx)
+	if ran, err := x.hasRun(ctx, vm); err != nil || ran {
+		return hypervisor.State{}, cmp.Or(err, failed)
+	}
+	where, err := x.claimOtherHost(ctx, m, want, vm, failed)
 	if err == nil {
-		all, err = x.cds.restrictStorages(ctx, all, decideFirstBoot(m, want))
-	}
-	if err != nil {
-		return hypervisor.State{}, err
-	}
-	source, err := x.images.findTemplate(ctx, m, all)
-	if err != nil {
-		return hypervisor.State{}, err
-	}
-	claims, err := x.vmids.listClaims(ctx)
-	if err != nil {
-		return hypervisor.State{}, err
-	}
-	had := claims.of(m)
-	full := append(fullHosts(m, had), vm.node)
-	where, err := x.creation.hosts.choose(ctx, m, want, all.withoutHosts(full), source, claims)
-	if _, isUserError := reconcile.AsUserError(err); isUserError {
-		return hypervisor.State{}, noOtherHost(failed, full)
-	}
-	if err == nil {
-		_, err = x.vmids.moveClaim(ctx, m, had, memoryClaim{node: where.node, vmid: vm.id, bytes: megabytes(want) << 20, fullHosts: strings.Join(full, ",")})
+		err = x.unprotect(ctx, vm)
 	}
 	if err != nil {
 		return hypervisor.State{}, err
@@ -157,6 +144,36 @@ func (x *Hypervisor) moveToOtherHost(ctx context.Context, m *v1alpha1.Machine, w
 	s := taskState(m, taskOf(actionDelete, t))
 	s.Retried = true
 	return s, err
+}
+
+// claimOtherHost chooses another host for a machine whose host has too little memory, and moves its claim there. It tries each host once, and then returns
+// the error of a virtual machine that is started again where it is, with back-off.
+func (x *Hypervisor) claimOtherHost(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, failed error) (placement, error) {
+	all, err := x.readInventory(ctx)
+	if err == nil {
+		all, err = x.cds.restrictStorages(ctx, all, decideFirstBoot(m, want))
+	}
+	if err != nil {
+		return placement{}, err
+	}
+	source, err := x.images.findTemplate(ctx, m, all)
+	if err != nil {
+		return placement{}, err
+	}
+	claims, err := x.vmids.listClaims(ctx)
+	if err != nil {
+		return placement{}, err
+	}
+	had := claims.of(m)
+	full := append(fullHosts(m, had), vm.node)
+	where, err := x.creation.hosts.choose(ctx, m, want, all.withoutHosts(full), source, claims)
+	if _, isUserError := reconcile.AsUserError(err); isUserError {
+		return placement{}, noOtherHost(failed, full)
+	}
+	if err == nil {
+		_, err = x.vmids.moveClaim(ctx, m, had, memoryClaim{node: where.node, vmid: vm.id, bytes: megabytes(want) << 20, fullHosts: strings.Join(full, ",")})
+	}
+	return where, err
 }
 
 // noOtherHost returns the error of a machine that no host could start. It is retried, because a host may get room.

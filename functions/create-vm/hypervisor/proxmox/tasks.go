@@ -217,6 +217,31 @@ func (x api) activeTasks(ctx context.Context, node, filter string) (upids []stri
 	return upids, err
 }
 
+// hasRun reports whether a virtual machine has been started since it was created, or was restored from a backup, by the tasks that its host has recorded. It
+// reports true if they are too many to know. A user without Sys.Audit sees the own tasks.
+func (x api) hasRun(ctx context.Context, vm *virtualMachine) (bool, error) {
+	const most = 50
+	var listed []struct {
+		Type   string `json:"type"`
+		Status string `json:"status"`
+	}
+	if err := x.client.Get(ctx, fmt.Sprintf("/nodes/%s/tasks?source=all&limit=%d&vmid=%d", vm.node, most, vm.id), &listed); err != nil {
+		return false, err
+	}
+	for _, t := range listed { // the newest first
+		if t.Status != "OK" && !strings.HasPrefix(t.Status, "WARNINGS") {
+			continue
+		}
+		switch t.Type {
+		case "qmstart", "qmrestore":
+			return true, nil
+		case "qmcreate", "qmdestroy":
+			return false, nil
+		}
+	}
+	return len(listed) == most, nil
+}
+
 // What the failure of the recorded task means.
 const (
 	// failureNone is the task's success, or no task.
