@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -216,8 +218,24 @@ func sum(count map[string]int, prefix string) (n int) {
 	return n
 }
 
+// claimVMID claims a VMID of a Proxmox VE for a machine of another MachineProvider.
+func (e *env) claimVMID(provider, endpoint string, vmid int) {
+	e.Helper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: defaultNamespace, Name: fmt.Sprintf("vmid-%s-%s-%d", provider, e.Namespace, vmid),
+		Labels: map[string]string{v1alpha1.LabelManagedBy: hypervisor.FunctionName, v1alpha1.LabelHolder: "other-" + e.Namespace},
+		Annotations: map[string]string{
+			"vitistack.io/machine-provider": provider, "vitistack.io/endpoint": endpoint, "vitistack.io/provider-id": fmt.Sprintf("proxmox://pve1/%d", vmid), "vitistack.io/memory-bytes": "0",
+		},
+	}}
+	if err := e.Kube.Create(e.Context(), lease); err != nil {
+		e.Fatal(err)
+	}
+	e.Cleanup(func() { _ = e.Kube.Delete(context.Background(), lease) })
+}
+
 // TestHiddenVMID has the VMID of a Machine used by a virtual machine that the provider's token cannot
-// see, because the token has rights on a pool only.
+// see, because the token has rights on a pool only. A machine of another MachineProvider has claimed the next VMID.
 func TestHiddenVMID(t *testing.T) {
 	t.Parallel()
 	inPool := slices.Clone(pveGrants)
@@ -234,10 +252,13 @@ func TestHiddenVMID(t *testing.T) {
 	if err := sim.AddMachine(proxmoxsim.Machine{ID: taken, Node: "pve3", Config: maps.Clone(hidden)}, ""); err != nil {
 		t.Fatal(err)
 	}
+	next := 500 + (taken-500+1)%11
+	provider := r.providerNow()
+	r.claimVMID("other", strings.TrimPrefix(provider.Spec.Endpoint.URL, "https://"), next)
 	w := &hypervisortest.Wire{}
 	r.Drive("m1", w, "reports that its VMID is taken", hypervisortest.HasReason("VMIDTaken"))
 	m = r.Drive("m1", w, "runs under the next VMID", hypervisortest.IsRunning)
-	if vmid := vmidOf(m); vmid == taken || sum(w.Count, "POST /api2/json/nodes/pve*/qemu") > 3 {
+	if vmid := vmidOf(m); vmid == taken || vmid == next || sum(w.Count, "POST /api2/json/nodes/pve*/qemu") > 3 {
 		t.Errorf("VMID %d, requests %v", vmid, w.Count)
 	}
 	for _, vm := range sim.Machines() {

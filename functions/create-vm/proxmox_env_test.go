@@ -155,12 +155,14 @@ func pveSite(r *env, sim *proxmoxsim.Server, provider string) *hypervisortest.Si
 				left = append(left, volume)
 			}
 		}
-		leases := &coordinationv1.LeaseList{}
-		if err := r.Kube.List(r.Context(), defaultNamespace, "vitistack.io/holder="+string(m.UID), leases); err != nil {
-			r.Error(err)
-		}
-		for _, l := range leases.Items {
-			left = append(left, "Lease "+l.Name)
+		for _, uid := range v1alpha1.UIDs(m) {
+			leases := &coordinationv1.LeaseList{}
+			if err := r.Kube.List(r.Context(), defaultNamespace, "vitistack.io/holder="+uid, leases); err != nil {
+				r.Error(err)
+			}
+			for _, l := range leases.Items {
+				left = append(left, "Lease "+l.Name)
+			}
 		}
 		return left
 	}

@@ -145,15 +145,25 @@ func (c creation) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, want
 	if err != nil && !isMissing(err) && !isForbidden(err) {
 		return hypervisor.State{}, err
 	}
-	used := all.vmids()
-	used[vmid] = true
-	next, err := c.vmids.claim(ctx, m, used, memoryClaim{node: where.node, vmid: vmid + 1, bytes: megabytes(want) << 20})
+	return c.skipVMID(ctx, m, want, where, all)
+}
+
+// skipVMID claims the next VMID for a machine whose VMID belongs to a virtual machine that the user cannot see.
+func (c creation) skipVMID(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, where placement, all inventory) (hypervisor.State, error) {
+	claims, err := c.vmids.listClaims(ctx)
+	if err != nil {
+		return hypervisor.State{}, err
+	}
+	taken := all.vmids()
+	maps.Copy(taken, claims.vmids(m))
+	taken[where.vmid] = true
+	next, err := c.vmids.claim(ctx, m, taken, memoryClaim{node: where.node, vmid: where.vmid + 1, bytes: megabytes(want) << 20, fullHosts: claims.of(m).fullHosts})
 	if err != nil {
 		return hypervisor.State{}, err
 	}
 	m.Status.ProviderID = formatProviderID(where.node, next)
 	return hypervisor.State{}, hypervisor.RetriedUserError{UserError: reconcile.UserError{Reason: "VMIDTaken", Message: fmt.Sprintf("VMID %d belongs to a virtual machine that the user of MachineProvider %s cannot see; VMID %d is tried next: "+
-		"reserve VMIDs for this provider in spec.proxmox.vmidStart and vmidEnd, or grant VM.Audit on /vms", vmid, c.provider.Name, next)}}
+		"reserve VMIDs for this provider in spec.proxmox.vmidStart and vmidEnd, or grant VM.Audit on /vms", where.vmid, c.provider.Name, next)}}
 }
 
 // creationTask returns the task at work on a node that may create the virtual machine of a machine under a VMID, or nothing. A task that

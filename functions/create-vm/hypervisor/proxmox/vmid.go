@@ -129,15 +129,17 @@ func (v vmids) createLease(ctx context.Context, m *v1alpha1.Machine, c memoryCla
 	return held.Spec.HolderIdentity != nil && *held.Spec.HolderIdentity == holder, nil
 }
 
-// release releases all VMIDs of a machine.
+// release releases all VMIDs of a machine, and the memory that it has claimed with them, also under its former UIDs.
 func (v vmids) release(ctx context.Context, m *v1alpha1.Machine) error {
-	leases := &coordinationv1.LeaseList{}
-	if err := v.home.List(ctx, v.namespace, v1alpha1.LabelHolder+"="+string(m.UID), leases); err != nil {
-		return err
-	}
-	for i := range leases.Items {
-		if err := v.home.Delete(ctx, &leases.Items[i]); err != nil {
+	for _, uid := range v1alpha1.UIDs(m) {
+		leases := &coordinationv1.LeaseList{}
+		if err := v.home.List(ctx, v.namespace, v1alpha1.LabelHolder+"="+uid, leases); err != nil {
 			return err
+		}
+		for i := range leases.Items {
+			if err := v.home.Delete(ctx, &leases.Items[i]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
