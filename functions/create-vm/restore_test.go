@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 // TestRestoredSnapshot restores a stopped machine, starts it and grows its restored disk.
@@ -128,5 +131,39 @@ func TestEarlierVolumeStays(t *testing.T) {
 	}
 	if got := vm.Spec.Template.Spec.Volumes[0]; got.PersistentVolumeClaim == nil || got.PersistentVolumeClaim.ClaimName != "vm-root" {
 		t.Errorf("the volume was changed to %+v", got)
+	}
+}
+
+// TestCloneKeepsItsDisks clones the virtual machine of a machine as KubeVirt's VirtualMachineClone does: the clone and its disk have the labels and annotations of
+// the first one (generatePatches in pkg/virt-controller/watch/clone/vm-target.go, and CreateRestorePVCDef, 1.8.4). The deletion of the Machine leaves the clone its disk.
+func TestCloneKeepsItsDisks(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	m := machineWith("web", func(m *v1alpha1.MachineSpec) { m.PowerState = v1alpha1.PowerStopped })
+	s.Create(m)
+	s.awaitMachine("web", "is off", hypervisortest.HasReason("Stopped"))
+	const claimName = "restore-b0c5-root"
+	s.restoreClaim("web-root", claimName)
+	vm := &kubevirtv1.VirtualMachine{}
+	if err := s.Kube.Get(t.Context(), s.Namespace, "web", vm); err != nil {
+		t.Fatal(err)
+	}
+	clone := &kubevirtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: "copy", Labels: vm.Labels, Annotations: vm.Annotations}, Spec: *vm.Spec.DeepCopy()}
+	spec := &clone.Spec.Template.Spec
+	spec.Volumes = spec.Volumes[:1]
+	spec.Volumes[0].PersistentVolumeClaim.ClaimName = claimName
+	spec.Domain.Devices.Disks = spec.Domain.Devices.Disks[:1]
+	spec.Domain.Devices.Interfaces[0].MacAddress = ""
+	s.Create(clone)
+	s.remove(m)
+	feed.Until(t, "the Machine is gone", func() (bool, string) {
+		return kube.NotFound(s.Kube.Get(t.Context(), s.Namespace, "web", m)), fmt.Sprint(m.Status.Conditions)
+	})
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := s.Kube.Get(t.Context(), s.Namespace, claimName, claim); err != nil || claim.DeletionTimestamp != nil {
+		t.Errorf("the disk of the clone is deleted: %v", err)
+	}
+	if err := s.Kube.Get(t.Context(), s.Namespace, "web-root", claim); !kube.NotFound(err) {
+		t.Errorf("the disk of the machine is left: %v", err)
 	}
 }

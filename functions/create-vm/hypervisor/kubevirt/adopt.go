@@ -82,8 +82,12 @@ func (g guestObjects) adoptClaims(ctx context.Context, m *v1alpha1.Machine, vm *
 	if err := g.client.List(ctx, m.Namespace, v1alpha1.LabelMachine+"="+m.Name, list); err != nil {
 		return err
 	}
-	for i := range list.Items {
-		claim := &list.Items[i]
+	claims, err := g.withoutUsed(ctx, m, list.Items)
+	if err != nil {
+		return err
+	}
+	for i := range claims {
+		claim := &claims[i]
 		unmarked := markOf(claim) == "" && usesClaim(vm, claim.Name)
 		if !unmarked && !isAdoptable(claim, m) {
 			continue

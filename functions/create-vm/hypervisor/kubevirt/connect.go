@@ -39,7 +39,7 @@ var kinds = []func(*runtime.Scheme) error{
 	v1alpha2.AddToScheme,
 	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Secret{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{}, &corev1.NodeList{}),
 	kube.Kinds(storagev1.SchemeGroupVersion, &storagev1.StorageClassList{}),
-	kube.Kinds(kubevirtv1.GroupVersion, &kubevirtv1.VirtualMachine{}, &kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.KubeVirtList{}),
+	kube.Kinds(kubevirtv1.GroupVersion, &kubevirtv1.VirtualMachine{}, &kubevirtv1.VirtualMachineList{}, &kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.KubeVirtList{}),
 	kube.Kinds(cdiv1.SchemeGroupVersion, &cdiv1.DataVolume{}),
 	kube.Kinds(attachmentVersion, &NetworkAttachmentDefinition{}),
 }

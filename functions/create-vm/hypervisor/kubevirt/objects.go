@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
@@ -31,6 +32,26 @@ func (g guestObjects) listClaims(ctx context.Context, m *v1alpha1.Machine) ([]co
 		return nil, err
 	}
 	return slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !isMadeFor(&c, m) }), nil
+}
+
+// withoutUsed leaves out the claims that the virtual machine of another user has. KubeVirt copies the labels and the annotations of a claim, and with them
+// the mark of its Machine, when it clones a virtual machine, or restores a snapshot to another one (CreateRestorePVCDef in its
+// pkg/storage/snapshot/restore.go, 1.8.4). It lists the virtual machines only if there are claims with other names than the stack has given them.
+func (g guestObjects) withoutUsed(ctx context.Context, m *v1alpha1.Machine, claims []corev1.PersistentVolumeClaim) ([]corev1.PersistentVolumeClaim, error) {
+	given := []string{claimName(m, v1alpha1.RootDisk), claimName(m, installerDisk)}
+	for _, d := range m.Spec.Disks {
+		given = append(given, claimName(m, d.Name))
+	}
+	if !slices.ContainsFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return !slices.Contains(given, c.Name) }) {
+		return claims, nil
+	}
+	vms := &kubevirtv1.VirtualMachineList{}
+	if err := g.client.List(ctx, m.Namespace, "", vms); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(claims, func(c corev1.PersistentVolumeClaim) bool {
+		return slices.ContainsFunc(vms.Items, func(vm kubevirtv1.VirtualMachine) bool { return vm.Name != m.Name && usesClaim(&vm, c.Name) })
+	}), nil
 }
 
 // resolveClasses returns the StorageClasses of disks.

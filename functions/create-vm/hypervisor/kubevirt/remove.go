@@ -30,6 +30,9 @@ func (k *Hypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 		}
 	}
 	claims, err := k.objects().listClaims(ctx, m)
+	if err == nil {
+		claims, err = k.objects().withoutUsed(ctx, m, claims)
+	}
 	if err != nil {
 		return "", err
 	}
