@@ -9,6 +9,8 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // sharedNames returns the names that a machine's interface may have in a shared
@@ -32,16 +34,16 @@ func (r networkReconciler) claimInterface(ctx context.Context, m *v1alpha1.Machi
 	plain, apart := sharedNames(m.Name, n.Name)
 	for _, name := range []string{plain, apart, n.Name} {
 		if macIn(nc, name) == mac {
-			return name, nil
+			return name, r.checkMACUnused(ctx, m, n, nc)
 		}
 	}
 	shared := plain
 	if has := macIn(nc, plain); has != "" {
-		taken, err := r.isUsedByOther(ctx, m, nc.Name, has)
+		users, err := r.machinesWithMAC(ctx, m, nc.Name, has)
 		if err != nil {
 			return "", err
 		}
-		if taken {
+		if len(users) > 0 {
 			shared = apart
 		}
 	}
@@ -56,17 +58,44 @@ func (r networkReconciler) claimInterface(ctx context.Context, m *v1alpha1.Machi
 	return shared, nil
 }
 
-// isUsedByOther reports whether another machine uses a MAC address in a NetworkConfiguration.
-func (r networkReconciler) isUsedByOther(ctx context.Context, m *v1alpha1.Machine, network, mac string) (bool, error) {
+// checkMACUnused returns a UserError if a machine, which does not use a NetworkConfiguration yet, has the MAC address of another one that does: they would share one
+// interface there, and so one address. The finalizer of the first one decides, because a write of the second one at the same time is a conflict.
+func (r networkReconciler) checkMACUnused(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) error {
+	others := network.Users(nc)
+	if m.Status.VMName != "" || len(others) == 0 || slices.Contains(others, m.Name) {
+		return nil
+	}
+	mac := interfaceMAC(m, n)
+	same, err := r.machinesWithMAC(ctx, m, nc.Name, mac)
+	if err != nil {
+		return err
+	}
+	for _, other := range same {
+		if slices.Contains(others, other) {
+			return networkError{reconcile.UserError{Reason: "NetworkFailed", Message: fmt.Sprintf(
+				"interface %s has MAC address %s, which Machine %s uses in NetworkConfiguration %s: delete this Machine and create it again without macAddress in spec.networks, or with another one",
+				n.Name, mac, other, nc.Name)}, nc.Name}
+		}
+	}
+	return nil
+}
+
+// machinesWithMAC returns the names of the other machines that have a MAC address in a NetworkConfiguration.
+func (r networkReconciler) machinesWithMAC(ctx context.Context, m *v1alpha1.Machine, configuration, mac string) (names []string, err error) {
 	list := &v1alpha1.MachineList{}
 	if err := r.kube.List(ctx, m.Namespace, "", list); err != nil {
-		return false, err
+		return nil, err
 	}
-	return slices.ContainsFunc(list.Items, func(other v1alpha1.Machine) bool {
-		return other.Name != m.Name && slices.ContainsFunc(machineNetworks(&other), func(n v1alpha1.MachineNetwork) bool {
-			return n.NetworkName == network && interfaceMAC(&other, n) == mac
+	for i := range list.Items {
+		other := &list.Items[i]
+		has := slices.ContainsFunc(machineNetworks(other), func(n v1alpha1.MachineNetwork) bool {
+			return n.NetworkName == configuration && interfaceMAC(other, n) == mac
 		})
-	}), nil
+		if has && other.Name != m.Name {
+			names = append(names, other.Name)
+		}
+	}
+	return names, nil
 }
 
 // interfaceIn returns the index of an interface in the spec of a NetworkConfiguration, or -1.
@@ -84,8 +113,10 @@ func macIn(nc *v1alpha1.NetworkConfiguration, name string) string {
 }
 
 // releaseInterfaces removes the interfaces of a machine from a NetworkConfiguration, including
-// interfaces that its spec no longer names, and reports whether there were any.
+// interfaces that its spec no longer names, and reports whether there were any. An interface without the machine's name stays that of
+// another machine with the same MAC address unless the machine is a user.
 func releaseInterfaces(nc *v1alpha1.NetworkConfiguration, m *v1alpha1.Machine) (claimed bool) {
+	isUser := slices.Contains(network.Users(nc), m.Name)
 	var kept []v1alpha1.InterfaceSpec
 	for _, s := range nc.Spec.NetworkInterfaces {
 		of, shared := isInterfaceOf(m, s)
@@ -93,7 +124,7 @@ func releaseInterfaces(nc *v1alpha1.NetworkConfiguration, m *v1alpha1.Machine) (
 		if of && shared {
 			continue
 		}
-		if of {
+		if of && isUser {
 			s.MACAddress = ""
 		}
 		kept = append(kept, s)

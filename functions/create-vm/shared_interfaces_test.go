@@ -10,6 +10,8 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 // named returns a machine with one interface in a NetworkConfiguration.
@@ -106,6 +108,41 @@ func TestFullNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitMachine("late", "runs in the freed place", hypervisortest.IsRunning)
+}
+
+// TestSharedMAC creates a second machine with the MAC address of the first one, as a copy of its manifest has. It gets no address, and its deletion leaves the first one
+// its interface.
+func TestSharedMAC(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	const mac = "52:54:00:00:00:55"
+	nc := configuration("twins")
+	nc.Spec.NetworkInterfaces = []v1alpha1.InterfaceSpec{{Name: "eth0", MACAddress: mac}}
+	s.Create(nc)
+	with := func(name, mac string) *v1alpha1.Machine {
+		return machineWith(name, func(m *v1alpha1.MachineSpec) {
+			m.Networks = []v1alpha1.MachineNetwork{{Name: "eth0", NetworkName: "twins", MACAddress: v1alpha1.MACAddress(mac)}}
+		})
+	}
+	s.Create(with("first", mac))
+	first := s.awaitMachine("first", "runs", hypervisortest.IsRunning)
+	s.Create(with("second", mac))
+	second := s.awaitMachine("second", "is refused", hypervisortest.HasReason("NetworkFailed"))
+	if got := condition(second, "NetworkReady"); !strings.Contains(got, "interface eth0 has MAC address "+mac+", which Machine first uses in NetworkConfiguration twins") {
+		t.Errorf("got %s", got)
+	}
+	s.remove(second)
+	feed.Until(t, "the second machine is gone", func() (bool, string) {
+		return kube.NotFound(s.Kube.Get(t.Context(), s.Namespace, "second", second)), string(second.Status.Phase)
+	})
+	if diff := cmp.Diff(map[string]string{"eth0": mac}, s.interfacesOf("twins")); diff != "" {
+		t.Errorf("interfaces (-want +got):\n%s", diff)
+	}
+	s.Create(with("second", ""))
+	second = s.awaitMachine("second", "runs without the MAC address, as the message says", hypervisortest.IsRunning)
+	if second.Status.IPAddresses[0] == first.Status.IPAddresses[0] {
+		t.Errorf("both have %s", first.Status.IPAddresses[0])
+	}
 }
 
 func TestSharedNames(t *testing.T) {
