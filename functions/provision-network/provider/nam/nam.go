@@ -77,7 +77,7 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (s
 		IPFamilies: size.IPFamilies, IPv4PrefixLength: size.IPv4PrefixLength, IPv6PrefixLength: size.IPv6PrefixLength,
 	}}, &answer)
 	if provider.IsKind(err, httpclient.Conflict) && nn.Status.IPv4Prefix == "" && nn.Status.IPv6Prefix == "" {
-		return segment.Segment{}, p.replace(ctx, nn, err)
+		return segment.Segment{}, p.resolveConflict(ctx, nn, err)
 	}
 	if err != nil {
 		return segment.Segment{}, Backend.RequestError(err)
@@ -90,6 +90,16 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (s
 		return segment.Segment{}, Backend.InvalidResponse(err.Error())
 	}
 	return seg, nil
+}
+
+// resolveConflict replaces the segment of an earlier request. A network that was created again may have lost its status, and machines may use its segment, so
+// that its segment stays.
+func (p Provider) resolveConflict(ctx context.Context, nn *v1alpha2.NetworkNamespace, conflict error) error {
+	if len(v1alpha1.FormerUIDs(nn)) == 0 {
+		return p.replace(ctx, nn, conflict)
+	}
+	return provider.PermanentError("SourceConflict", "%s has the segment of this network, which was created again, for another request, and machines may use it: "+
+		"write the spec.datacenterIdentifier, spec.supervisorIdentifier and spec.networkProvisioning.nam that the network had before, in a network of the same name and namespace, or delete this network, which releases the segment, and create it again", Backend.Name)
 }
 
 // replace releases a segment that was requested by an earlier spec, so that the next

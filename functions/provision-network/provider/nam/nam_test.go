@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -180,6 +181,26 @@ func asError(t *testing.T, err error) provider.Error {
 		t.Fatalf("got %v, want an Error", err)
 	}
 	return f
+}
+
+// TestCreatedAgain creates a network again, without its status, and with another request than its segment was created for. Machines may use the segment.
+func TestCreatedAgain(t *testing.T) {
+	t.Parallel()
+	m := newManager(t, 0)
+	had, err := m.nam.Provide(t.Context(), someNetwork(uidA, namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 24})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := someNetwork(uidB, namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 25}))
+	again.Annotations = map[string]string{v1alpha1.AnnotationFormerUIDs: uidA}
+	_, err = m.nam.Provide(t.Context(), again)
+	if f := asError(t, err); f.Reason != "SourceConflict" || !strings.Contains(f.Message, "write the spec.datacenterIdentifier, spec.supervisorIdentifier and spec.networkProvisioning.nam that the network had before") {
+		t.Errorf("got %+v", f)
+	}
+	again.Spec = namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 24})
+	if has, err := m.nam.Provide(t.Context(), again); err != nil || !has.Same(had) {
+		t.Errorf("the network has %v, had %v: %v", has, had, err)
+	}
 }
 
 // TestFaults checks the error of each way in which a manager can fail.
