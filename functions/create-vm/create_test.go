@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/sim/faults"
 	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -262,6 +263,38 @@ func TestEditDisksBeforeCreation(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.awaitEmpty() // also of the disk that no virtual machine has had
+	}
+}
+
+// TestEditDisksDuringCreation makes disks larger before their volumes exist. They grow when they have them, without a resync.
+func TestEditDisksDuringCreation(t *testing.T) {
+	t.Parallel()
+	for name, os := range map[string]*v1alpha1.MachineOS{"blank": nil, "image": {ImageID: "https://images.example.com/linux.qcow2"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plan := &faults.Plan{}
+			if err := plan.Set(faults.Rule{Operation: "pvc/bind", Error: "the pool is full"}); err != nil {
+				t.Fatal(err)
+			}
+			s := setUpWith(t, kubevirtsim.Options{Plan: plan})
+			s.Create(machineWith("vm", func(m *v1alpha1.MachineSpec) { m.OS = os }))
+			s.awaitMachine("vm", "waits for its disk", func(m *v1alpha1.Machine) bool {
+				return m.Status.VMName != "" && hypervisortest.HasReason("Provisioning")(m)
+			})
+			s.Edit("vm", func(m *v1alpha1.Machine) { m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "30Gi"}} })
+			s.awaitMachine("vm", "has its new spec looked at", func(m *v1alpha1.Machine) bool {
+				c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady)
+				return c != nil && c.ObservedGeneration == m.Generation
+			})
+			if err := plan.Set(); err != nil {
+				t.Fatal(err)
+			}
+			s.awaitMachine("vm", "runs with its larger disk", func(m *v1alpha1.Machine) bool {
+				claim := &corev1.PersistentVolumeClaim{}
+				err := s.Kube.Get(t.Context(), s.Namespace, "vm-root", claim)
+				return err == nil && hypervisortest.IsRunning(m) && m.Status.ObservedGeneration == m.Generation && claim.Status.Capacity.Storage().String() == "30Gi"
+			})
+		})
 	}
 }
 

@@ -73,7 +73,7 @@ func setStatus(m *v1alpha1.Machine, a attempt) reconcile.Outcome {
 	if s.Phase == "" || s.Phase == v1alpha1.MachineFailed {
 		s.Phase = v1alpha1.MachinePending
 	}
-	s.ObservedGeneration = m.Generation
+	setObservedGeneration(m, a)
 	setNetworkStatus(m, a)
 	if a.vm == nil {
 		return setProblem(m, a)
@@ -122,6 +122,13 @@ func setStatus(m *v1alpha1.Machine, a attempt) reconcile.Outcome {
 		return setReady(m, vm.Reason == hypervisor.ReasonStopped, vm.Reason, vm.Message)
 	}
 	return setReady(m, true, "MachineRunning", "the machine is running")
+}
+
+// setObservedGeneration writes that the spec was applied, unless a part of it waits for the virtual machine: then the next event applies that.
+func setObservedGeneration(m *v1alpha1.Machine, a attempt) {
+	if a.vm == nil || !a.vm.Incomplete {
+		m.Status.ObservedGeneration = m.Generation
+	}
 }
 
 // missingTemplate returns the reason and the message of a machine that keeps its size, because its spec names no

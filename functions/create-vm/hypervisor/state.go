@@ -36,6 +36,8 @@ type State struct {
 	Task *v1alpha1.ProviderTask
 	// Handover is what was done with the machine configuration of a node.
 	Handover Handover
+	// Incomplete is whether a change of the spec waits for the virtual machine, so that the next event has to apply it.
+	Incomplete bool
 	// Refused is the UserError of a part of the spec that cannot be applied, such as a smaller disk. All
 	// other changes have been applied.
 	Refused error

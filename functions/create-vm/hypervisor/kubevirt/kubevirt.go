@@ -65,7 +65,7 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	s.Handover, s.Refused = want.Handover, refused
+	s.Handover, s.Refused, s.Incomplete = want.Handover, refused, waitsToGrow(vm, want.Disks, claims)
 	return s, k.restart(ctx, m, vm, &s)
 }
 

@@ -147,6 +147,34 @@ func planGrowth(volumes []kubevirtv1.Volume, want []hypervisor.Disk, claims []co
 	return larger, shrunk
 }
 
+// waitsToGrow reports whether a disk of a virtual machine is smaller than wanted and has no volume yet. It grows once it has one, because the API server refuses
+// the change of a claim that is not bound. CDI creates the claim of a disk with an image later, with the size in the template.
+func waitsToGrow(vm *kubevirtv1.VirtualMachine, want []hypervisor.Disk, claims []corev1.PersistentVolumeClaim) bool {
+	if vm.Spec.Template == nil {
+		return false
+	}
+	requested := map[string]resource.Quantity{}
+	for _, t := range vm.Spec.DataVolumeTemplates {
+		if t.Spec.PVC != nil {
+			requested[t.Name] = t.Spec.PVC.Resources.Requests[corev1.ResourceStorage]
+		}
+	}
+	for _, c := range claims {
+		delete(requested, c.Name)
+		if c.Status.Phase != corev1.ClaimBound {
+			requested[c.Name] = c.Spec.Resources.Requests[corev1.ResourceStorage]
+		}
+	}
+	return slices.ContainsFunc(want, func(d hypervisor.Disk) bool {
+		v := slices.IndexFunc(vm.Spec.Template.Spec.Volumes, func(v kubevirtv1.Volume) bool { return v.Name == d.Name })
+		if v < 0 {
+			return false
+		}
+		has, unbound := requested[claimOf(vm.Spec.Template.Spec.Volumes[v])]
+		return unbound && d.Size.Cmp(has) > 0
+	})
+}
+
 // growDisks requests more storage for claims, and changes them accordingly. Afterwards it returns a UserError for one
 // whose StorageClass does not allow that.
 func (k *Hypervisor) growDisks(ctx context.Context, larger []growth) (refused error) {
