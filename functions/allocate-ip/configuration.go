@@ -144,11 +144,11 @@ func (r configurationReconciler) checkExisting(ctx context.Context, nc *v1alpha1
 	case isOrphaned(a, nc) || (a.DeletionTimestamp != nil && !needsAddress(nc, nn, a)):
 		return fmt.Errorf("allocate %s/%s: %w", a.Namespace, a.Name, errReleasing)
 	case !isForInterface(a, want):
-		return errNameTaken{a.Name}
+		return errNameTaken{a.Name, want.Spec.InterfaceName, otherInterface(a, want)}
 	case !needsOtherAddress(a, want):
 		return nil
 	case !metav1.IsControlledBy(a, nc):
-		return errNameTaken{a.Name}
+		return errNameTaken{name: a.Name}
 	case a.Status.Address != "":
 		if err := r.checkUnused(ctx, nc, a); err != nil {
 			return err
@@ -198,10 +198,15 @@ func (r configurationReconciler) checkRequestedAddress(ctx context.Context, nn *
 	return reconcile.UserError{Reason: outcome.Reason, Message: outcome.Message}
 }
 
-// errNameTaken says that another object has the name of an IPAllocation.
-type errNameTaken struct{ name string }
+// errNameTaken says that an IPAllocation has the name of the one of an interface: one that a user has created for another network, or that of another
+// interface whose name gives the same one, as eth0 of web-db gives web-db-eth0, and db-eth0 of web. The other interface needs it, so that its deletion does not help.
+type errNameTaken struct{ name, iface, other string }
 
 func (e errNameTaken) Error() string {
+	if e.other != "" {
+		return fmt.Sprintf("IPAllocation %s belongs to %s, and interface %s would have one of the same name: give interface %s another name, or, if a Machine has added it, create that Machine again with another name",
+			e.name, e.other, e.iface, e.iface)
+	}
 	return "IPAllocation " + e.name + " is not for this interface: delete it to have a new one created"
 }
 

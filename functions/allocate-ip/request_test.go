@@ -294,6 +294,33 @@ func TestRequestChanges(t *testing.T) {
 	s.requireConsistentLeases()
 }
 
+// TestSameAllocationName has the names of two NetworkConfigurations and their interfaces give the same name of an IPAllocation. The second one says whose it is, and
+// what to do.
+func TestSameAllocationName(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.serve(2)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	named := func(name, mac string) v1alpha1.InterfaceSpec {
+		return v1alpha1.InterfaceSpec{Name: name, MACAddress: v1alpha1.MACAddress(mac)}
+	}
+	s.configuration("web-db", "net", named("eth0", "02:00:00:00:00:01"))
+	s.awaitReason("web-db", "NetworkConfigured")
+	s.configuration("web", "net", named("db-eth0", "02:00:00:00:00:02"))
+	nc := s.awaitReason("web", "AllocationNameTaken")
+	const want = "IPAllocation web-db-eth0 belongs to interface eth0 of NetworkConfiguration web-db, and interface db-eth0 would have one of the same name: give interface db-eth0 another name"
+	if !strings.HasPrefix(nc.Status.Message, want) {
+		t.Errorf("got %s", nc.Status.Message)
+	}
+	before := nc.DeepCopy()
+	nc.Spec.NetworkInterfaces = []v1alpha1.InterfaceSpec{named("db0", "02:00:00:00:00:02")}
+	if _, err := s.kube.Patch(t.Context(), before, nc); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitReason("web", "NetworkConfigured")
+	s.requireConsistentLeases()
+}
+
 // TestFamilyNotServed requests an address of a family that the network lacks at first.
 func TestFamilyNotServed(t *testing.T) {
 	t.Parallel()

@@ -136,7 +136,7 @@ func hasInterface(nc *v1alpha1.NetworkConfiguration, name string) bool {
 // same name. The garbage collector deletes it.
 func isOrphaned(a *v1alpha2.IPAllocation, nc *v1alpha1.NetworkConfiguration) bool {
 	owner := metav1.GetControllerOf(a)
-	return owner != nil && owner.Kind == "NetworkConfiguration" && owner.UID != nc.UID
+	return owner != nil && owner.Kind == "NetworkConfiguration" && owner.Name == nc.Name && owner.UID != nc.UID
 }
 
 // isForInterface reports whether an existing IPAllocation is the wanted one. A user may have
@@ -144,6 +144,15 @@ func isOrphaned(a *v1alpha2.IPAllocation, nc *v1alpha1.NetworkConfiguration) boo
 func isForInterface(a, want *v1alpha2.IPAllocation) bool {
 	s, w := a.Spec, want.Spec
 	return s.NetworkNamespaceName == w.NetworkNamespaceName && s.NetworkConfigurationName == w.NetworkConfigurationName && s.InterfaceName == w.InterfaceName
+}
+
+// otherInterface names the interface that an existing IPAllocation is for, or is empty if that is the one of the wanted IPAllocation or none.
+func otherInterface(a, want *v1alpha2.IPAllocation) string {
+	s, w := a.Spec, want.Spec
+	if s.NetworkConfigurationName == "" || s.NetworkConfigurationName == w.NetworkConfigurationName && s.InterfaceName == w.InterfaceName {
+		return ""
+	}
+	return fmt.Sprintf("interface %s of NetworkConfiguration %s", s.InterfaceName, s.NetworkConfigurationName)
 }
 
 // needsOtherAddress reports whether an existing IPAllocation has another address than the

@@ -12,7 +12,7 @@ export const reasons = {
   "AddressOutsidePool": ["requester","Request an address of the pool that the message names, or none."],
   "AddressTaken": ["requester","Request another address, or none. The message names the holder of this one."],
   "Allocated": ["no action","No action: this is as it should be."],
-  "AllocationNameTaken": ["requester","Delete the IPAllocation that the message names."],
+  "AllocationNameTaken": ["requester","Delete the IPAllocation that the message names, or, if another interface has it, use another name."],
   "ApprovalPolicyUnknown": ["platform team","Write creation or growth into the annotation vitistack.io/approval of the namespace."],
   "ApprovalRejected": ["requester","Change the topology or spec.data.workorder to request approval again. The message says who rejected it, and why."],
   "Approved": ["no action","No action: this is as it should be."],
