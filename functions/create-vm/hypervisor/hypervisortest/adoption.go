@@ -40,8 +40,11 @@ func testAdoption(t *testing.T, newEnv func(*testing.T) *Env) {
 	r := newEnv(t)
 	forEachFault(t, (*Wire).Faults, func(name string, w *Wire) {
 		r.CreateMachine(name)
+		r.Drive(name, &Wire{}, "runs", IsRunning)
 		r.Edit(name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
-		first := r.Drive(name, &Wire{}, "runs", func(m *v1alpha1.Machine) bool { return IsRunning(m) && m.Status.RestartToken == "once" })
+		first := r.Drive(name, &Wire{}, "has restarted", func(m *v1alpha1.Machine) bool {
+			return IsRunning(m) && m.Status.RestartToken == "once" && r.Site.Starts(m) == 2
+		})
 		vms, starts := r.Site.VMs(first), r.Site.Starts(first)
 		second := r.Restore(first, string(first.UID))
 		m := r.Drive(name, w, "runs with another UID", IsRunning)
