@@ -18,7 +18,7 @@ var cdiManifest string
 // imageServer is where CDI downloads images.
 const imageServer = kubernetes.Address + ":5002"
 
-// installCDI applies the manifests of CDI's release.
+// installCDI applies the manifests of CDI's release. KubeVirt is installed later, because its programs restart when the kinds of CDI appear.
 func (e *env) installCDI() {
 	e.T.Helper()
 	operator, err := os.ReadFile(filepath.Join(folder(), "manifests", "cdi.yaml"))

@@ -60,8 +60,8 @@ func TestCluster(t *testing.T) {
 		return
 	}
 	e.provisionVolumes()
-	_ = run("KubeVirt", (*env).installKubeVirt) &&
-		run("CDI", (*env).installCDI) &&
+	_ = run("CDI", (*env).installCDI) &&
+		run("KubeVirt", (*env).installKubeVirt) &&
 		run("Knative", func(e *env) { e.knative().EnforcePolicies(); e.knative().Install(ignore) }) &&
 		run("Stack", func(e *env) { e.knative().InstallStack(stackValues, ignore) }) &&
 		run("Cluster", (*env).runCluster)

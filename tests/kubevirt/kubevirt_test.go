@@ -13,12 +13,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/registry"
 )
 
-var (
-	//go:embed manifests/kubevirt.yaml
-	kubevirtManifest string
-	//go:embed manifests/storage.yaml
-	storageManifest string
-)
+//go:embed manifests/kubevirt.yaml
+var kubevirtManifest string
 
 // TestKubeVirt creates a machine on KubeVirt, restarts, stops and deletes it. The steps depend on each other.
 func TestKubeVirt(t *testing.T) {
@@ -37,8 +33,8 @@ func TestKubeVirt(t *testing.T) {
 		return
 	}
 	e.provisionVolumes()
-	_ = run("KubeVirt", (*env).installKubeVirt) &&
-		run("CDI", (*env).installCDI) &&
+	_ = run("CDI", (*env).installCDI) &&
+		run("KubeVirt", (*env).installKubeVirt) &&
 		run("Machine", (*env).runMachine)
 }
 
@@ -61,7 +57,6 @@ func (e *env) installKubeVirt() {
 		e.T.Fatal(err)
 	}
 	e.Kubectl("apply", "--server-side", "-f", "tests/sim/kubevirt/crds/network-attachment-definitions.k8s.cni.cncf.io.yaml")
-	e.Apply(storageManifest)
 	e.Apply(kubernetes.WithAddresses(string(operator)))
 	e.Kubectl("scale", "-n", system, "deployment/virt-operator", "--replicas=1")
 	e.Kubectl("wait", "-n", system, "deployment/virt-operator", "--for=condition=Available", "--timeout=240s")

@@ -2,6 +2,7 @@ package kubevirt
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,10 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// provisionVolumes creates a PersistentVolume for each claim of the class local until the test ends, in the place of a storage provider. It is an
-// empty folder of the node.
+//go:embed manifests/storage.yaml
+var storageManifest string
+
+// provisionVolumes creates the class local, and a PersistentVolume for each claim of it until the test ends, in the place of a storage provider.
+// It is an empty folder of the node.
 func (e *env) provisionVolumes() {
 	e.T.Helper()
+	e.Apply(storageManifest)
 	ctx, cancel := context.WithCancel(e.T.Context())
 	ended := make(chan struct{})
 	e.T.Cleanup(func() {

@@ -54,7 +54,7 @@ func (e *env) printMachines() {
 	e.Show(ctx, "kubectl", "get", "vm,vmi,pvc,pv,network-attachment-definitions", "-A", "-o", "wide")
 	e.Show(ctx, "kubectl", "get", "vmi", "-A", "-o", "jsonpath={range .items[*]}{.status}{'\\n'}{end}")
 	e.Show(ctx, "kubectl", "logs", "-n", system, "daemonset/virt-handler", "--tail=30")
-	e.Show(ctx, "kubectl", "logs", "-A", "-l", "kubevirt.io=virt-launcher", "--all-containers", "--tail=60")
+	e.Show(ctx, "kubectl", "logs", "-n", "default", "-l", "kubevirt.io=virt-launcher", "--all-containers", "--tail=60")
 }
 
 // images returns the images of images.sh.
