@@ -131,7 +131,7 @@ func (s *Server) answer(r *http.Request, path string) (any, error) {
 		}
 	}
 	if name, ok := variables["node"]; ok {
-		n, known := s.host(name)
+		n, known := s.resolve(name)
 		if !known {
 			return nil, die("hostname lookup '%s' failed - failed to get address info for: %s: Name or service not known", name, name)
 		}

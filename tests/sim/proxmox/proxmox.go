@@ -133,7 +133,9 @@ type Server struct {
 	users   map[string]User
 	tokens  map[string]Token
 	nextPID int
-	timers  map[*time.Timer]bool
+	// authority signs the certificate of the API.
+	authority *authority
+	timers    map[*time.Timer]bool
 }
 
 // New returns a cluster with the content of its state file.
@@ -156,7 +158,12 @@ func New(options Options) (*Server, error) {
 	if err := s.restore(); err != nil {
 		return nil, err
 	}
-	return s, nil
+	if s.authority != nil {
+		return s, nil
+	}
+	var err error
+	s.authority, err = newAuthority()
+	return s, err
 }
 
 // Close cuts the power. Running tasks end without a result.
@@ -360,6 +367,18 @@ func (s *Server) Volumes() []string {
 		all = append(all, key.id())
 	}
 	return all
+}
+
+// resolve returns the node of a request. Localhost is the one that answers the request.
+func (s *Server) resolve(name string) (Node, bool) {
+	if name != "localhost" {
+		return s.host(name)
+	}
+	i := slices.IndexFunc(s.options.Nodes, func(n Node) bool { return !n.Offline })
+	if i < 0 {
+		return Node{}, false
+	}
+	return s.options.Nodes[i], true
 }
 
 // host returns the node with a name.

@@ -96,6 +96,7 @@ func clusterMethods(add adder) {
 		allowed: func(c *call) error { return c.demand("/pool/"+c.params["poolid"], "Pool.Allocate") }})
 	add("GET", "/nodes", method{run: listNodes})
 	add("GET", "/nodes/{node}/status", method{run: nodeStatus, params: onNode, allowed: func(c *call) error { return c.demand("/nodes/"+c.params["node"], "Sys.Audit") }})
+	add("GET", "/nodes/{node}/certificates/info", method{run: certificates, params: onNode})
 	add("GET", "/nodes/{node}/version", method{run: getVersion, params: onNode})
 	add("GET", "/nodes/{node}/network", method{run: listNetworks, params: merge(onNode, schema{"type": text().oneOf("bridge", "bond", "eth", "alias",
 		"vlan", "fabric", "OVSBridge", "OVSBond", "OVSPort", "OVSIntPort", "vnet", "any_bridge", "any_local_bridge", "include_sdn")})})

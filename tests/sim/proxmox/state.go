@@ -19,6 +19,8 @@ type kept struct {
 	Pools    []string
 	Tasks    []*task
 	NextPID  int
+	// Authority is absent in the state of an earlier release.
+	Authority *authority
 }
 
 type keptVolume struct {
@@ -45,7 +47,7 @@ func (s *Server) write() error {
 	if s.options.State == "" {
 		return nil
 	}
-	k := kept{NextPID: s.nextPID, Machines: sorted(s.machines)}
+	k := kept{NextPID: s.nextPID, Machines: sorted(s.machines), Authority: s.authority}
 	for key, v := range s.volumes {
 		k.Volumes = append(k.Volumes, keptVolume{key, v})
 	}
@@ -86,7 +88,7 @@ func (s *Server) restore() error {
 	if err := json.Unmarshal(data, &k); err != nil {
 		return fmt.Errorf("read state %s: %w", s.options.State, err)
 	}
-	s.nextPID = max(s.nextPID, k.NextPID)
+	s.nextPID, s.authority = max(s.nextPID, k.NextPID), k.Authority
 	for _, v := range k.Volumes {
 		s.volumes[v.Key] = v.Volume
 	}
