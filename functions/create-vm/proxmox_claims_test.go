@@ -67,6 +67,19 @@ func TestProxmoxAllHostsAreFull(t *testing.T) {
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 }
 
+// TestProxmoxMistypedFormerUID deletes a Machine whose annotation names something that is no UID.
+func TestProxmoxMistypedFormerUID(t *testing.T) {
+	t.Parallel()
+	r, _ := newPVE(t, proxmoxsim.Options{}, nil)
+	r.Create(&v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Name: "m1", Annotations: map[string]string{v1alpha1.AnnotationFormerUIDs: "machine/m1, uid:"}},
+		Spec:       v1alpha1.MachineSpec{Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}},
+	})
+	m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	m.Annotations = nil // the site looks for what is left under each UID
+	r.DeleteMachine(m, &hypervisortest.Wire{})
+}
+
 // TestProxmoxSharedByProviders has a second MachineProvider for one Proxmox VE. It takes no VMID that a machine of the first one has
 // claimed, before its virtual machine exists.
 func TestProxmoxSharedByProviders(t *testing.T) {

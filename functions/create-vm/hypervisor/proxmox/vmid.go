@@ -10,6 +10,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
@@ -132,6 +133,9 @@ func (v vmids) createLease(ctx context.Context, m *v1alpha1.Machine, c memoryCla
 // release releases all VMIDs of a machine, and the memory that it has claimed with them, also under its former UIDs.
 func (v vmids) release(ctx context.Context, m *v1alpha1.Machine) error {
 	for _, uid := range v1alpha1.UIDs(m) {
+		if len(validation.IsValidLabelValue(uid)) > 0 {
+			continue // a mistake in the annotation: no Lease has it
+		}
 		leases := &coordinationv1.LeaseList{}
 		if err := v.home.List(ctx, v.namespace, v1alpha1.LabelHolder+"="+uid, leases); err != nil {
 			return err
