@@ -252,6 +252,7 @@ var advices = map[string]Advice{
 	"CredentialsInvalid":    on(PlatformTeam, "Correct the Secret of the MachineProvider as the message says."),
 	"CredentialsNotAllowed": on(PlatformTeam, "Add the namespace of the Secret that the MachineProvider names to credentials.namespaces of the chart. If that value is empty, the Secret may also be in the namespace of the stack."),
 	"EndpointNotAllowed":    on(PlatformTeam, allowEndpoint),
+	"HypervisorChanged":     on(PlatformTeam, "Write the former endpoint and credentials into the MachineProvider again, and create another MachineProvider for the other hypervisor. If the former one is lost, run the command in the message."),
 	"EndpointUntrusted":     on(PlatformTeam, "Add the authority of the certificate to spec.endpoint.caBundle of the MachineProvider, or to ca.crt of its Secret."),
 	"SecretsNotAllowed":     on(PlatformTeam, grantRights),
 	"PermissionDenied":      on(PlatformTeam, "Grant the privilege in the message to the user of the MachineProvider."),

@@ -110,7 +110,7 @@ var machineProviderEffects = []Effect{
 	{"endpoint.caBundle", "type proxmox", Applied, "the next call uses it, and the condition Ready says whether the hypervisor answers"},
 	{"endpoint.insecureSkipVerify", "type proxmox", Applied, "the next call uses it, and the condition Ready says whether the hypervisor answers"},
 	{"endpoint.timeoutSeconds", "type proxmox", Applied, "a call that takes longer fails, and is tried again"},
-	{"endpoint.url", "type proxmox", Applied, "the next call uses it, and the condition Ready says whether the hypervisor answers"},
+	{"endpoint.url", "type proxmox", Applied, "the next call uses it, and the condition Ready says whether the hypervisor answers, or is another one than the one that has the virtual machines"},
 	{"kubevirt.cpuModel", "type kubevirt", Applied, "for machines that are created afterwards; a machine that exists keeps its own"},
 	{"proxmox.allowedSnippets", "type proxmox", Applied, "for machines that are created afterwards; a machine that exists keeps its own"},
 	{"proxmox.cpuType", "type proxmox", Applied, "for machines that are created afterwards; a machine that exists keeps its own"},

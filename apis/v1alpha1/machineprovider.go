@@ -241,6 +241,14 @@ type MachineProviderStatus struct {
 	// Version of the hypervisor.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// Hypervisor that has the virtual machines of the Machines. Absent until it was inspected, and where it
+	// does not identify itself.
+	// +optional
+	Hypervisor *HypervisorIdentity `json:"hypervisor,omitempty"`
+	// Hypervisor that the endpoint has led to since, although Machines have virtual machines on the other
+	// one. While it is present, nothing is created, changed or deleted on either.
+	// +optional
+	OtherHypervisor *HypervisorIdentity `json:"otherHypervisor,omitempty"`
 	// Number of Machines that use this MachineProvider.
 	// +optional
 	MachineCount int32 `json:"machineCount,omitempty"`
@@ -268,6 +276,16 @@ type MachineProviderStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// HypervisorIdentity distinguishes a hypervisor from all others.
+type HypervisorIdentity struct {
+	// For proxmox the SHA-256 fingerprint of the authority of its cluster, /etc/pve/pve-root-ca.pem; for
+	// kubevirt the UID of the namespace kube-system.
+	ID string `json:"id"`
+	// Endpoint at which the hypervisor was last inspected. Absent for KubeVirt in this cluster.
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
 }
 
 // ProviderCapacity is the sum over all hosts that are up.

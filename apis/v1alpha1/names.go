@@ -50,6 +50,9 @@ const (
 	// AnnotationProvider is the provider that provisioned the segment of a
 	// NetworkNamespace and releases it, or the MachineProvider of a Machine.
 	AnnotationProvider = "vitistack.io/provisioned-by"
+	// AnnotationAcceptHypervisor on a MachineProvider is the ID of a hypervisor that replaces the one which
+	// had the virtual machines of its Machines.
+	AnnotationAcceptHypervisor = "vitistack.io/accept-hypervisor"
 	// AnnotationApproval on a Namespace is the ApprovalPolicy of all clusters in it.
 	AnnotationApproval = "vitistack.io/approval"
 	// AnnotationRemove, with the value true, has a cluster remove a Machine before any

@@ -41,11 +41,8 @@ func (r providerReconciler) reconcile(ctx context.Context, name, cause string) e
 	if p.DeletionTimestamp != nil {
 		return r.release(ctx, p)
 	}
-	if err := r.addFinalizer(ctx, p); err != nil {
+	if err := r.addFinalizer(ctx, p); err != nil || !isDue(p, cause) {
 		return err
-	}
-	if cause != causeResync && p.Status.ObservedGeneration == p.Generation && !kube.ReconcileRequested(p) {
-		return nil
 	}
 	before := p.DeepCopy()
 	i, err := r.inspect(ctx, p)
@@ -58,6 +55,9 @@ func (r providerReconciler) reconcile(ctx context.Context, name, cause string) e
 		return err
 	}
 	setMachineGauges(machines.Items, providers.Items)
+	if err == nil {
+		err = compareHypervisor(p, i, machines.Items)
+	}
 	outcome := setProviderStatus(p, i.Health, countMachines(machines.Items, name), err)
 	orphansFound := err == nil && setOrphans(p, i, machines.Items, r.now())
 	if _, err := reconcile.PatchStatus(ctx, r.kube, before, p, string(p.Status.Phase), outcome); err != nil {
@@ -70,9 +70,16 @@ func (r providerReconciler) reconcile(ctx context.Context, name, cause string) e
 	return nil
 }
 
+// isDue reports whether a cause requires the inspection of the hypervisor of a MachineProvider.
+func isDue(p *v1alpha1.MachineProvider, cause string) bool {
+	return cause == causeResync || p.Status.ObservedGeneration != p.Generation || kube.ReconcileRequested(p) || isAccepted(p)
+}
+
 // inspection is the observed state of a hypervisor.
 type inspection struct {
 	hypervisor.Health
+	// identity is that of the hypervisor. Nil stands for a kind without one.
+	identity *v1alpha1.HypervisorIdentity
 	// guests are the virtual machines that the stack created. listError is why they are unknown.
 	guests    []v1alpha1.Orphan
 	listError error
@@ -108,9 +115,11 @@ func (r providerReconciler) inspectOnce(ctx context.Context, p *v1alpha1.Machine
 		found.Inspection = true
 		r.reporter.Record(ctx, string(p.Spec.Type), p.Name, found)
 	}
-	if lister, ok := h.(hypervisor.GuestLister); ok && err == nil && !p.Spec.Shared {
-		i.removalCommand = lister.RemovalCommand
-		i.guests, i.listError = lister.Guests(ctx)
+	if err == nil {
+		err = i.identify(ctx, h)
+	}
+	if err == nil && (!p.Spec.Shared || isOther(p, i.identity)) {
+		i.listGuests(ctx, h)
 	}
 	return i, err
 }

@@ -39,8 +39,8 @@ var pveGrants = []proxmoxsim.Grant{
 	{Path: "/sdn/zones/localnetwork", Privileges: []string{"SDN.Use"}},
 }
 
-// pve starts a simulated Proxmox VE, and creates a MachineProvider for it.
-func (e *env) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvider)) (*proxmoxsim.Server, *v1alpha1.MachineProvider) {
+// servePVE starts a simulated Proxmox VE.
+func (e *env) servePVE(options proxmoxsim.Options) (*proxmoxsim.Server, proxmoxsim.Endpoint) {
 	e.Helper()
 	if !slices.ContainsFunc(options.Users, func(u proxmoxsim.User) bool { return u.Name == pveUser }) {
 		options.Users = append(options.Users, proxmoxsim.User{Name: pveUser, Grants: pveGrants})
@@ -61,6 +61,13 @@ func (e *env) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvi
 	if err != nil {
 		e.Fatal(err)
 	}
+	return sim, end
+}
+
+// pve starts a simulated Proxmox VE, and creates a MachineProvider for it.
+func (e *env) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvider)) (*proxmoxsim.Server, *v1alpha1.MachineProvider) {
+	e.Helper()
+	sim, end := e.servePVE(options)
 	if err := e.Kube.Create(e.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: defaultNamespace}}); err != nil && !kube.AlreadyExists(err) {
 		e.Fatal(err)
 	}

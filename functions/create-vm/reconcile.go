@@ -250,7 +250,7 @@ func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size 
 		return a
 	}
 	var h hypervisor.Interface
-	if h, a.err = f.providers.connect(ctx, provider); a.err != nil {
+	if h, a.err = f.providers.connectFor(ctx, provider); a.err != nil {
 		return a
 	}
 	began := time.Now()

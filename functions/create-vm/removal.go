@@ -119,7 +119,7 @@ func (f *function) removeResources(ctx context.Context, m *v1alpha1.Machine) (wa
 		if err != nil {
 			return "", err
 		}
-		backend, err := f.providers.connect(ctx, provider)
+		backend, err := f.providers.connectFor(ctx, provider)
 		if err != nil {
 			return "", err
 		}

@@ -45,6 +45,16 @@ type Observer interface {
 	RemoveMachineConfig(ctx context.Context, m *v1alpha1.Machine) error
 }
 
+// Identifier is implemented by a hypervisor that can be distinguished from all others, so that nothing is created or deleted on
+// another one by mistake.
+type Identifier interface {
+	// Endpoint returns where the requests go, without credentials. It is empty for the cluster of the function.
+	Endpoint() string
+	// Identity returns what the hypervisor keeps for its whole life, and shares with no other one, also with none that is
+	// installed anew under its name. It is empty for a hypervisor that does not tell. It sends one request.
+	Identity(ctx context.Context) (string, error)
+}
+
 // GuestLister is implemented by a hypervisor that can list its virtual machines, so that
 // orphans are found.
 type GuestLister interface {

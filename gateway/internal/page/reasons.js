@@ -69,6 +69,7 @@ export const reasons = {
   "Healthy": ["no action","No action: this is as it should be."],
   "Held": ["no action","No action: the hypervisor holds the machine configuration until the node has started with it."],
   "HostUnavailable": ["platform team","Start the host that the message names. If it is lost, follow the message. The stack retries by itself."],
+  "HypervisorChanged": ["platform team","Write the former endpoint and credentials into the MachineProvider again, and create another MachineProvider for the other hypervisor. If the former one is lost, run the command in the message."],
   "IPAllocation/AddressOutsidePool": ["requester","Delete the IPAllocation and create it with an address of the pool that the message names, or have the pool of the NetworkNamespace changed."],
   "IPAllocation/AddressTaken": ["requester","Delete the IPAllocation and create it with another address, or release the address: the message names its holder."],
   "IPAllocation/InUse": ["no action","The deletion completes when the NetworkConfiguration no longer needs the address: delete its Machine, or wait.",["NetworkConfiguration"]],

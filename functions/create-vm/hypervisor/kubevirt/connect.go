@@ -73,7 +73,7 @@ func connect(ctx context.Context, env hypervisor.Environment, p *v1alpha1.Machin
 	if env.Wrap != nil {
 		config.Wrap(env.Wrap)
 	}
-	k.local = false
+	k.local, k.endpoint = false, withoutCredentials(config.Host)
 	k.guests, err = kube.NewRemote(config, hypervisor.FunctionName, kinds...)
 	if err != nil {
 		return nil, hypervisor.UnusableSecret(p, "the cluster of its kubeconfig cannot be reached with it: check its certificates and keys")

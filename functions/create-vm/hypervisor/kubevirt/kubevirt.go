@@ -26,6 +26,8 @@ type Hypervisor struct {
 	local bool
 	// provider is the name of the MachineProvider.
 	provider string
+	// endpoint is the server of the cluster of the virtual machines. It is empty if local.
+	endpoint string
 	options  v1alpha1.KubeVirtOptions
 	defaults v1alpha1.ProviderDefaults
 }
