@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/tests/sim/faults"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
@@ -80,9 +81,16 @@ func TestProxmoxMistypedFormerUID(t *testing.T) {
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 }
 
-// TestProxmoxSharedByProviders has a second MachineProvider for one Proxmox VE. It takes no VMID that a machine of the first one has
-// claimed, before its virtual machine exists.
+// TestProxmoxSharedByProviders has a second MachineProvider for one Proxmox VE, with the same endpoint or with that of another host. It takes
+// no VMID that a machine of the first one has claimed, before its virtual machine exists.
 func TestProxmoxSharedByProviders(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		t.Run(host, func(t *testing.T) { sharedByProviders(t, host) })
+	}
+}
+
+func sharedByProviders(t *testing.T, host string) {
 	t.Parallel()
 	only := func(p *v1alpha1.MachineProvider) {
 		p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{VMIDStart: 5000, VMIDEnd: 5000}
@@ -90,10 +98,16 @@ func TestProxmoxSharedByProviders(t *testing.T) {
 	r, _ := newPVE(t, proxmoxsim.Options{}, only)
 	first := r.providerNow()
 	second := &v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "second-" + r.Namespace}, Spec: *first.Spec.DeepCopy()}
+	second.Spec.Endpoint.URL = strings.Replace(second.Spec.Endpoint.URL, "127.0.0.1", host, 1)
 	if err := r.Kube.Create(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
 	r.dropProvider(second.Name)
+	for _, name := range []string{first.Name, second.Name} {
+		if err := deliver(t.Context(), r.process(&hypervisortest.Wire{}), lookAtProvider(name, events.TypeResync)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r.CreateMachine("m1")
 	m1 := r.Drive("m1", &hypervisortest.Wire{}, "has claimed its VMID", func(m *v1alpha1.Machine) bool { return m.Status.ProviderID != "" })
 	if len(r.Site.VMs(m1)) > 0 {

@@ -34,6 +34,7 @@ var usersAnnotations = map[string]string{
 	"vitistack.io/memory-bytes":      "is on a Lease in the stack's own namespace, which tenants may not write",
 	"vitistack.io/endpoint":          "is on a Lease in the stack's own namespace, which tenants may not write",
 	"vitistack.io/full-hosts":        "is on a Lease in the stack's own namespace, which tenants may not write",
+	"vitistack.io/hypervisor":        "is on a Lease in the stack's own namespace, which tenants may not write",
 	"vitistack.io/adopting":          "is on objects of KubeVirt, to which the policy does not apply",
 	"vitistack.io/resizing":          "is on Nodes of a user's own cluster, to which the policy does not apply",
 	"vitistack.io/restart":           "is on objects of KubeVirt, to which the policy does not apply",

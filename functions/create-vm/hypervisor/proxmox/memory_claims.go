@@ -16,11 +16,12 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// Annotations of the Lease of a VMID. They name the MachineProvider and its endpoint, the host and the memory that the machine has claimed with
+// Annotations of the Lease of a VMID. They name the MachineProvider, its endpoint and its Proxmox VE, the host and the memory that the machine has claimed with
 // the VMID, and the hosts that could not start it.
 const (
 	annotationClaimedAt       = "vitistack.io/machine-provider"
 	annotationClaimedEndpoint = "vitistack.io/endpoint"
+	annotationClaimedCluster  = "vitistack.io/hypervisor"
 	annotationClaimedID       = "vitistack.io/provider-id"
 	annotationClaimedMemory   = "vitistack.io/memory-bytes"
 	annotationFullHosts       = "vitistack.io/full-hosts"
@@ -45,7 +46,7 @@ type memoryClaims []memoryClaim
 // claimAnnotations returns the annotations of the Lease of a claim for a machine.
 func (v vmids) claimAnnotations(m *v1alpha1.Machine, c memoryClaim) map[string]string {
 	return map[string]string{
-		v1alpha1.LabelMachine: m.Namespace + "/" + m.Name, annotationClaimedAt: v.provider.Name, annotationClaimedEndpoint: v.endpoint(),
+		v1alpha1.LabelMachine: m.Namespace + "/" + m.Name, annotationClaimedAt: v.provider.Name, annotationClaimedEndpoint: v.endpoint(), annotationClaimedCluster: v.identity(),
 		annotationClaimedID: formatProviderID(c.node, c.vmid), annotationClaimedMemory: strconv.FormatInt(c.bytes, 10), annotationFullHosts: c.fullHosts,
 	}
 }
@@ -62,16 +63,25 @@ func (v vmids) endpoint() string {
 	return strings.ToLower(u.Host)
 }
 
-// isHere reports whether a Lease claims a VMID of the Proxmox VE of the MachineProvider. One of an earlier release names no endpoint.
+// identity returns the ID of the Proxmox VE of the MachineProvider, which has an endpoint on each host. It is empty while it is unknown.
+func (v vmids) identity() string {
+	if v.provider.Status.Hypervisor == nil {
+		return ""
+	}
+	return v.provider.Status.Hypervisor.ID
+}
+
+// isHere reports whether a Lease claims a VMID of the Proxmox VE of the MachineProvider. One of an earlier release names no endpoint, or no
+// Proxmox VE.
 func (v vmids) isHere(lease *metav1.PartialObjectMetadata) bool {
-	endpoint := lease.Annotations[annotationClaimedEndpoint]
-	return lease.Annotations[annotationClaimedAt] == v.provider.Name || endpoint != "" && endpoint == v.endpoint()
+	is := func(annotation, own string) bool { return own != "" && lease.Annotations[annotation] == own }
+	return is(annotationClaimedAt, v.provider.Name) || is(annotationClaimedEndpoint, v.endpoint()) || is(annotationClaimedCluster, v.identity())
 }
 
 // claimPage is how many Leases one request lists.
 const claimPage = 500
 
-// listClaims returns the claims of the machines of the Proxmox VE, also by other MachineProviders with the same endpoint.
+// listClaims returns the claims of the machines of the Proxmox VE, also by other MachineProviders.
 func (v vmids) listClaims(ctx context.Context) (memoryClaims, error) {
 	newest := map[string]memoryClaim{}
 	page := kube.Page{Namespace: v.namespace, Selector: v1alpha1.LabelManagedBy + "=" + hypervisor.FunctionName, Limit: claimPage}
