@@ -53,7 +53,11 @@ func TestAttemptsAtOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			talosconfig, err := first.readTalosconfig(t.Context(), b)
+			kc, err := first.readCluster(t.Context(), b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			talosconfig, err := first.readTalosconfig(t.Context(), b, kc)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +74,7 @@ func TestAttemptsAtOnce(t *testing.T) {
 				s.expect(s.backup("nightly"), v1alpha1.EtcdBackupCompleted, "Completed")
 			}}
 			due := b.CreationTimestamp.UTC()
-			if err := first.takeSnapshot(t.Context(), b, interrupted, talosconfig, due); err != nil {
+			if err := first.takeSnapshot(t.Context(), b, interrupted, source{kc, talosconfig}, due); err != nil {
 				t.Fatal(err)
 			}
 			files, err := kept.List(t.Context(), folderOf(b))
@@ -169,7 +173,7 @@ func TestRetentionOfAttempts(t *testing.T) {
 		}
 	}
 	b.Status.Backups = []v1alpha1.BackupFile{{Name: at("shop-20260103T000000Z-b.db"), SHA256: "b"}, {Name: at("shop-20260102T000000Z.db"), SHA256: "2"}}
-	if err := (&function{}).applyRetention(t.Context(), b, kept); err != nil {
+	if err := (&function{}).applyRetention(t.Context(), b, &v1alpha1.KubernetesCluster{}, kept); err != nil {
 		t.Fatal(err)
 	}
 	files, err := kept.List(t.Context(), folderOf(b))

@@ -24,7 +24,7 @@ func FuzzSchedule(f *testing.F) {
 		now := time.Date(2026, 3, 1, 2, 3, 4, 0, time.UTC)
 		b := &v1alpha1.EtcdBackup{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(age) * time.Second))}}
 		b.Spec.Schedule = text
-		p, err := planSnapshot(b, now)
+		p, err := planSnapshot(b, nil, now)
 		if err == nil && (p.due.After(now) || (text != "" && !p.next.IsZero() && !p.next.After(p.due))) {
 			t.Errorf("%q is due %s, and then %s, at %s", text, p.due, p.next, now)
 		}

@@ -71,13 +71,17 @@ func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) e
 	if d.hasOtherAttempt(b) {
 		return nil // the other delivery writes the status at the end of its attempt, which causes the next event
 	}
+	kc, err := d.readCluster(ctx, b)
+	if err != nil {
+		return err
+	}
 	before, begin := b.DeepCopy(), time.Now()
-	p, err := planSnapshot(b, d.now())
+	p, err := planSnapshot(b, kc, d.now())
 	if err == nil && !b.Spec.Suspend {
 		if hasFailed(b) && !d.retryFailed {
 			return nil // it has just failed
 		}
-		before, err = d.takeIfDue(ctx, b, p)
+		before, err = d.takeIfDue(ctx, b, kc, p)
 		if errors.Is(err, errTakenOver) {
 			return nil // the other delivery writes the status
 		}
@@ -184,7 +188,7 @@ func (d delivery) holds(b *v1alpha1.EtcdBackup) bool {
 // takeIfDue takes the snapshot that is due, after it has started an attempt. If none is due, it
 // retries a failed deletion of excess snapshots, and checks whether the next snapshot can be
 // taken. It returns the EtcdBackup as written last.
-func (d delivery) takeIfDue(ctx context.Context, b *v1alpha1.EtcdBackup, p plan) (*v1alpha1.EtcdBackup, error) {
+func (d delivery) takeIfDue(ctx context.Context, b *v1alpha1.EtcdBackup, kc *v1alpha1.KubernetesCluster, p plan) (*v1alpha1.EtcdBackup, error) {
 	before, over := b.DeepCopy(), p.due.IsZero() && p.next.IsZero()
 	hindered := !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionReady)
 	if over && !hindered {
@@ -192,49 +196,55 @@ func (d delivery) takeIfDue(ctx context.Context, b *v1alpha1.EtcdBackup, p plan)
 	}
 	kept, err := d.openStore(ctx, b)
 	if err == nil && hindered && p.due.IsZero() && b.Status.LastBackupTime != nil {
-		err = d.applyRetention(ctx, b, kept)
+		err = d.applyRetention(ctx, b, kc, kept)
 	}
 	if err != nil || over {
 		return before, err
 	}
-	talosconfig, err := d.readTalosconfig(ctx, b)
+	talosconfig, err := d.readTalosconfig(ctx, b, kc)
 	if err != nil || p.due.IsZero() {
 		return before, err
 	}
 	if err := d.startAttempt(ctx, b); err != nil {
 		return before, err
 	}
-	return d.take(ctx, b, kept, talosconfig, p.due)
+	return d.take(ctx, b, kept, source{kc, talosconfig}, p.due)
+}
+
+// source is the cluster that a snapshot is taken of, and its talosconfig.
+type source struct {
+	cluster     *v1alpha1.KubernetesCluster
+	talosconfig []byte
 }
 
 // take takes a snapshot in the attempt that this delivery has started, and records it. It returns the EtcdBackup as written last, and errTakenOver
 // if another delivery has taken over the attempt.
-func (d delivery) take(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, talosconfig []byte, due time.Time) (*v1alpha1.EtcdBackup, error) {
+func (d delivery) take(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, from source, due time.Time) (*v1alpha1.EtcdBackup, error) {
 	end := d.renewAttempt(ctx, b.DeepCopy())
-	err := d.takeSnapshot(ctx, b, kept, talosconfig, due)
+	err := d.takeSnapshot(ctx, b, kept, from, due)
 	before := end()
 	if err == nil && d.holds(before) {
 		err = d.recordSnapshot(ctx, before, b)
 	}
 	if !d.holds(before) || kube.Conflict(err) {
-		d.discardSnapshot(ctx, b, kept, due)
+		d.discardSnapshot(ctx, kept, nameOf(b, from.cluster.UID, due, d.holder))
 		return before, errTakenOver
 	}
 	if err != nil {
 		return before, err
 	}
 	before = b.DeepCopy()
-	return before, d.applyRetention(ctx, b, kept)
+	return before, d.applyRetention(ctx, b, from.cluster, kept)
 }
 
 // takeSnapshot copies a snapshot from a control plane into the store, and adds it to the status in memory.
-func (d delivery) takeSnapshot(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, talosconfig []byte, due time.Time) error {
-	stream, err := openSnapshot(ctx, talosconfig)
+func (d delivery) takeSnapshot(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, from source, due time.Time) error {
+	stream, err := openSnapshot(ctx, from.talosconfig)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = stream.Close() }()
-	name, checked := nameOf(b, due, d.holder), newChecksumReader(stream)
+	name, checked := nameOf(b, from.cluster.UID, due, d.holder), newChecksumReader(stream)
 	if err := kept.Put(ctx, name, checked); err != nil {
 		return err
 	}
@@ -264,10 +274,10 @@ func (d delivery) recordSnapshot(ctx context.Context, before, b *v1alpha1.EtcdBa
 }
 
 // discardSnapshot deletes the files of this delivery's attempt, because the other delivery keeps its own. The next retention deletes what is left of them.
-func (d delivery) discardSnapshot(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, due time.Time) {
+func (d delivery) discardSnapshot(ctx context.Context, kept store, name string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
-	_ = deleteSnapshot(ctx, kept, nameOf(b, due, d.holder))
+	_ = deleteSnapshot(ctx, kept, name)
 }
 
 // mostListed is how many snapshots a status lists.
@@ -289,25 +299,6 @@ func (f *function) openStore(ctx context.Context, b *v1alpha1.EtcdBackup) (store
 		return nil, err
 	}
 	return openBucket(at, secret)
-}
-
-func (f *function) readTalosconfig(ctx context.Context, b *v1alpha1.EtcdBackup) ([]byte, error) {
-	kc := &v1alpha1.KubernetesCluster{}
-	err := f.kube.Get(ctx, b.Namespace, b.Spec.ClusterName, kc)
-	if kube.NotFound(err) {
-		return nil, reconcile.UserError{Reason: "ClusterNotFound", Message: fmt.Sprintf("KubernetesCluster %s does not exist in namespace %s: create it, or delete this backup", b.Spec.ClusterName, b.Namespace)}
-	}
-	if err != nil {
-		return nil, err
-	}
-	if kc.Status.Secrets == nil || kc.Status.Secrets.Talosconfig == "" {
-		return nil, reconcile.UserError{Reason: "ClusterNotReady", Message: fmt.Sprintf("waiting for KubernetesCluster %s to be Running for the first time", kc.Name)}
-	}
-	secret, err := f.readSecret(ctx, b.Namespace, kc.Status.Secrets.Talosconfig)
-	if err != nil {
-		return nil, err
-	}
-	return secret.Data["talosconfig"], nil
 }
 
 // readSecret reads a Secret. It returns a UserError if the function has no rights on the

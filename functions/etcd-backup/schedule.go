@@ -25,11 +25,13 @@ type plan struct {
 //	suspended                           never
 //	no schedule, none taken             once, now
 //	no schedule, one taken              never again
+//	no schedule, the one taken is of an
+//	earlier cluster of the same name    once, now
 //	a time has come since the last one  now, once for all that were missed
 //	otherwise                           at the next time
 //
-// All times are UTC. The due time names the snapshot, so that a retry writes the same file.
-func planSnapshot(b *v1alpha1.EtcdBackup, now time.Time) (plan, error) {
+// kc is the cluster, or nil if it does not exist. All times are UTC. The due time names the snapshot, so that a retry writes the same file.
+func planSnapshot(b *v1alpha1.EtcdBackup, kc *v1alpha1.KubernetesCluster, now time.Time) (plan, error) {
 	last := b.CreationTimestamp.UTC()
 	if b.Status.LastBackupTime != nil {
 		last = b.Status.LastBackupTime.UTC()
@@ -39,6 +41,8 @@ func planSnapshot(b *v1alpha1.EtcdBackup, now time.Time) (plan, error) {
 		return plan{}, nil
 	case b.Spec.Schedule == "" && b.Status.LastBackupTime == nil:
 		return plan{due: last}, nil
+	case b.Spec.Schedule == "" && hasSnapshotOfOther(b, kc):
+		return plan{due: kc.CreationTimestamp.UTC()}, nil
 	case b.Spec.Schedule == "":
 		return plan{}, nil
 	}

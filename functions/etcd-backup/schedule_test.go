@@ -54,7 +54,7 @@ func TestMakePlan(t *testing.T) {
 				last := metav1.NewTime(tc.last)
 				b.Status.LastBackupTime = &last
 			}
-			p, err := planSnapshot(b, tc.now)
+			p, err := planSnapshot(b, nil, tc.now)
 			var f reconcile.UserError
 			if errors.As(err, &f); f.Reason != tc.why {
 				t.Fatalf("%s: got %v, want %q", tc.reason, err, tc.why)

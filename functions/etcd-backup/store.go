@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
@@ -49,31 +51,42 @@ func folderOf(b *v1alpha1.EtcdBackup) string {
 	return path.Join(b.Spec.StorageLocation.Path, b.Namespace, b.Name)
 }
 
-// nameOf returns the name of the snapshot that was due at a time, as an attempt takes it. Names sort by time. Each attempt has
+// nameOf returns the name of the snapshot of a cluster that was due at a time, as an attempt takes it. Names sort by time. Each attempt has
 // names of its own: of two that run at once, neither replaces a file of the other, so a snapshot and the file with its hash always belong together.
-func nameOf(b *v1alpha1.EtcdBackup, due time.Time, attempt string) string {
-	return path.Join(folderOf(b), b.Spec.ClusterName+"-"+due.UTC().Format(dueLayout)+"-"+attempt+snapshotEnding)
+// The UID of the cluster distinguishes it from one that was deleted before.
+func nameOf(b *v1alpha1.EtcdBackup, cluster types.UID, due time.Time, attempt string) string {
+	return path.Join(folderOf(b), b.Spec.ClusterName+"-"+due.UTC().Format(dueLayout)+"-"+clusterID(string(cluster))+"-"+attempt+snapshotEnding)
 }
 
-// snapshot is the file of a snapshot, with the part of its name that says when it was due.
+// snapshot is the file of a snapshot, with the parts of its name that say when it was due, and of which cluster it is.
 type snapshot struct {
 	file
 	due string
+	// cluster is what clusterID returns. It is empty for a snapshot of an earlier version.
+	cluster string
+}
+
+// parseSnapshot returns the snapshot in a file of a backup. ok is false for other files, and for snapshots of a cluster of another name, which may
+// begin with the name of this one. Names from before version 0.16 have no attempt, and of earlier versions no UID of a cluster.
+func parseSnapshot(b *v1alpha1.EtcdBackup, f file) (s snapshot, ok bool) {
+	name, isSnapshot := strings.CutSuffix(f.name, snapshotEnding)
+	name, isOurs := strings.CutPrefix(name, path.Join(folderOf(b), b.Spec.ClusterName+"-"))
+	parts := strings.Split(name, "-")
+	_, err := time.Parse(dueLayout, parts[0])
+	s = snapshot{file: f, due: parts[0]}
+	if len(parts) == 3 {
+		s.cluster = parts[1]
+	}
+	return s, isSnapshot && isOurs && err == nil && len(parts) <= 3
 }
 
 // snapshotsOf returns the snapshots of a backup among the files of a folder, sorted by the time they were due, newest first. Of several attempts with the
-// same due time, the wanted one comes first. It skips snapshots of another cluster, whose name may begin with the name of this one. Names from before version
-// 0.16 have no attempt.
+// same due time, the wanted one comes first.
 func snapshotsOf(b *v1alpha1.EtcdBackup, files []file, isWanted func(name string) bool) []snapshot {
-	prefix := path.Join(folderOf(b), b.Spec.ClusterName+"-")
 	var found []snapshot
 	for _, f := range files {
-		name, isSnapshot := strings.CutSuffix(f.name, snapshotEnding)
-		name, isOurs := strings.CutPrefix(name, prefix)
-		due, attempt, _ := strings.Cut(name, "-")
-		_, err := time.Parse(dueLayout, due)
-		if isSnapshot && isOurs && err == nil && !strings.Contains(attempt, "-") {
-			found = append(found, snapshot{f, due})
+		if s, ok := parseSnapshot(b, f); ok {
+			found = append(found, s)
 		}
 	}
 	slices.SortFunc(found, func(a, b snapshot) int {

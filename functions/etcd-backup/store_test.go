@@ -239,8 +239,8 @@ func TestPathTraversal(t *testing.T) {
 	}
 	b := &v1alpha1.EtcdBackup{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "daily"}}
 	b.Spec.StorageLocation.Path, b.Spec.ClusterName = "../../team-b", "../../../etc/x"
-	if _, err := (volume{dir: dir}).pathOf(nameOf(b, time.Unix(0, 0), "a")); err == nil {
-		t.Errorf("%s is inside the folder", nameOf(b, time.Unix(0, 0), "a"))
+	if _, err := (volume{dir: dir}).pathOf(nameOf(b, "uid", time.Unix(0, 0), "a")); err == nil {
+		t.Errorf("%s is inside the folder", nameOf(b, "uid", time.Unix(0, 0), "a"))
 	}
 }
 

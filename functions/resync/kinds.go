@@ -78,6 +78,8 @@ var kinds = []kind{
 	{
 		name: "EtcdBackup", resource: v1alpha1.GroupVersion.WithResource("etcdbackups"),
 		make: func() kube.Object { return &v1alpha1.EtcdBackup{} },
+		// Without a schedule it takes a snapshot of a cluster that was created again, whose events it does not get.
+		interval: longInterval,
 	},
 	{
 		name: "ClusterTemplate", resource: v1alpha1.GroupVersion.WithResource("clustertemplates"),
