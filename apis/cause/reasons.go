@@ -128,7 +128,7 @@ var advices = map[string]Advice{
 	"ApprovalRejected":                     on(Requester, "Change the topology or spec.data.workorder to request approval again. The message says who rejected it, and why."),
 	"ApprovalPolicyUnknown":                on(PlatformTeam, "Write creation or growth into the annotation vitistack.io/approval of the namespace."),
 	"ResizeFailed":                         on(Requester, "Repair the Machine that the message names, or let its pods be evicted. Or revert the change of template, or have the Machine replaced by its annotation vitistack.io/remove=true.", kindMachine),
-	"UpgradeFailed":                        on(Requester, "Correct what the message names, then write another version, or pause and resume the upgrade to try again."),
+	"UpgradeFailed":                        on(Requester, "Correct what the message names, then write another version, or pause and resume the upgrade to try again. A node on which Kubernetes does not start gets a corrected patch within a minute."),
 	"UpgradeRefused":                       on(Requester, "Correct what the message names, then write another version, or pause and resume the upgrade to try again."),
 	"AddonRefused":                         on(Requester, "Correct the manifest that the message names, or change the policy in the workload cluster that rejects it. The message quotes the answer."),
 	"AddonNotFound":                        on(Requester, "Create the ConfigMap that the message names, correct the URL, push the OCI artifact or make it public, or remove the add-on from spec.addons."),

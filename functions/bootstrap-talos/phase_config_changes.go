@@ -151,9 +151,13 @@ func (c *cluster) patchesRead() string {
 
 // updateConfigsEarly gives the nodes of a cluster that is not Ready the changes that need no reboot, such as the registry mirror
 // that a new node may wait for, or the correction of a patch for which its kubelet or API server does not start. It does so at each
-// resync, and when a user asks for it. Nodes that do not answer in time are left to the next one. It returns only a UserError.
+// resync, and when a user asks for it. Nodes that do not answer in time are left to the next one. During an upgrade it changes only nodes
+// whose upgrade has failed. It returns only a UserError.
 func (u *configUpdater) updateConfigsEarly(ctx context.Context, c *cluster) error {
 	if !c.full && !kube.ReconcileRequested(c) || !c.hasPolled(ctx) || c.connections.credentials == nil {
+		return nil
+	}
+	if c.Status.Upgrade != nil && plan.FailedNode(c.Status.Upgrade) == nil {
 		return nil
 	}
 	members := slices.DeleteFunc(slices.Clone(c.plan.Members), func(m plan.Member) bool { return !isChangedEarly(ctx, c, m) })
@@ -168,7 +172,13 @@ func (u *configUpdater) updateConfigsEarly(ctx context.Context, c *cluster) erro
 		if state, _ := talos.Probe(ctx, address, c.connections.credentials); state != talos.Configured {
 			continue
 		}
-		result, err := talos.UpdateConfig(ctx, address, c.connections.credentials, configs[m.Name], v1alpha1.ConfigNoReboot, save)
+		config := configs[m.Name]
+		if failed := plan.FailedKubernetesUpgrade(c.KubernetesCluster, m.Name); failed != nil {
+			if config, err = talos.WithUpgrade(ctx, address, c.connections.credentials, config, c.Status.Upgrade.Kind, failed.To); err != nil {
+				continue
+			}
+		}
+		result, err := talos.UpdateConfig(ctx, address, c.connections.credentials, config, v1alpha1.ConfigNoReboot, save)
 		if err == nil && result.Outcome == talos.ConfigNeedsReboot {
 			c.report.config = conditionReport{false, string(result.Outcome), fmt.Sprintf("node %s: %s", m.Name, result.Difference)}
 		}
@@ -177,7 +187,7 @@ func (u *configUpdater) updateConfigsEarly(ctx context.Context, c *cluster) erro
 }
 
 // isChangedEarly reports whether updateConfigsEarly changes the node of a member: each node of a cluster that has never been
-// Running, and afterwards one that its configuration may keep from being Ready. A rotation, an upgrade and a
+// Running, and afterwards one that its configuration may keep from being Ready. A rotation, an upgrade that has not failed and a
 // change of size give their nodes configurations themselves.
 func isChangedEarly(ctx context.Context, c *cluster, m plan.Member) bool {
 	machine := c.observed.machines[m.Name]
@@ -187,12 +197,21 @@ func isChangedEarly(ctx context.Context, c *cluster, m plan.Member) bool {
 	if c.Status.Version == "" {
 		return true
 	}
-	if c.observed.keys.Next != nil || c.Status.Upgrade != nil || plan.IsNodeResizing(c.KubernetesCluster, m.Name) {
+	if c.observed.keys.Next != nil || plan.IsNodeResizing(c.KubernetesCluster, m.Name) {
 		return false
 	}
-	if !c.observed.apiAnswers {
-		return m.Role == v1alpha1.RoleControlPlane && c.connections.workload != nil && checkAPIServer(ctx, c, m.Name) != nil
-	}
 	node, _ := c.observed.node(m.Name)
-	return !node.Ready && strings.TrimPrefix(node.Version, "v") == m.Version // a change of the version is an upgrade
+	isNotReady := c.observed.apiAnswers && !node.Ready
+	if c.Status.Upgrade != nil {
+		return plan.FailedKubernetesUpgrade(c.KubernetesCluster, m.Name) != nil && (isNotReady || isAPIServerDown(ctx, c, m))
+	}
+	if !c.observed.apiAnswers {
+		return isAPIServerDown(ctx, c, m)
+	}
+	return isNotReady && strings.TrimPrefix(node.Version, "v") == m.Version // a change of the version is an upgrade
+}
+
+// isAPIServerDown reports whether a member is a control plane whose API server does not answer.
+func isAPIServerDown(ctx context.Context, c *cluster, m plan.Member) bool {
+	return m.Role == v1alpha1.RoleControlPlane && c.connections.workload != nil && checkAPIServer(ctx, c, m.Name) != nil
 }

@@ -35,7 +35,11 @@ func (c *cluster) reportUpgrade(nodes []plan.UpgradeNode) error {
 	}[s.Kind]
 	skew := cmp.Or(plan.DescribeVersions(nodes), "the workload API does not answer")
 	if u := plan.FailedNode(s); u != nil {
-		message := fmt.Sprintf("the upgrade of %s has stopped: node %s: %s; change the versions, or set spec.upgrade.paused to true and back to try again", what, u.Name, u.Message)
+		remedy := "change the versions"
+		if s.Kind != v1alpha1.UpgradeTalos {
+			remedy = "correct the patch of its configuration if that is the reason, change the versions"
+		}
+		message := fmt.Sprintf("the upgrade of %s has stopped: node %s: %s; %s, or set spec.upgrade.paused to true and back to try again", what, u.Name, u.Message, remedy)
 		c.report.versions = conditionReport{false, "UpgradeFailed", skew}
 		return reconcile.UserError{Reason: "UpgradeFailed", Message: message}
 	}

@@ -142,7 +142,8 @@ func (f *function) checkWaitingCluster(ctx context.Context, c *cluster, waiting 
 }
 
 // runChangePhases brings the nodes to the versions, labels, configuration and authorities of the
-// spec. waiting is what the cluster waits for: only an upgrade or a resize that is under way continues then.
+// spec. waiting is what the cluster waits for: only an upgrade or a resize that is under way continues then, and nodes get what they
+// may lack to be Ready.
 func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting error) error {
 	if len(c.Status.Resizes) > 0 {
 		waiting = reconcile.MostUrgent(f.resizer.resume(ctx, c), waiting)
@@ -155,7 +156,7 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 	}
 	err := reconcile.MostUrgent(f.upgrader.upgradeNodes(ctx, c), waiting)
 	if err != nil {
-		return err
+		return cmp.Or(f.updater.updateConfigsEarly(ctx, c), err)
 	}
 	if c.Status.Upgrade != nil { // it is paused
 		return runAll(ctx, c, labelNodes, f.planner.fillScale, reportPausedConfigs, checkAddonsApplied)

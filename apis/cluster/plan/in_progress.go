@@ -32,6 +32,19 @@ func IsNodeUpgrading(kc *v1alpha1.KubernetesCluster, node string) bool {
 	return kc.Status.Upgrade != nil && slices.ContainsFunc(kc.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Name == node })
 }
 
+// FailedKubernetesUpgrade returns the upgrade of Kubernetes on a node that has failed, or nil.
+func FailedKubernetesUpgrade(kc *v1alpha1.KubernetesCluster, node string) *v1alpha1.NodeUpgrade {
+	s := kc.Status.Upgrade
+	if s == nil || s.Kind == v1alpha1.UpgradeTalos {
+		return nil
+	}
+	i := slices.IndexFunc(s.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Name == node && u.Step == v1alpha1.UpgradeFailed })
+	if i < 0 {
+		return nil
+	}
+	return &s.Nodes[i]
+}
+
 // IsNodeResizing reports whether the machine of a node is being resized, so that the node may be unreachable.
 func IsNodeResizing(kc *v1alpha1.KubernetesCluster, node string) bool {
 	return slices.ContainsFunc(kc.Status.Resizes, func(r v1alpha1.MachineResize) bool { return r.Name == node })

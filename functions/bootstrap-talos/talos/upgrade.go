@@ -12,6 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	machineconfig "github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	resources "github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"google.golang.org/grpc/codes"
@@ -94,6 +95,50 @@ func pullUpgrade(ctx context.Context, c *client.Client, p talosconfig.Provider, 
 		}
 	}
 	return nil
+}
+
+// WithUpgrade returns a rendered configuration for a node whose upgrade of Kubernetes has failed after the node got the version: with
+// that version of the components of the kind. The upgrade of a control plane keeps the kubelet that the node runs, because its turn
+// comes after every API server.
+func WithUpgrade(ctx context.Context, address string, a *Credentials, rendered []byte, kind vitistack.UpgradeKind, version string) ([]byte, error) {
+	wanted, err := configloader.NewFromBytes(rendered)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration for %s: %w", address, err)
+	}
+	if kind == vitistack.UpgradeControlPlane {
+		ctx, c, end, err := Connect(ctx, address, a, longTimeout)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+		current, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.ActiveID)
+		if err != nil {
+			return nil, fmt.Errorf("read configuration of %s: %w", address, err)
+		}
+		if wanted, err = withKubelet(wanted, current.Provider().Machine().Kubelet().Image()); err != nil {
+			return nil, err
+		}
+	}
+	changed, err := withKubernetesVersion(wanted, kind, version)
+	if err != nil || changed != nil {
+		return changed, err
+	}
+	return Encode(wanted)
+}
+
+// withKubelet returns a configuration with an image of the kubelet.
+func withKubelet(p talosconfig.Provider, image string) (talosconfig.Provider, error) {
+	next, err := p.PatchV1Alpha1(func(v *machineconfig.Config) error {
+		if v.MachineConfig.MachineKubelet == nil {
+			v.MachineConfig.MachineKubelet = &machineconfig.KubeletConfig{}
+		}
+		v.MachineConfig.MachineKubelet.KubeletImage = image
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("change configuration: %w", err)
+	}
+	return next, nil
 }
 
 // withKubernetesVersion returns a configuration with the images of a version, or nil if it has

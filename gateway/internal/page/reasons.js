@@ -251,7 +251,7 @@ export const reasons = {
   "TooManyObjects": ["network team","Correct it at the backend as the message says. The stack checks again by itself."],
   "TopologyValid": ["no action","No action: this is as it should be."],
   "Unreachable": ["platform team","Check that the hypervisor runs and is reachable at spec.endpoint.url. The stack retries by itself."],
-  "UpgradeFailed": ["requester","Correct what the message names, then write another version, or pause and resume the upgrade to try again."],
+  "UpgradeFailed": ["requester","Correct what the message names, then write another version, or pause and resume the upgrade to try again. A node on which Kubernetes does not start gets a corrected patch within a minute."],
   "UpgradePaused": ["requester","Set spec.upgrade.paused to false (kubectl viti resume --upgrade) to continue."],
   "UpgradeRefused": ["requester","Correct what the message names, then write another version, or pause and resume the upgrade to try again."],
   "Upgrading": ["no action","No action: the message names the nodes, and what they wait for."],
