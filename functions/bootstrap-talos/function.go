@@ -22,6 +22,7 @@ type function struct {
 	approvals    *approvalRequester
 	endpoints    *endpointAllocator
 	machines     *machineStore
+	recoverer    *statusRecoverer
 	keys         *keyGenerator
 	rotator      *rotator
 	renderer     *configRenderer
@@ -76,6 +77,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		approvals:    &approvalRequester{kube: client, now: o.now},
 		endpoints:    &endpointAllocator{kube: client},
 		machines:     machines,
+		recoverer:    &statusRecoverer{secrets: secrets},
 		keys:         &keyGenerator{secrets: secrets, machines: machines, status: status, now: o.now},
 		rotator:      &rotator{kube: client, secrets: secrets, status: status, now: o.now},
 		renderer:     renderer,

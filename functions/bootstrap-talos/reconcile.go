@@ -79,6 +79,7 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		forgetRemoved,
 		f.machines.releaseDeleted,
 		f.remover.restartClocks,
+		f.recoverer.recoverStatus,
 		f.planner.makePlan,
 		f.replacer.recreateUnstarted,
 		f.resizer.readClasses,

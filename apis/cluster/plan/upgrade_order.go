@@ -1,12 +1,12 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/blang/semver/v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -192,16 +192,11 @@ func MayStopAPI(kind v1alpha1.UpgradeKind, u v1alpha1.NodeUpgrade, o UpgradeNode
 // LowestAPIVersion returns the oldest version of the API servers that answer, or otherwise if
 // none does.
 func LowestAPIVersion(otherwise string, nodes []UpgradeNode) string {
-	var oldest *semver.Version
+	var all []string
 	for _, o := range nodes {
-		if v, err := semver.Parse(o.APIVersion); err == nil && (oldest == nil || v.LT(*oldest)) {
-			oldest = &v
-		}
+		all = append(all, o.APIVersion)
 	}
-	if oldest == nil {
-		return otherwise
-	}
-	return oldest.String()
+	return cmp.Or(lowestVersion(all), otherwise)
 }
 
 // RenewUpgrade drops nodes that have left the cluster from an upgrade. If the generation of the
