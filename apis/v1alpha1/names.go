@@ -66,6 +66,9 @@ const (
 	// AnnotationResizing, on a Node that is cordoned while its Machine is resized in place, is
 	// the UID of the Machine.
 	AnnotationResizing = "vitistack.io/resizing"
+	// AnnotationUpgrading, on a Node that is cordoned while its Talos is upgraded, is the UID of the
+	// Machine.
+	AnnotationUpgrading = "vitistack.io/upgrading"
 	// AnnotationForce, with the value true, has a deletion no longer wait: on a Machine
 	// for its drain and its etcd member, on a KubernetesCluster for its Machines.
 	AnnotationForce = "vitistack.io/force"

@@ -314,7 +314,9 @@ func (d *drainEnv) checkDrain() {
 	}
 	d.budget(3)
 	u := v1alpha1.NodeUpgrade{Name: d.node, Cordoned: true}
-	prepare := func() (plan.UpgradeStep, string) { return drainNode(d.Context(), d.w, v1alpha1.UpgradeTalos, u) }
+	c := &cluster{KubernetesCluster: &v1alpha1.KubernetesCluster{}, observed: observed{machines: map[string]*v1alpha1.Machine{d.node: {}}}}
+	c.Status.Upgrade = &v1alpha1.UpgradeStatus{Kind: v1alpha1.UpgradeTalos}
+	prepare := func() (plan.UpgradeStep, string) { return drainNode(d.Context(), c, d.w, u) }
 	now, why := prepare()
 	if now != plan.UpgradeDrain || !strings.Contains(why, "may not be moved: Cannot evict pod as it would violate the pod's disruption budget. The disruption budget db ") {
 		d.Errorf("the budget keeps two pods: got %s, %s", now, why)

@@ -102,6 +102,7 @@ func upgradeOf(t *testing.T, now func() time.Time, w *workload.Client) outcome {
 	c.Status.Upgrade = &v1alpha1.UpgradeStatus{Kind: v1alpha1.UpgradeTalos, Nodes: []v1alpha1.NodeUpgrade{
 		{Name: "n", Step: v1alpha1.UpgradeDraining, Since: metav1.Now(), Cordoned: true},
 	}}
+	c.observed.machines = map[string]*v1alpha1.Machine{"n": {}}
 	turns := map[string]plan.UpgradeStep{"n": plan.UpgradeDrain}
 	(&upgrader{now: now}).drainNodes(t.Context(), c, w, turns, []plan.UpgradeNode{{Member: plan.Member{Name: "n"}}})
 	return outcome{"the upgrade", c.Status.Upgrade.Nodes[0].Message, turns["n"] == plan.UpgradeFail}

@@ -91,7 +91,7 @@ func (rs *resizer) resizeOnce(ctx context.Context, c *cluster) error {
 		done[r.Name] = rs.doResizeStep(ctx, c, r, c.plan.ResizeTarget(c.observed.machines[r.Name], outdated))
 	}
 	c.Status.Resizes = slices.DeleteFunc(c.Status.Resizes, func(r v1alpha1.MachineResize) bool { return done[r.Name] })
-	if err := uncordonResized(ctx, c); err != nil {
+	if err := uncordonNodes(ctx, c); err != nil {
 		return err
 	}
 	if len(c.Status.Resizes) > 0 && !plan.IsUpgradePaused(c.KubernetesCluster) {
@@ -131,26 +131,6 @@ func (rs *resizer) doResizeStep(ctx context.Context, c *cluster, r *v1alpha1.Mac
 		}
 	}
 	return false
-}
-
-// uncordonResized uncordons the Nodes that were cordoned for a resize that has ended.
-func uncordonResized(ctx context.Context, c *cluster) error {
-	if !c.observed.apiAnswers {
-		return nil
-	}
-	for i := range c.observed.nodes {
-		n := &c.observed.nodes[i]
-		m := c.observed.machines[n.Name]
-		if n.Annotations[v1alpha1.AnnotationResizing] == "" || plan.IsNodeResizing(c.KubernetesCluster, n.Name) || m == nil || plan.IsLeaving(m) {
-			continue
-		}
-		if err := c.connections.workload.UncordonResized(ctx, n.Name); err != nil {
-			return reconcile.WaitError{Reason: reasonWaitingForAPI, Message: "waiting for the workload API, to uncordon node " + n.Name, Requeue: true}
-		}
-		n.Cordoned = false
-		delete(n.Annotations, v1alpha1.AnnotationResizing)
-	}
-	return nil
 }
 
 // drainResized drains the node of a machine. After the drain, the next step is the restart, for a control

@@ -115,6 +115,9 @@ func (up *upgrader) doStep(ctx context.Context, c *cluster, w *workload.Client) 
 		c.Status.Upgrade = s
 	}
 	c.plan.RenewUpgrade(s, c.Generation, nodes, metav1.NewTime(up.now()))
+	if err := uncordonNodes(ctx, c); err != nil {
+		return err
+	}
 	left := len(c.plan.OutdatedNodes(s.Kind, nodes))
 	s.Progress = fmt.Sprintf("%d/%d", len(nodes)-left, len(nodes))
 	setNodes(c)
@@ -181,7 +184,7 @@ func (up *upgrader) runSteps(ctx context.Context, c *cluster, w *workload.Client
 	for _, o := range up.nextNodes(ctx, c, nodes) {
 		u := v1alpha1.NodeUpgrade{
 			Name: o.Name, Step: v1alpha1.UpgradeDraining, From: o.RunningVersion(s.Kind), To: c.plan.WantedVersion(s.Kind, o.Member),
-			Since: metav1.NewTime(up.now()), Cordoned: s.Kind == v1alpha1.UpgradeTalos && !o.Node.Cordoned,
+			Since: metav1.NewTime(up.now()), Cordoned: s.Kind == v1alpha1.UpgradeTalos && (!o.Node.Cordoned || o.Node.Annotations[v1alpha1.AnnotationUpgrading] != ""),
 		}
 		s.Nodes = append(s.Nodes, u)
 	}
@@ -204,7 +207,7 @@ func (up *upgrader) drainNodes(ctx context.Context, c *cluster, w *workload.Clie
 		message := u.Message
 		switch now {
 		case plan.UpgradeDrain:
-			if now, message = drainNode(ctx, w, s.Kind, *u); now == plan.UpgradeDrain {
+			if now, message = drainNode(ctx, c, w, *u); now == plan.UpgradeDrain {
 				now = plan.UpgradeWait
 				if failure := plan.DrainFailure(plan.FindNode(nodes, u.Name).Properties, u.Since.Time, up.now(), message); failure != "" {
 					now, message = plan.UpgradeFail, failure
@@ -212,7 +215,7 @@ func (up *upgrader) drainNodes(ctx context.Context, c *cluster, w *workload.Clie
 			}
 		case plan.UpgradeFinish:
 			if u.Cordoned {
-				if err := w.SetCordoned(ctx, u.Name, false); err != nil {
+				if err := w.UncordonUpgraded(ctx, u.Name); err != nil {
 					now, message = plan.UpgradeWait, err.Error()
 				}
 			}
@@ -224,12 +227,12 @@ func (up *upgrader) drainNodes(ctx context.Context, c *cluster, w *workload.Clie
 }
 
 // drainNode drains a node. Only an upgrade of Talos reboots it, and so needs that.
-func drainNode(ctx context.Context, w *workload.Client, kind v1alpha1.UpgradeKind, u v1alpha1.NodeUpgrade) (plan.UpgradeStep, string) {
-	if kind != v1alpha1.UpgradeTalos {
+func drainNode(ctx context.Context, c *cluster, w *workload.Client, u v1alpha1.NodeUpgrade) (plan.UpgradeStep, string) {
+	if c.Status.Upgrade.Kind != v1alpha1.UpgradeTalos {
 		return plan.UpgradeRequest, ""
 	}
-	if u.Cordoned {
-		if err := w.SetCordoned(ctx, u.Name, true); err != nil {
+	if m := c.observed.machines[u.Name]; u.Cordoned && m != nil {
+		if err := w.CordonForUpgrade(ctx, u.Name, string(m.UID)); err != nil {
 			return plan.UpgradeDrain, err.Error()
 		}
 	}

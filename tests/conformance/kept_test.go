@@ -37,6 +37,7 @@ var usersAnnotations = map[string]string{
 	"vitistack.io/hypervisor":        "is on a Lease in the stack's own namespace, which tenants may not write",
 	"vitistack.io/adopting":          "is on objects of KubeVirt, to which the policy does not apply",
 	"vitistack.io/resizing":          "is on Nodes of a user's own cluster, to which the policy does not apply",
+	"vitistack.io/upgrading":         "is on Nodes of a user's own cluster, to which the policy does not apply",
 	"vitistack.io/restart":           "is on objects of KubeVirt, to which the policy does not apply",
 }
 

@@ -72,11 +72,6 @@ func (w *Client) SystemPod(ctx context.Context, name string) (annotations map[st
 	return pod.Annotations, ready, nil
 }
 
-// SetCordoned cordons or uncordons a Node.
-func (w *Client) SetCordoned(ctx context.Context, node string, on bool) error {
-	return w.PatchNode(ctx, node, map[string]any{"spec": map[string]any{"unschedulable": on}})
-}
-
 // CordonForRemoval cordons a Node, and records on it the UID of the Machine that is removed. A machine that takes over
 // the Node is another one.
 func (w *Client) CordonForRemoval(ctx context.Context, node, machineUID string) error {
@@ -97,6 +92,17 @@ func (w *Client) CordonForResize(ctx context.Context, node, machineUID string) e
 // UncordonResized uncordons a Node that CordonForResize has cordoned.
 func (w *Client) UncordonResized(ctx context.Context, node string) error {
 	return w.uncordon(ctx, node, v1alpha1.AnnotationResizing)
+}
+
+// CordonForUpgrade cordons a Node, and records on it the UID of the Machine whose Talos is upgraded, so that the Node is
+// uncordoned after that, also if the Machine leaves the upgrade before.
+func (w *Client) CordonForUpgrade(ctx context.Context, node, machineUID string) error {
+	return w.cordon(ctx, node, v1alpha1.AnnotationUpgrading, machineUID)
+}
+
+// UncordonUpgraded uncordons a Node that CordonForUpgrade has cordoned.
+func (w *Client) UncordonUpgraded(ctx context.Context, node string) error {
+	return w.uncordon(ctx, node, v1alpha1.AnnotationUpgrading)
 }
 
 // cordon cordons a Node, and records a Machine in an annotation of it.
