@@ -67,6 +67,9 @@ func (a *app) serve(ctx context.Context, listener, brokerListener net.Listener) 
 	for _, part := range a.parts() {
 		running.Go(func() { part(requests) })
 	}
+	if a.config.SinkURL == "" {
+		a.component("webhook").Warn("No infrastructure.* events are sent to the Broker, because K_SINK is empty: set K_SINK, or wait until SinkBinding gateway is Ready, which sets it")
+	}
 	a.log.Info("Listening", "component", "httpserver", "address", listener.Addr().String())
 	err = a.server.Serve(ctx, ports, func() {
 		a.health.Drain()

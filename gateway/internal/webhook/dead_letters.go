@@ -42,11 +42,22 @@ func (d *Deliverer) dropOtherParties(ctx context.Context, due time.Time) error {
 	}
 	return d.History.MoveOtherEndpoints(ctx, parties, due, func(pending history.Delivery) history.DeadLetter {
 		name, _, _ := strings.Cut(pending.Endpoint, "@")
-		pending.Error = fmt.Sprintf("endpoint %s is not configured at this address any more: last error: %q", name, pending.Error)
+		pending.Error = describeRemoved(name, pending.Error)
 		d.Count(d.countedName(name), Dead)
 		d.Log.Warn("Event cannot be delivered", "endpoint", name, "eventId", pending.EventID, "error", pending.Error)
 		return letter(name, pending, 0)
 	})
+}
+
+// errNoBroker is why nothing is delivered to the Broker.
+var errNoBroker = errors.New("the gateway has no Broker: set K_SINK, or wait until SinkBinding gateway is Ready, which sets it")
+
+// describeRemoved says why a delivery to an endpoint that is not configured became a dead letter, and how to deliver it.
+func describeRemoved(endpoint, lastError string) string {
+	if endpoint == BrokerName {
+		return fmt.Sprintf("%s; then send this dead letter again: last error: %q", errNoBroker, lastError)
+	}
+	return fmt.Sprintf("endpoint %s is not configured at this address any more: last error: %q", endpoint, lastError)
 }
 
 // countedName returns the name by which deliveries to an endpoint are counted. Endpoints that are not configured share one.
@@ -69,6 +80,9 @@ func (d *Deliverer) Resend(l history.DeadLetter) (history.Delivery, error) {
 		}
 		broker = broker || e.Name == BrokerName
 	}
+	if l.Destination == BrokerName {
+		return history.Delivery{}, errNoBroker
+	}
 	again := requestOf
 	if events.IsChange(l.Type) || l.Type == events.TypeResync {
 		again = reconcileRequest
@@ -76,7 +90,7 @@ func (d *Deliverer) Resend(l history.DeadLetter) (history.Delivery, error) {
 		return history.Delivery{}, fmt.Errorf("no endpoint is called %q: configure it in handlers.webhook.endpoints, or let the sender of the event send it again", l.Destination)
 	}
 	if !broker {
-		return history.Delivery{}, fmt.Errorf("the gateway has no Broker: set K_SINK")
+		return history.Delivery{}, errNoBroker
 	}
 	request, err := again(l, now)
 	if err != nil {
