@@ -175,6 +175,7 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 	if err != nil {
 		return err
 	}
+	warnOfTypes(endpoints, a.component("webhook"))
 	ingest.DeclareCounters(a.metrics)
 	a.metrics.DeclareDeliveries(metrics.Other, webhook.Dead)
 	for _, e := range endpoints {
@@ -211,6 +212,16 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 		Metrics: a.metrics, Timeout: c.APITimeout, Log: log,
 	})
 	return err
+}
+
+// warnOfTypes logs the types of webhooks that select no event.
+func warnOfTypes(endpoints []webhook.Endpoint, log *slog.Logger) {
+	for _, e := range endpoints {
+		for _, unknown := range e.UnknownTypes() {
+			log.Warn("A webhook names a type that no event has: correct it in handlers.webhook.endpoints, or end it in *",
+				"endpoint", e.Name, "type", unknown, "types", strings.Join(webhook.Types(), ", "))
+		}
+	}
 }
 
 // isSynced reports whether all objects of a kind are in the store.

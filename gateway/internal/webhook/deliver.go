@@ -22,6 +22,7 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/events/standardwebhooks"
 	"github.com/vitistack/stack/gateway/internal/history"
@@ -63,6 +64,25 @@ func (e Endpoint) party() string {
 func (e Endpoint) Wants(eventType, namespace string) bool {
 	return (len(e.Types) == 0 || slices.ContainsFunc(e.Types, func(t string) bool { return Matches(t, eventType) })) &&
 		(len(e.Namespaces) == 0 || slices.Contains(e.Namespaces, namespace))
+}
+
+// Types returns the types of events that webhooks can receive.
+func Types() []string {
+	return slices.DeleteFunc(slices.Clone(events.Types), func(t string) bool {
+		_, ok := events.NewData(t)
+		return !ok
+	})
+}
+
+// UnknownTypes returns those of Types that match no event.
+func (e Endpoint) UnknownTypes() []string {
+	var unknown []string
+	for _, pattern := range e.Types {
+		if !slices.ContainsFunc(Types(), func(t string) bool { return Matches(pattern, t) }) {
+			unknown = append(unknown, pattern)
+		}
+	}
+	return unknown
 }
 
 // Matches reports whether a type matches a pattern, which may end in *.
