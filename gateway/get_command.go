@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/vitistack/stack/events/setting"
 )
 
 const getTimeout = 15 * time.Second
@@ -32,7 +33,7 @@ func get(ctx context.Context, args []string, local string, out io.Writer) error 
 // localURL returns the URL of the gateway on this machine that has this environment.
 func localURL(getenv func(string) string) string {
 	scheme := "http"
-	if on, err := strconv.ParseBool(getenv("TLS_ENABLED")); err == nil && on {
+	if on, err := setting.Bool(getenv("TLS_ENABLED")); err == nil && on {
 		scheme = "https"
 	}
 	return scheme + "://127.0.0.1:" + cmp.Or(getenv("PORT"), "9991")

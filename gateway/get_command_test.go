@@ -38,9 +38,11 @@ func TestGet(t *testing.T) {
 			}
 		})
 	}
-	env := map[string]string{"TLS_ENABLED": "true", "PORT": "9443"}
-	if got := localURL(func(name string) string { return env[name] }); got != "https://127.0.0.1:9443" {
-		t.Errorf("the local gateway has the address %s", got)
+	for text, want := range map[string]string{"true": "https", "yes": "https", "ON": "https", "1": "https", "off": "http", "": "http"} {
+		env := map[string]string{"TLS_ENABLED": text, "PORT": "9443"}
+		if got := localURL(func(name string) string { return env[name] }); got != want+"://127.0.0.1:9443" {
+			t.Errorf("with TLS_ENABLED=%s the local gateway has the address %s", text, got)
+		}
 	}
 	if err := get(t.Context(), nil, "", nil); err == nil {
 		t.Error("without a path there must be an error that names the argument")

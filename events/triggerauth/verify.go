@@ -8,11 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/events/setting"
 )
 
 // leeway is how far the clocks of the API server and of this node may differ.
@@ -37,8 +38,8 @@ func FromEnvironment(getenv func(string) string) (Settings, error) {
 	s := Settings{Audience: getenv("OIDC_AUDIENCE")}
 	if text := getenv("OIDC_ENABLED"); text != "" {
 		var err error
-		if s.Enabled, err = strconv.ParseBool(text); err != nil {
-			return Settings{}, fmt.Errorf("read OIDC_ENABLED: %q is neither true nor false", text)
+		if s.Enabled, err = setting.Bool(text); err != nil {
+			return Settings{}, fmt.Errorf("read OIDC_ENABLED: %w", err)
 		}
 	}
 	for text := range strings.SplitSeq(getenv("OIDC_SUBJECTS"), ",") {

@@ -355,6 +355,7 @@ func TestSettings(t *testing.T) {
 		"Prepared":    {"the manifests name the sender, but verification is off", "", "a", trigger, ""},
 		"False":       {"verification is switched off", "false", "", "", ""},
 		"On":          {"everything is configured", "true", "a", trigger + ", system:serviceaccount:team:*", ""},
+		"Yes":         {"the gateway reads the same words", "yes", "a", trigger, ""},
 		"Word":        {"an unknown word must not switch verification off", "yes please", "a", trigger, `OIDC_ENABLED: "yes please" is neither true nor false`},
 		"NoAudience":  {"any token would be accepted", "true", "", trigger, "set it to spec.subscriber.audience"},
 		"NoSubjects":  {"any ServiceAccount would be accepted", "true", "a", " , ", "set it to system:serviceaccount:NAMESPACE:"},
@@ -374,7 +375,7 @@ func TestSettings(t *testing.T) {
 		if (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q: %s", name, err, tc.want, tc.reason)
 		}
-		if on := tc.enabled == "true" && tc.want == ""; on != (v != nil) {
+		if on := (tc.enabled == "true" || tc.enabled == "yes") && tc.want == ""; on != (v != nil) {
 			t.Errorf("%s: there is a verifier: %v: %s", name, v != nil, tc.reason)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/events/setting"
 	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
@@ -63,7 +64,7 @@ func readSettings(getenv func(string) string) (settings, error) {
 		if text == "" {
 			return standard
 		}
-		v, err := strconv.ParseBool(text)
+		v, err := setting.Bool(text)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("read %s: write true or false", name))
 		}

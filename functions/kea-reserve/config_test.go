@@ -64,7 +64,7 @@ func TestReadSettings(t *testing.T) {
 		},
 		"Rest": {
 			reason: "every variable is read",
-			environment: map[string]string{"KEA_URL": "http://kea", "KEA_TIMEOUT_SECONDS": "3", "KEA_DISABLE_KEEPALIVES": "false", "KEA_STRICT_DEFAULTS": "true",
+			environment: map[string]string{"KEA_URL": "http://kea", "KEA_TIMEOUT_SECONDS": "3", "KEA_DISABLE_KEEPALIVES": "false", "KEA_STRICT_DEFAULTS": "on",
 				"KEA_REQUIRE_CLIENT_CLASSES": " a, ,b", "KEA_BASIC_AUTH_USERNAME": "u", "KEA_BASIC_AUTH_PASSWORD": "p"},
 			want: standard(func(s *settings) {
 				s.urls, s.timeout, s.disableKeepAlives, s.strict = []string{"http://kea:8000"}, 3*time.Second, false, true

@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/events/setting"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/orphans"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -25,7 +25,7 @@ func isShared(getenv func(string) string) (bool, error) {
 	if text == "" {
 		return false, nil
 	}
-	shared, err := strconv.ParseBool(text)
+	shared, err := setting.Bool(text)
 	if err != nil {
 		return false, fmt.Errorf("read %s: write true or false", sharedVariable)
 	}

@@ -98,7 +98,7 @@ func TestSharedNetBox(t *testing.T) {
 	if found, _ := w.orphans(); len(found.Orphans) != 1 {
 		t.Errorf("the custom field does not say which installation created a prefix: %+v", found)
 	}
-	for text, want := range map[string]bool{"": false, "false": false, "true": true} {
+	for text, want := range map[string]bool{"": false, "false": false, "true": true, "yes": true, "off": false} {
 		if got, err := isShared(func(string) string { return text }); err != nil || got != want {
 			t.Errorf("%s=%s: got %t, %v", sharedVariable, text, got, err)
 		}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
+
+	"github.com/vitistack/stack/events/setting"
 )
 
 // Key is one setting.
@@ -105,14 +107,11 @@ func integer(to *int, name, env string, byDefault int, in bounds, help string) K
 
 func boolean(to *bool, name, env string, byDefault bool, help string) Key {
 	return key("bool", name, env, strconv.FormatBool(byDefault), help, func(value string) error {
-		switch strings.ToLower(value) {
-		case "true", "1", "yes", "on":
-			*to = true
-		case "false", "0", "no", "off":
-			*to = false
-		default:
-			return fmt.Errorf("write true or false")
+		on, err := setting.Bool(value)
+		if err != nil {
+			return errors.New("write true or false")
 		}
+		*to = on
 		return nil
 	})
 }
