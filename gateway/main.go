@@ -30,6 +30,7 @@ var commands = map[string]func(args []string) error{
 		defer stop()
 		return get(ctx, args, localURL(os.Getenv), os.Stdout)
 	},
+	"check": func(args []string) error { return check(args, os.LookupEnv, os.Stdout) },
 }
 
 func main() {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/vitistack/stack/events/restconfig"
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/gateway/internal/health"
@@ -38,6 +40,14 @@ func Run(ctx context.Context, version string, c *config.Config, log *slog.Logger
 		return err
 	}
 	return a.serve(ctx, listener, brokerListener)
+}
+
+// Check returns the error of the first setting that Run would end with. It connects to nothing and opens no port.
+func Check(version string, c *config.Config, log *slog.Logger) error {
+	settings := *c
+	settings.NodeEventsAddress = "" // newApp would listen on it
+	_, err := newApp(version, &settings, &rest.Config{}, log)
+	return err
 }
 
 func listen(ctx context.Context, c *config.Config, key string, port int) (net.Listener, error) {

@@ -97,7 +97,7 @@ func parseFlags(args []string, keys []Key, usage io.Writer) (given map[string]st
 
 // WriteUsage lists the keys for people.
 func WriteUsage(w io.Writer, keys []Key) {
-	_, _ = fmt.Fprintln(w, "Usage: gateway [--config=FILE] [--KEY=VALUE ...]\n\nPrecedence: flag, environment, file, default. Unknown keys are an error.")
+	_, _ = fmt.Fprintln(w, "Usage: gateway [check] [--config=FILE] [--KEY=VALUE ...]\n\ngateway check reads the settings and ends: with an error if the gateway would not start with them.\n\nPrecedence: flag, environment, file, default. Unknown keys are an error.")
 	for _, k := range keys {
 		_, _ = fmt.Fprintf(w, "\n  --%s %s (%s)\n      %s\n", k.Name, k.Type, strings.Join(k.Env, ", "), k.Help)
 		if k.Default != "" {

@@ -30,6 +30,9 @@ var unfinished = map[string]string{
 	`kubectl scale deployment --all --replicas=0 -n "$namespace"`:                                                        "for other operators",
 	"kubectl apply --server-side --subresource=status":                                                                   "the file was saved elsewhere",
 	"kubectl rollout restart deployment,daemonset,statefulset -n NS":                                                     "for the cluster whose authorities are rotated",
+	"kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod/gateway-check -n vitistack-system --timeout=1m":         "yq makes the Pod",
+	"kubectl logs gateway-check -n vitistack-system":                                                                     "the same",
+	"kubectl delete pod gateway-check -n vitistack-system":                                                               "the same",
 	"kubectl create role … --resource=machines.vitistack.io":                                                             "the reader selects the verbs",
 }
 
