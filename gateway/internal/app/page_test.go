@@ -40,7 +40,7 @@ const cutOff = `(() => {
 	const scrolls = (e) => e && e !== document.documentElement && (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
 	const found = document.documentElement.scrollWidth > innerWidth ? ["the page scrolls sideways"] : [];
 	for (const e of document.querySelectorAll("body *")) {
-		if (e.closest(".quiet, .skip, dialog, svg svg *")) continue;
+		if (e.closest(".quiet, .skip, dialog, svg svg *, input")) continue; // a field scrolls with its caret
 		const right = e.getBoundingClientRect().right;
 		const hides = /hidden|clip/.test(getComputedStyle(e).overflowX) && e.scrollWidth > e.clientWidth + 1 && !e.closest("[title]");
 		if (hides || (right > innerWidth + 1 && !scrolls(e))) found.push(e.outerHTML.slice(0, 160));

@@ -133,7 +133,7 @@ function header(c, sort) {
     { key: c.key, scope: "col", class: c.number ? "number" : "", "aria-sort": mine ? (down ? "descending" : "ascending") : undefined },
     h(
       "button",
-      { type: "button", onclick: () => setQuery({ sort: mine && !down ? `-${c.key}` : c.key }) },
+      { type: "button", title: c.title, onclick: () => setQuery({ sort: mine && !down ? `-${c.key}` : c.key }) },
       c.title,
       h("span", { class: "order", "aria-hidden": "true" }, mine ? (down ? "▼" : "▲") : ""),
     ),
