@@ -101,6 +101,8 @@ function meter({ name, q, of, show, share, whole, measured }, machines) {
 }
 
 const mostShown = 12;
+// mostHosts bounds the nodes of a pool that are drawn: each takes about thirty elements.
+const mostHosts = 100;
 
 function card(host) {
   const machines = running(host).sort((a, b) => Number(a.ready) - Number(b.ready) || a.name.localeCompare(b.name));
@@ -219,7 +221,9 @@ export const hostsView = {
           ),
           shown.length === 0
             ? h("p", { class: "soft" }, "No matching nodes or machines.")
-            : h("ul", { class: "cards" }, shown.map(card)),
+            : h("ul", { class: "cards" }, shown.slice(0, mostHosts).map(card)),
+          shown.length > mostHosts &&
+            h("p", { class: "soft" }, `${count(mostHosts)} of ${count(shown.length)} nodes are shown. Search for a node, a machine or a cluster to find others.`),
         );
       }),
       onNoNode(wanted, query.get("sums") === "all"),

@@ -1,12 +1,12 @@
 // The page of one cluster template: its waves, with the clusters that follow it, and what keeps its rollout from continuing.
 import { h, link } from "./dom.js";
-import { moment, plural } from "./format.js";
+import { count, moment, plural } from "./format.js";
 import { dl, head, missing, section } from "./cluster.js";
 import { commands, commandsFor } from "./commands.js";
 import { conditionsAndEvents } from "./objects.js";
 import { rolloutBadge } from "./tables.js";
 import { humanize } from "./texts.js";
-import { to } from "./router.js";
+import { href, to } from "./router.js";
 import { clustersOf, find } from "./store.js";
 
 export const templateView = {
@@ -33,6 +33,9 @@ export const templateView = {
   },
 };
 
+// mostShown bounds the clusters of a wave that are drawn.
+const mostShown = 100;
+
 function waves(t) {
   const clusters = clustersOf().get(t.name) ?? [];
   if (!clusters.length) return h("p", { class: "empty" }, `No cluster names it. A cluster follows it with spec.templateRef: {name: ${t.name}}.`);
@@ -45,10 +48,16 @@ function waves(t) {
         { key: wave.name || "none" },
         h("h3", {}, wave.name || (t.waves.length ? "In no wave, after all others" : "All clusters"), wave.name && wave.name === t.wave ? h("small", {}, t.nextWaveAt ? " finished" : " in progress") : ""),
         h("p", { class: "soft small" }, rule(wave)),
-        h("ul", { class: "plain facts-list" }, members.map(member)),
+        h("ul", { class: "plain facts-list" }, shownOf(members).map(member)),
+        members.length > mostShown &&
+          h("p", { class: "soft" }, `${count(mostShown)} of ${count(members.length)} clusters are shown. `, link(href("clusters", [], { template: t.name }), "All its clusters as a table")),
       ),
     );
 }
+
+// shownOf returns the clusters of a wave that are drawn. Those that are current come last if there are too many.
+const shownOf = (members) =>
+  members.length > mostShown ? [...members].sort((a, b) => (a.clusterTemplate.state === "Current") - (b.clusterTemplate.state === "Current")).slice(0, mostShown) : members;
 
 // rule says which clusters are in a wave, and how it is updated.
 const rule = (wave) =>
