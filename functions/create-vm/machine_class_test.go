@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -15,10 +16,11 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// createClass creates a MachineClass with two disks, whose name begins with the namespace of the test,
-// and delivers its event.
+// createClass creates a MachineClass with two disks, whose name begins with the namespace of the test, and delivers its event,
+// again after an error, such as a conflict with another delivery.
 func (e *env) createClass(name string, cores int32) *v1alpha1.MachineClass {
 	e.Helper()
 	c := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: e.Namespace + "-" + name}, Spec: v1alpha1.MachineClassSpec{
@@ -31,9 +33,10 @@ func (e *env) createClass(name string, cores int32) *v1alpha1.MachineClass {
 	e.Cleanup(func() { _ = e.Kube.Delete(context.Background(), c) })
 	event := lookAtProvider(c.Name, events.TypeRefAdd)
 	events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "MachineClass", Name: c.Name}.Set(&event, "")
-	if _, err := e.function.handle(e.Context(), event); err != nil {
-		e.Fatal(err)
-	}
+	feed.Until(e, "the event of MachineClass "+c.Name+" is delivered", func() (bool, string) {
+		_, err := e.function.handle(e.Context(), event)
+		return err == nil, fmt.Sprint(err)
+	})
 	return c
 }
 
