@@ -93,7 +93,7 @@ func TestProxmoxOtherCluster(t *testing.T) {
 	}
 }
 
-// TestProxmoxInstalledAnew has a Proxmox VE that was lost and installed anew, and runs the command in the message.
+// TestProxmoxInstalledAnew has a Proxmox VE that was lost and reinstalled, and runs the command in the message.
 func TestProxmoxInstalledAnew(t *testing.T) {
 	t.Parallel()
 	r, _ := newPVE(t, proxmoxsim.Options{}, nil)

@@ -58,7 +58,7 @@ func nameOf(b *v1alpha1.EtcdBackup, cluster types.UID, due time.Time, attempt st
 	return path.Join(folderOf(b), b.Spec.ClusterName+"-"+due.UTC().Format(dueLayout)+"-"+clusterID(string(cluster))+"-"+attempt+snapshotEnding)
 }
 
-// snapshot is the file of a snapshot, with the parts of its name that say when it was due, and of which cluster it is.
+// snapshot is the file of a snapshot, with the parts of its name: the time at which it was due, and the cluster.
 type snapshot struct {
 	file
 	due string

@@ -3,7 +3,6 @@ package kubevirt
 import (
 	"context"
 	_ "embed"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -34,15 +33,9 @@ func (e *env) installCDI() {
 // serveImages serves files of the folder of build.sh at paths of imageServer until the test ends. A path may have the wildcards of http.ServeMux.
 func (e *env) serveImages(files map[string]string) {
 	e.T.Helper()
-	listener, err := net.Listen("tcp", imageServer)
-	if err != nil {
-		e.T.Fatal(err)
-	}
 	mux := http.NewServeMux()
 	for path, file := range files {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, filepath.Join(folder(), file)) })
 	}
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(listener) }()
-	e.T.Cleanup(func() { _ = server.Close() })
+	e.ServeAt(imageServer, mux)
 }

@@ -54,17 +54,11 @@ func TestCluster(t *testing.T) {
 	}
 	e := newEnv(t, knative.Programs(knativeFolder()))
 	e.knative().Serve(append(images(), talosImages()...)...)
-	run := func(name string, step func(*env)) bool { return t.Run(name, func(t *testing.T) { step(e.in(t)) }) }
 	e.serveImages(map[string]string{"/image/{schematic}/{version}/nocloud-amd64.raw.xz": "talos.raw.xz"})
-	if !run("Node", (*env).startNode) {
-		return
-	}
-	e.provisionVolumes()
-	_ = run("CDI", (*env).installCDI) &&
-		run("KubeVirt", (*env).installKubeVirt) &&
-		run("Knative", func(e *env) { e.knative().EnforcePolicies(); e.knative().Install(ignore) }) &&
-		run("Stack", func(e *env) { e.knative().InstallStack(stackValues, ignore) }) &&
-		run("Cluster", (*env).runCluster)
+	_ = e.startHypervisor(t) &&
+		e.run(t, "Knative", func(e *env) { e.knative().EnforcePolicies(); e.knative().Install(ignore) }) &&
+		e.run(t, "Stack", func(e *env) { e.knative().InstallStack(stackValues, ignore) }) &&
+		e.run(t, "Cluster", (*env).runCluster)
 }
 
 // runCluster creates a cluster by the stack on the KubeVirt of its own node.

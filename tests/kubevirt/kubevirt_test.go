@@ -28,14 +28,21 @@ func TestKubeVirt(t *testing.T) {
 	}
 	e.ServeRegistry(handler)
 	e.serveImages(map[string]string{"/guest.img": "guest.img"})
-	run := func(name string, step func(*env)) bool { return t.Run(name, func(t *testing.T) { step(e.in(t)) }) }
-	if !run("Node", (*env).startNode) {
-		return
+	_ = e.startHypervisor(t) && e.run(t, "Machine", (*env).runMachine)
+}
+
+// run runs a step as a subtest, and reports whether it has passed.
+func (e *env) run(t *testing.T, name string, step func(*env)) bool {
+	return t.Run(name, func(t *testing.T) { step(e.in(t)) })
+}
+
+// startHypervisor runs the steps that lead to a node with CDI and KubeVirt, and reports whether they have passed. Volumes are provisioned until t ends.
+func (e *env) startHypervisor(t *testing.T) bool {
+	if !e.run(t, "Node", (*env).startNode) {
+		return false
 	}
 	e.provisionVolumes()
-	_ = run("CDI", (*env).installCDI) &&
-		run("KubeVirt", (*env).installKubeVirt) &&
-		run("Machine", (*env).runMachine)
+	return e.run(t, "CDI", (*env).installCDI) && e.run(t, "KubeVirt", (*env).installKubeVirt)
 }
 
 // ignore takes the time of a step, which the log has too.

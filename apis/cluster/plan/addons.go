@@ -30,8 +30,20 @@ func (a Addon) Outdated(containers []corev1.Container) []map[string]string {
 
 // WithTag returns an image reference with another tag and without a digest.
 func WithTag(image, tag string) string {
+	name, _ := splitImage(image)
+	return name + ":" + tag
+}
+
+// TagOf returns the tag of an image reference, or an empty string if it has none.
+func TagOf(image string) string {
+	_, tag := splitImage(image)
+	return tag
+}
+
+// splitImage returns the name and the tag of an image reference, without its digest. The part before the last slash may be a host with a port.
+func splitImage(image string) (name, tag string) {
 	image, _, _ = strings.Cut(image, "@")
 	slash := strings.LastIndex(image, "/")
-	name, _, _ := strings.Cut(image[slash+1:], ":")
-	return image[:slash+1] + name + ":" + tag
+	name, tag, _ = strings.Cut(image[slash+1:], ":")
+	return image[:slash+1] + name, tag
 }

@@ -83,12 +83,12 @@ func compareConfig(
 		return result, change, err
 	}
 	defer end()
-	present, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.ActiveID)
+	present, err := readActiveConfig(ctx, c, address)
 	if err != nil {
-		return result, change, fmt.Errorf("read configuration of %s: %w", address, err)
+		return result, change, err
 	}
-	result.before, result.NodeConfig = present.Provider(), nodeconfig.Read(present.Provider())
-	if stored, err := present.Provider().Bytes(); err == nil && bytes.Equal(stored, wanted) {
+	result.before, result.NodeConfig = present, nodeconfig.Read(present)
+	if stored, err := present.Bytes(); err == nil && bytes.Equal(stored, wanted) {
 		result.Outcome = ConfigUnchanged // nearly always, and at a fraction of the CPU of what follows
 		return result, change, nil
 	}
@@ -96,14 +96,14 @@ func compareConfig(
 	if err != nil {
 		return result, change, fmt.Errorf("read configuration for %s: %w", address, err)
 	}
-	next, err := nodeconfig.Keep(present.Provider(), rendered)
+	next, err := nodeconfig.Keep(present, rendered)
 	if err != nil {
 		return result, change, err
 	}
 	if result.Withheld, err = describeWithheld(next, rendered); err != nil {
 		return result, change, err
 	}
-	if result.Difference, err = diffConfigs(present.Provider(), next); err != nil || result.Difference == "" {
+	if result.Difference, err = diffConfigs(present, next); err != nil || result.Difference == "" {
 		result.Outcome = ConfigUnchanged
 		return result, change, err
 	}
@@ -111,7 +111,7 @@ func compareConfig(
 		result.Outcome = ConfigStaged
 		return result, change, nil
 	}
-	change.needsReboot = nodeconfig.NeedsReboot(present.Provider(), next)
+	change.needsReboot = nodeconfig.NeedsReboot(present, next)
 	change.data, err = Encode(next)
 	return result, change, err
 }

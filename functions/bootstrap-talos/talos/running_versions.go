@@ -6,7 +6,11 @@ import (
 	"strings"
 
 	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	resources "github.com/siderolabs/talos/pkg/machinery/resources/config"
+
+	"github.com/vitistack/stack/apis/cluster/plan"
 )
 
 // RunningVersions are the versions of a node without v: of Talos, and of the components of Kubernetes in the configuration that it runs. One
@@ -24,11 +28,11 @@ func ReadRunningVersions(ctx context.Context, address string, a *Credentials) (R
 	if err != nil {
 		return RunningVersions{}, fmt.Errorf("read version of %s: %w", address, err)
 	}
-	current, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.ActiveID)
+	current, err := readActiveConfig(ctx, c, address)
 	if err != nil {
-		return RunningVersions{}, fmt.Errorf("read configuration of %s: %w", address, err)
+		return RunningVersions{}, err
 	}
-	versions := RunningVersions{APIServer: versionOf(current.Provider().Cluster().APIServer().Image()), Kubelet: versionOf(current.Provider().Machine().Kubelet().Image())}
+	versions := RunningVersions{APIServer: versionOf(current.Cluster().APIServer().Image()), Kubelet: versionOf(current.Machine().Kubelet().Image())}
 	if m := now.GetMessages(); len(m) > 0 {
 		versions.Talos = strings.TrimPrefix(m[0].GetVersion().GetTag(), "v")
 	}
@@ -36,8 +40,13 @@ func ReadRunningVersions(ctx context.Context, address string, a *Credentials) (R
 }
 
 // versionOf returns the tag of an image without v.
-func versionOf(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
-	return strings.TrimPrefix(tag, "v")
+func versionOf(image string) string { return strings.TrimPrefix(plan.TagOf(image), "v") }
+
+// readActiveConfig reads the configuration that a node runs.
+func readActiveConfig(ctx context.Context, c *client.Client, address string) (talosconfig.Provider, error) {
+	active, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.ActiveID)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration of %s: %w", address, err)
+	}
+	return active.Provider(), nil
 }

@@ -7,14 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	machineconfig "github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
-	resources "github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -68,15 +66,15 @@ func UpgradeKubernetes(ctx context.Context, address string, a *Credentials, kind
 		return err
 	}
 	defer end()
-	current, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.ActiveID)
+	current, err := readActiveConfig(ctx, c, address)
 	if err != nil {
-		return fmt.Errorf("read configuration of %s: %w", address, err)
+		return err
 	}
-	changed, err := withKubernetesVersion(current.Provider(), kind, version)
+	changed, err := withKubernetesVersion(current, kind, version)
 	if err != nil || changed == nil {
 		return err
 	}
-	if err := pullUpgrade(ctx, c, current.Provider(), kind, version); err != nil {
+	if err := pullUpgrade(ctx, c, current, kind, version); err != nil {
 		return err
 	}
 	_, err = c.ApplyConfiguration(ctx, &machine.ApplyConfigurationRequest{Data: changed, Mode: machine.ApplyConfigurationRequest_NO_REBOOT})
@@ -111,11 +109,11 @@ func WithUpgrade(ctx context.Context, address string, a *Credentials, rendered [
 			return nil, err
 		}
 		defer end()
-		current, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.ActiveID)
+		current, err := readActiveConfig(ctx, c, address)
 		if err != nil {
-			return nil, fmt.Errorf("read configuration of %s: %w", address, err)
+			return nil, err
 		}
-		if wanted, err = withKubelet(wanted, current.Provider().Machine().Kubelet().Image()); err != nil {
+		if wanted, err = withKubelet(wanted, current.Machine().Kubelet().Image()); err != nil {
 			return nil, err
 		}
 	}

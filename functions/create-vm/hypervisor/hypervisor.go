@@ -50,8 +50,8 @@ type Observer interface {
 type Identifier interface {
 	// Endpoint returns where the requests go, without credentials. It is empty for the cluster of the function.
 	Endpoint() string
-	// Identity returns what the hypervisor keeps for its whole life, and shares with no other one, also with none that is
-	// installed anew under its name. It is empty for a hypervisor that does not tell. It sends one request.
+	// Identity returns what the hypervisor keeps for its whole life, and does not share with any other, not even
+	// with one that is reinstalled under its name. It is empty for a hypervisor that does not identify itself. It sends one request.
 	Identity(ctx context.Context) (string, error)
 }
 

@@ -94,11 +94,17 @@ func WithAddresses(text string) string {
 // ServeRegistry serves images at the address Registry until the test ends.
 func (c *Cluster) ServeRegistry(images http.Handler) {
 	c.T.Helper()
-	listener, err := net.Listen("tcp", Registry)
+	c.ServeAt(Registry, images)
+}
+
+// ServeAt serves HTTP at an address of the node until the test ends.
+func (c *Cluster) ServeAt(address string, handler http.Handler) {
+	c.T.Helper()
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		c.T.Fatal(err)
 	}
-	server := &http.Server{Handler: images, ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(listener) }()
 	c.T.Cleanup(func() { _ = server.Close() })
 }

@@ -34,7 +34,7 @@ func (g guestObjects) listClaims(ctx context.Context, m *v1alpha1.Machine) ([]co
 	return slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !isMadeFor(&c, m) }), nil
 }
 
-// withoutUsed leaves out the claims that the virtual machine of another user has. KubeVirt copies the labels and the annotations of a claim, and with them
+// withoutUsed removes the claims that another virtual machine uses. KubeVirt copies the labels and the annotations of a claim, and with them
 // the mark of its Machine, when it clones a virtual machine, or restores a snapshot to another one (CreateRestorePVCDef in its
 // pkg/storage/snapshot/restore.go, 1.8.4). It lists the virtual machines only if there are claims with other names than the stack has given them.
 func (g guestObjects) withoutUsed(ctx context.Context, m *v1alpha1.Machine, claims []corev1.PersistentVolumeClaim) ([]corev1.PersistentVolumeClaim, error) {
