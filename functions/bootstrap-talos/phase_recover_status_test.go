@@ -1,8 +1,10 @@
 package main
 
 import (
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,45 +74,93 @@ func (s *env) orphanCluster(name string) {
 	})
 }
 
+// adopt makes a cluster the owner of objects, as kubectl viti adopt does.
+func (s *env) adopt(kc *v1alpha1.KubernetesCluster, all []kube.Object) error {
+	owners := kube.Owned(kc, v1alpha1.GroupVersion.String(), "KubernetesCluster")
+	for _, obj := range all {
+		if err := s.kube.Merge(s.Context(), obj, map[string]any{"metadata": map[string]any{"ownerReferences": owners}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beforeManifests calls do once, before a ConfigMap is read or written: a reconcile has listed the Machines then.
+type beforeManifests struct {
+	http.RoundTripper
+	do atomic.Pointer[func() error]
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b *beforeManifests) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.Contains(req.URL.Path, "/configmaps") {
+		if do := b.do.Swap(nil); do != nil {
+			if err := (*do)(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return b.RoundTripper.RoundTrip(req)
+}
+
 // TestAdoptedClusterKeepsItsVersions deletes a cluster with --cascade=orphan, creates it again with a minor version and without a Talos
 // version, and has it adopt what it owned. Its nodes stay as they are.
 func TestAdoptedClusterKeepsItsVersions(t *testing.T) {
 	t.Parallel()
-	s := newEnv(t, envOptions{})
-	kc := s.cluster("shop", 1, 1)
-	kc.Spec.Topology.Version, kc.Spec.Talos = "1.33.2", &v1alpha1.TalosOptions{Version: "1.12.6"}
-	s.create(kc)
-	s.awaitVersions("shop", "1.33.2", "1.12.6")
-	machines := s.machines("shop")
-	members := s.memberIDs("shop", "shop-cp-0")
-	s.orphanCluster("shop")
+	for name, tc := range map[string]struct {
+		reason   string
+		creating bool
+	}{
+		"after NameTaken":    {"the user follows the message", false},
+		"during a reconcile": {"a delivery that has not seen the Machines of the cluster meets them when it creates them", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reads := &beforeManifests{}
+			s := newEnv(t, envOptions{wrap: func(next http.RoundTripper) http.RoundTripper {
+				reads.RoundTripper = next
+				return reads
+			}})
+			kc := s.cluster("shop", 1, 1)
+			kc.Spec.Topology.Version, kc.Spec.Talos = "1.33.2", &v1alpha1.TalosOptions{Version: "1.12.6"}
+			s.create(kc)
+			s.awaitVersions("shop", "1.33.2", "1.12.6")
+			machines := s.machines("shop")
+			members := s.memberIDs("shop", "shop-cp-0")
+			s.orphanCluster("shop")
 
-	again := s.cluster("shop", 1, 1)
-	again.Spec.Topology.Version = "1.33"
-	again.Annotations = map[string]string{v1alpha1.AnnotationFormerUIDs: string(kc.UID)}
-	s.create(again)
-	s.awaitReason("shop", "NameTaken")
-	for _, obj := range s.owned("shop") { // as kubectl viti adopt does
-		owners := kube.Owned(again, v1alpha1.GroupVersion.String(), "KubernetesCluster")
-		if err := s.kube.Merge(t.Context(), obj, map[string]any{"metadata": map[string]any{"ownerReferences": owners}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got := s.awaitRunning("shop", machines...)
-	if got.Status.Version != "1.33.2" || got.Status.TalosVersion != "1.12.6" || got.Status.BootstrapMachine != "shop-cp-0" {
-		t.Errorf("the status has Kubernetes %s, Talos %s, and etcd on %q", got.Status.Version, got.Status.TalosVersion, got.Status.BootstrapMachine)
-	}
-	for node, versions := range nodeVersions(got) {
-		if versions != "v1.33.2 on 1.12.6" {
-			t.Errorf("%s runs %s", node, versions)
-		}
-	}
-	for _, image := range []string{"kube-apiserver:v1.33.2", "kubelet:v1.33.2"} {
-		if !strings.Contains(s.activeConfig("shop", "cp-0"), image) {
-			t.Errorf("the control plane does not have the image %s any more", image)
-		}
-	}
-	if after := s.memberIDs("shop", "shop-cp-0"); after["shop-cp-0"] != members["shop-cp-0"] {
-		t.Errorf("the member of etcd was %x, and is %x: a second etcd was bootstrapped", members["shop-cp-0"], after["shop-cp-0"])
+			again := s.cluster("shop", 1, 1)
+			again.Spec.Topology.Version = "1.33"
+			again.Annotations = map[string]string{v1alpha1.AnnotationFormerUIDs: string(kc.UID)}
+			owned := s.owned("shop")
+			if tc.creating {
+				adopt := func() error { return s.adopt(s.get("shop"), owned) }
+				reads.do.Store(&adopt)
+				s.create(again)
+			} else {
+				s.create(again)
+				s.awaitReason("shop", "NameTaken")
+				if err := s.adopt(again, owned); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := s.awaitRunning("shop", machines...)
+			if got.Status.Version != "1.33.2" || got.Status.TalosVersion != "1.12.6" || got.Status.BootstrapMachine != "shop-cp-0" {
+				t.Errorf("the status has Kubernetes %s, Talos %s, and etcd on %q: %s", got.Status.Version, got.Status.TalosVersion, got.Status.BootstrapMachine, tc.reason)
+			}
+			for node, versions := range nodeVersions(got) {
+				if versions != "v1.33.2 on 1.12.6" {
+					t.Errorf("%s runs %s: %s", node, versions, tc.reason)
+				}
+			}
+			for _, image := range []string{"kube-apiserver:v1.33.2", "kubelet:v1.33.2"} {
+				if !strings.Contains(s.activeConfig("shop", "cp-0"), image) {
+					t.Errorf("the control plane does not have the image %s any more: %s", image, tc.reason)
+				}
+			}
+			if after := s.memberIDs("shop", "shop-cp-0"); after["shop-cp-0"] != members["shop-cp-0"] {
+				t.Errorf("the member of etcd was %x, and is %x: a second etcd was bootstrapped: %s", members["shop-cp-0"], after["shop-cp-0"], tc.reason)
+			}
+		})
 	}
 }
