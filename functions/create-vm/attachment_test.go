@@ -12,7 +12,6 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
-	"github.com/vitistack/stack/functions/internal/kube"
 )
 
 // TestAttachmentOfAnotherNetwork finds an attachment of another bridge under the name that the
@@ -72,19 +71,7 @@ func TestLostAttachment(t *testing.T) {
 	s := setUp(t)
 	s.Create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
 	power := func(state v1alpha1.PowerState) {
-		err := kube.OnConflict(func() error {
-			m := &v1alpha1.Machine{}
-			if err := s.Kube.Get(t.Context(), s.Namespace, "vm", m); err != nil {
-				return err
-			}
-			before := m.DeepCopy()
-			m.Spec.PowerState = state
-			_, err := s.Kube.Patch(t.Context(), before, m)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s.Edit("vm", func(m *v1alpha1.Machine) { m.Spec.PowerState = state })
 	}
 	s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
 	power(v1alpha1.PowerStopped)

@@ -46,17 +46,16 @@ func TestCarriedLabel(t *testing.T) {
 			t.Fatalf("%s: a new virtual machine has %d labels, want 2", name, labels)
 		}
 		if tc.write != nil {
-			before, spec := vm.DeepCopy(), &vm.Spec.Template.Spec
-			at := slices.IndexFunc(spec.Volumes, func(v kubevirtv1.Volume) bool { return v.CloudInitNoCloud != nil })
-			if at < 0 {
-				at = len(spec.Volumes)
-				spec.Volumes = append(spec.Volumes, kubevirtv1.Volume{Name: "foreign", VolumeSource: kubevirtv1.VolumeSource{CloudInitNoCloud: &kubevirtv1.CloudInitNoCloudSource{}}})
-				spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, kubevirtv1.Disk{Name: "foreign", DiskDevice: kubevirtv1.DiskDevice{Disk: &kubevirtv1.DiskTarget{Bus: "virtio"}}})
-			}
-			tc.write(spec.Volumes[at].CloudInitNoCloud)
-			if _, err := s.Kube.Patch(t.Context(), before, vm); err != nil {
-				t.Fatal(err)
-			}
+			hypervisortest.Change(s.Env, vm, func(vm *kubevirtv1.VirtualMachine) {
+				spec := &vm.Spec.Template.Spec
+				at := slices.IndexFunc(spec.Volumes, func(v kubevirtv1.Volume) bool { return v.CloudInitNoCloud != nil })
+				if at < 0 {
+					at = len(spec.Volumes)
+					spec.Volumes = append(spec.Volumes, kubevirtv1.Volume{Name: "foreign", VolumeSource: kubevirtv1.VolumeSource{CloudInitNoCloud: &kubevirtv1.CloudInitNoCloudSource{}}})
+					spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, kubevirtv1.Disk{Name: "foreign", DiskDevice: kubevirtv1.DiskDevice{Disk: &kubevirtv1.DiskTarget{Bus: "virtio"}}})
+				}
+				tc.write(spec.Volumes[at].CloudInitNoCloud)
+			})
 		}
 		s.Drive(name, &hypervisortest.Wire{}, "is reconciled", hypervisortest.IsRunning)
 		if _, labels := carried(name); labels != tc.want {

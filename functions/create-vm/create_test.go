@@ -132,11 +132,7 @@ func TestMistakesWaitForTheirAuthor(t *testing.T) {
 			s.Create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "late"}})
 			continue
 		}
-		before := m.DeepCopy()
-		tc.fix(m)
-		if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
-			t.Fatal(err)
-		}
+		s.Edit(name, tc.fix)
 	}
 	for name := range cases {
 		s.awaitMachine(name, "runs once the error is fixed", hypervisortest.HasReason("MachineRunning"))
@@ -352,18 +348,12 @@ func TestPower(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
-	m := s.awaitMachine("vm", "runs", hypervisortest.HasReason("MachineRunning"))
-	change := func(f func(*v1alpha1.Machine)) {
-		before := m.DeepCopy()
-		f(m)
-		if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.awaitMachine("vm", "runs", hypervisortest.HasReason("MachineRunning"))
+	change := func(f func(*v1alpha1.Machine)) { s.Edit("vm", f) }
 	change(func(m *v1alpha1.Machine) { m.Spec.PowerState = v1alpha1.PowerStopped })
-	m = s.awaitMachine("vm", "stops", func(m *v1alpha1.Machine) bool { return m.Status.Phase == v1alpha1.MachineStopped })
+	s.awaitMachine("vm", "stops", func(m *v1alpha1.Machine) bool { return m.Status.Phase == v1alpha1.MachineStopped })
 	change(func(m *v1alpha1.Machine) { m.Spec.PowerState = v1alpha1.PowerRunning })
-	m = s.awaitMachine("vm", "runs again", hypervisortest.HasReason("MachineRunning"))
+	s.awaitMachine("vm", "runs again", hypervisortest.HasReason("MachineRunning"))
 	vmi := &kubevirtv1.VirtualMachineInstance{}
 	if err := s.Kube.Get(t.Context(), s.Namespace, "vm", vmi); err != nil {
 		t.Fatal(err)

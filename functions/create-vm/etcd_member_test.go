@@ -30,11 +30,7 @@ func TestEtcdMemberStays(t *testing.T) {
 	if err := s.Kube.Get(t.Context(), s.Namespace, "plane", &kubevirtv1.VirtualMachine{}); err != nil || m.Status.Phase != v1alpha1.MachineRunning {
 		t.Errorf("the machine is %s, its virtual machine: %v", m.Status.Phase, err)
 	}
-	before := m.DeepCopy()
-	kube.RemoveFinalizer(m, v1alpha1.FinalizerEtcd)
-	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
-		t.Fatal(err)
-	}
+	s.Edit("plane", func(m *v1alpha1.Machine) { kube.RemoveFinalizer(m, v1alpha1.FinalizerEtcd) })
 	feed.Until(t, "the Machine is deleted", func() (bool, string) {
 		err := s.Kube.Get(t.Context(), s.Namespace, "plane", &v1alpha1.Machine{})
 		return kube.NotFound(err), fmt.Sprint(err)

@@ -119,15 +119,8 @@ func elsewhereCredentials(t *testing.T, remote *rest.Config) {
 	r := newEnv(t, remoteSite(remote))
 	good := string(kubeconfigFor(t, remote))
 	set := func(data map[string][]byte) {
-		secret := &corev1.Secret{}
-		if err := r.Kube.Get(t.Context(), r.Namespace, "remote", secret); err != nil {
-			t.Fatal(err)
-		}
-		before := secret.DeepCopy()
-		secret.Data = data
-		if _, err := r.Kube.Patch(t.Context(), before, secret); err != nil {
-			t.Fatal(err)
-		}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: "remote"}}
+		hypervisortest.Change(r.Env, secret, func(s *corev1.Secret) { s.Data = data })
 	}
 	says := func(m *v1alpha1.Machine) string {
 		if c := meta.FindStatusCondition(m.Status.Conditions, "Ready"); c != nil {

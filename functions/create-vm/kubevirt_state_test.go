@@ -85,13 +85,7 @@ func TestLiveChange(t *testing.T) {
 	s := setUp(t)
 	s.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
 	m := s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
-	edit := func(change func(*v1alpha1.Machine)) {
-		before := m.DeepCopy()
-		change(m)
-		if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
-			t.Fatal(err)
-		}
-	}
+	edit := func(change func(*v1alpha1.Machine)) { s.Edit("vm", change) }
 	edit(func(m *v1alpha1.Machine) {
 		m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "30Gi"}, {Name: "data", Size: "1Gi", StorageClass: "fast-ssd"}}
 	})

@@ -131,12 +131,8 @@ func TestNetworksOfEarlierAreLeft(t *testing.T) {
 			s.createStuckMachine("web")
 			s.Create(configuration("lan-c"))
 			s.remove(configuration("lan-b"))
-			m := s.awaitMachine("web", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
-			before := m.DeepCopy()
-			tc.change(&m.Spec)
-			if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
-				t.Fatal(err)
-			}
+			s.awaitMachine("web", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
+			s.Edit("web", func(m *v1alpha1.Machine) { tc.change(&m.Spec) })
 			s.awaitMachine("web", "runs: "+tc.reason, hypervisortest.IsRunning)
 			s.remove(machineWith("web", func(*v1alpha1.MachineSpec) {}))
 			s.awaitEmpty()
@@ -172,21 +168,13 @@ func TestNetworkFromBefore(t *testing.T) {
 	s.Create(machineWith("own", func(*v1alpha1.MachineSpec) {}))
 	s.Create(inNetworks("web", "lan"))
 	for name, in := range networks {
-		m := s.awaitMachine(name, "runs", hypervisortest.IsRunning)
-		nc := &v1alpha1.NetworkConfiguration{}
-		if err := s.Kube.Get(t.Context(), s.Namespace, in, nc); err != nil {
-			t.Fatal(err)
-		}
-		before := nc.DeepCopy()
-		nc.Finalizers = nil
-		if _, err := s.Kube.Patch(t.Context(), before, nc); err != nil {
-			t.Fatal(err)
-		}
-		asked := m.DeepCopy()
-		metav1.SetMetaDataAnnotation(&asked.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
-		if _, err := s.Kube.Patch(t.Context(), m, asked); err != nil {
-			t.Fatal(err)
-		}
+		s.awaitMachine(name, "runs", hypervisortest.IsRunning)
+		hypervisortest.Change(s.Env, &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: in}}, func(nc *v1alpha1.NetworkConfiguration) {
+			nc.Finalizers = nil
+		})
+		s.Edit(name, func(m *v1alpha1.Machine) {
+			metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
+		})
 		s.awaitNetwork(in, "is kept from the next reconciliation on", func(nc *v1alpha1.NetworkConfiguration) bool {
 			return slices.Contains(nc.Finalizers, v1alpha1.FinalizerUsedBy+name)
 		})

@@ -23,12 +23,7 @@ const reasonHypervisorChanged = "HypervisorChanged"
 // changeProvider changes the MachineProvider of the site.
 func (e *env) changeProvider(change func(*v1alpha1.MachineProvider)) {
 	e.Helper()
-	p := e.providerNow()
-	before := p.DeepCopy()
-	change(p)
-	if _, err := e.Kube.Patch(e.Context(), before, p); err != nil {
-		e.Fatal(err)
-	}
+	hypervisortest.Change(e.Env, e.providerNow(), change)
 }
 
 // endpoint returns a change of a MachineProvider to an endpoint.

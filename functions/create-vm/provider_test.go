@@ -253,12 +253,7 @@ func TestKeepSmallChanges(t *testing.T) {
 func (e *env) breakProvider(f *function, w *hypervisortest.Wire) {
 	e.Helper()
 	spec := func(change func(*v1alpha1.MachineProviderSpec)) *v1alpha1.MachineProvider {
-		p := e.providerNow()
-		before := p.DeepCopy()
-		change(&p.Spec)
-		if _, err := e.Kube.Patch(e.Context(), before, p); err != nil {
-			e.Fatal(err)
-		}
+		hypervisortest.Change(e.Env, e.providerNow(), func(p *v1alpha1.MachineProvider) { change(&p.Spec) })
 		for range 2 {
 			_ = deliver(e.Context(), f, lookAtProvider(e.Site.Provider, events.TypeResync))
 		}

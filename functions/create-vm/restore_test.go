@@ -59,27 +59,35 @@ func (e *env) restore(name string) {
 	if err := e.Kube.Get(e.Context(), e.Namespace, name, vm); err != nil {
 		e.Fatal(err)
 	}
-	before := vm.DeepCopy()
-	for i := range vm.Spec.Template.Spec.Volumes {
-		v := &vm.Spec.Template.Spec.Volumes[i]
-		restored := "restore-" + name + "-" + v.Name
+	restored := map[string]string{} // by the name of the claim before
+	for _, v := range vm.Spec.Template.Spec.Volumes {
+		claim := ""
 		switch {
 		case v.PersistentVolumeClaim != nil:
-			e.restoreClaim(v.PersistentVolumeClaim.ClaimName, restored)
-			v.PersistentVolumeClaim.ClaimName = restored
+			claim = v.PersistentVolumeClaim.ClaimName
 		case v.DataVolume != nil:
-			e.restoreClaim(v.DataVolume.Name, restored)
-			for j := range vm.Spec.DataVolumeTemplates {
-				if t := &vm.Spec.DataVolumeTemplates[j]; t.Name == v.DataVolume.Name {
-					t.Name = restored
-				}
-			}
-			v.DataVolume.Name = restored
+			claim = v.DataVolume.Name
+		default:
+			continue
 		}
+		restored[claim] = "restore-" + name + "-" + v.Name
+		e.restoreClaim(claim, restored[claim])
 	}
-	if _, err := e.Kube.Patch(e.Context(), before, vm); err != nil {
-		e.Fatalf("KubeVirt does not restore the virtual machine: %v", err)
-	}
+	hypervisortest.Change(e.Env, vm, func(vm *kubevirtv1.VirtualMachine) {
+		for _, v := range vm.Spec.Template.Spec.Volumes {
+			switch {
+			case v.PersistentVolumeClaim != nil:
+				v.PersistentVolumeClaim.ClaimName = restored[v.PersistentVolumeClaim.ClaimName]
+			case v.DataVolume != nil:
+				v.DataVolume.Name = restored[v.DataVolume.Name]
+			}
+		}
+		for i := range vm.Spec.DataVolumeTemplates {
+			if to := restored[vm.Spec.DataVolumeTemplates[i].Name]; to != "" {
+				vm.Spec.DataVolumeTemplates[i].Name = to
+			}
+		}
+	})
 }
 
 // restoreClaim creates a copy of a claim, and waits until it is bound.
@@ -108,16 +116,10 @@ func TestEarlierVolumeStays(t *testing.T) {
 		m.OS, m.PowerState = &v1alpha1.MachineOS{ImageID: "https://images.example.com/linux.qcow2"}, v1alpha1.PowerStopped
 	}))
 	s.awaitMachine("vm", "is off", hypervisortest.HasReason("Stopped"))
-	vm := &kubevirtv1.VirtualMachine{}
-	if err := s.Kube.Get(t.Context(), s.Namespace, "vm", vm); err != nil {
-		t.Fatal(err)
-	}
-	before, earlier := vm.DeepCopy(), kubevirtv1.VolumeSource{PersistentVolumeClaim: &kubevirtv1.PersistentVolumeClaimVolumeSource{
+	earlier := kubevirtv1.VolumeSource{PersistentVolumeClaim: &kubevirtv1.PersistentVolumeClaimVolumeSource{
 		PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "vm-root"}}}
-	vm.Spec.Template.Spec.Volumes[0].VolumeSource = earlier
-	if _, err := s.Kube.Patch(t.Context(), before, vm); err != nil {
-		t.Fatal(err)
-	}
+	vm := &kubevirtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "vm"}}
+	hypervisortest.Change(s.Env, vm, func(vm *kubevirtv1.VirtualMachine) { vm.Spec.Template.Spec.Volumes[0].VolumeSource = earlier })
 	s.Edit("vm", func(m *v1alpha1.Machine) {
 		m.Spec.PowerState, m.Spec.Disks = v1alpha1.PowerRunning, []v1alpha1.MachineDisk{{Name: "root", Size: "30Gi"}}
 	})

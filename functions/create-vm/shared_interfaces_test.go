@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
@@ -98,15 +99,8 @@ func TestFullNetwork(t *testing.T) {
 	if got := condition(m, "NetworkReady"); !strings.Contains(got, "the API server refuses interface late-eth0 in NetworkConfiguration full") || !strings.Contains(got, "at most 512") {
 		t.Errorf("got %s", got)
 	}
-	full := &v1alpha1.NetworkConfiguration{}
-	if err := s.Kube.Get(t.Context(), s.Namespace, "full", full); err != nil {
-		t.Fatal(err)
-	}
-	before := full.DeepCopy()
-	full.Spec.NetworkInterfaces = full.Spec.NetworkInterfaces[1:]
-	if _, err := s.Kube.Patch(t.Context(), before, full); err != nil {
-		t.Fatal(err)
-	}
+	full := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "full"}}
+	hypervisortest.Change(s.Env, full, func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces = nc.Spec.NetworkInterfaces[1:] })
 	s.awaitMachine("late", "runs in the freed place", hypervisortest.IsRunning)
 }
 

@@ -109,11 +109,7 @@ func TestRefusalsAreQuoted(t *testing.T) {
 	if got := condition(m, "VirtualMachineReady"); !strings.HasPrefix(got, "False VMFailed") || !strings.Contains(got, "pc-i440fx") {
 		t.Errorf("got %s", got)
 	}
-	before := m.DeepCopy()
-	m.Spec.Domain = nil
-	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
-		t.Fatal(err)
-	}
+	s.Edit("old", func(m *v1alpha1.Machine) { m.Spec.Domain = nil })
 	s.awaitMachine("old", "runs once the error is fixed", hypervisortest.IsRunning)
 }
 
@@ -214,18 +210,14 @@ func TestWrongNetworkCanBeChanged(t *testing.T) {
 	s.Create(machineWith("vm", func(m *v1alpha1.MachineSpec) {
 		m.Networks = []v1alpha1.MachineNetwork{{Name: "eth0", NetworkName: "right"}, {Name: "eth1", NetworkName: "wrong"}}
 	}))
-	m := s.awaitMachine("vm", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
+	s.awaitMachine("vm", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
 	nc := &v1alpha1.NetworkConfiguration{}
 	if err := s.Kube.Get(t.Context(), s.Namespace, "right", nc); err != nil || len(nc.Spec.NetworkInterfaces) > 0 {
 		t.Errorf("no interface is claimed before every network exists: %v, %v", nc.Spec.NetworkInterfaces, err)
 	}
+	s.Edit("vm", func(m *v1alpha1.Machine) { m.Spec.Networks = m.Spec.Networks[:1] })
+	m := s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
 	before := m.DeepCopy()
-	m.Spec.Networks = m.Spec.Networks[:1]
-	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
-		t.Fatal(err)
-	}
-	m = s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
-	before = m.DeepCopy()
 	m.Spec.Networks = append(m.Spec.Networks, v1alpha1.MachineNetwork{Name: "eth1", NetworkName: "right"})
 	if _, err := s.Kube.Patch(t.Context(), before, m); err == nil || !strings.Contains(err.Error(), "networks cannot be changed any more") {
 		t.Errorf("a machine that has its virtual machine keeps its interfaces: %v", err)
@@ -258,12 +250,8 @@ func TestRemedies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.Create(machineWith(name, tc.wrong))
-			m := s.awaitMachine(name, "reports the error", hypervisortest.HasReason(tc.says))
-			before := m.DeepCopy()
-			tc.fix(&m.Spec)
-			if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
-				t.Fatalf("%s: the remedy is rejected: %v", tc.reason, err)
-			}
+			s.awaitMachine(name, "reports the error", hypervisortest.HasReason(tc.says))
+			s.Edit(name, func(m *v1alpha1.Machine) { tc.fix(&m.Spec) })
 			s.awaitMachine(name, tc.reason, hypervisortest.IsRunning)
 		})
 	}
@@ -279,7 +267,7 @@ func TestRestartOfWhatWaits(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.Create(machineWith("waits", tooLarge))
-	m := s.awaitMachine("waits", "has no host", hypervisortest.HasReason("InsufficientResources"))
+	s.awaitMachine("waits", "has no host", hypervisortest.HasReason("InsufficientResources"))
 	instance := func() types.UID {
 		vmi := &kubevirtv1.VirtualMachineInstance{}
 		if err := s.Kube.Get(t.Context(), s.Namespace, "waits", vmi); err != nil {
@@ -287,11 +275,8 @@ func TestRestartOfWhatWaits(t *testing.T) {
 		}
 		return vmi.UID
 	}
-	first, before := instance(), m.DeepCopy()
-	m.Spec.RestartToken = "once"
-	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
-		t.Fatal(err)
-	}
+	first := instance()
+	s.Edit("waits", func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
 	s.awaitMachine("waits", "has another instance", func(m *v1alpha1.Machine) bool {
 		now := instance()
 		return m.Status.RestartToken == "once" && now != "" && now != first
@@ -304,21 +289,13 @@ func TestUnpluggedDisk(t *testing.T) {
 	t.Parallel()
 	s := setUpWith(t, kubevirtsim.Options{NoVolumeHotplug: true})
 	s.Create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
-	m := s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
-	before := m.DeepCopy()
-	m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "data", Size: "1Gi"}}
-	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
-		t.Fatal(err)
-	}
-	m = s.awaitMachine("vm", "waiting for its disk", func(m *v1alpha1.Machine) bool {
+	s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
+	s.Edit("vm", func(m *v1alpha1.Machine) { m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "data", Size: "1Gi"}} })
+	s.awaitMachine("vm", "waiting for its disk", func(m *v1alpha1.Machine) bool {
 		says := condition(m, v1alpha1.ConditionStorageReady)
 		return strings.HasPrefix(says, "False PVCPending: waiting for KubeVirt to plug in disk data") && strings.Contains(says, "DeclarativeHotplugVolumes")
 	})
-	before = m.DeepCopy()
-	m.Spec.RestartToken = "plug"
-	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
-		t.Fatal(err)
-	}
+	s.Edit("vm", func(m *v1alpha1.Machine) { m.Spec.RestartToken = "plug" })
 	s.awaitMachine("vm", "has its disk after the restart", func(m *v1alpha1.Machine) bool {
 		return hypervisortest.IsRunning(m) && m.Status.RestartToken == "plug" && strings.HasPrefix(condition(m, v1alpha1.ConditionStorageReady), "True")
 	})

@@ -22,15 +22,9 @@ func (r *Env) Restore(m *v1alpha1.Machine, former string) *v1alpha1.Machine {
 		Name: m.Name, Labels: m.Labels, Annotations: map[string]string{v1alpha1.AnnotationFormerUIDs: former},
 	}, Spec: *m.Spec.DeepCopy()}
 	r.Create(again)
-	nc := &v1alpha1.NetworkConfiguration{}
-	if err := r.Kube.Get(r.Context(), r.Namespace, m.Name, nc); err != nil {
-		r.Fatal(err)
-	}
-	before := nc.DeepCopy()
-	nc.OwnerReferences = kube.Owned(again, v1alpha1.GroupVersion.String(), "Machine")
-	if _, err := r.Kube.Patch(r.Context(), before, nc); err != nil {
-		r.Fatal(err)
-	}
+	Change(r, &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: m.Name}}, func(nc *v1alpha1.NetworkConfiguration) {
+		nc.OwnerReferences = kube.Owned(again, v1alpha1.GroupVersion.String(), "Machine")
+	})
 	return again
 }
 

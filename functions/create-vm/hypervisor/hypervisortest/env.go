@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -102,25 +103,34 @@ func (r *Env) Drive(name string, w *Wire, what string, done func(m *v1alpha1.Mac
 	}
 }
 
-// editRetries is how a change of a Machine that create-vm writes at the same time is repeated, for about five seconds.
+// editRetries is how a change of an object that create-vm writes at the same time is repeated, for about five seconds.
 var editRetries = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.5, Steps: 12}
 
 // Edit changes the spec of a Machine.
 func (r *Env) Edit(name string, change func(*v1alpha1.Machine)) {
 	r.Helper()
+	Change(r, &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: name}}, change)
+}
+
+// Change reads the object that has the name of obj, changes everything but its status, and returns what is stored then. It reads the object again
+// after a conflict with a write of create-vm or of the hypervisor.
+func Change[T kube.Object](r *Env, obj T, change func(T)) T {
+	r.Helper()
+	var now T
 	err := retry.OnError(editRetries, kube.Conflict, func() error {
-		m := &v1alpha1.Machine{}
-		if err := r.Kube.Get(r.Context(), r.Namespace, name, m); err != nil {
+		now = reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+		if err := r.Kube.Get(r.Context(), obj.GetNamespace(), obj.GetName(), now); err != nil {
 			return err
 		}
-		before := m.DeepCopy()
-		change(m)
-		_, err := r.Kube.Patch(r.Context(), before, m)
+		before := now.DeepCopyObject().(T)
+		change(now)
+		_, err := r.Kube.Patch(r.Context(), before, now)
 		return err
 	})
 	if err != nil {
 		r.Fatal(err)
 	}
+	return now
 }
 
 // RequireOneVM fails unless exactly one virtual machine was created for a Machine.
