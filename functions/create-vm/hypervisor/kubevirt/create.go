@@ -1,8 +1,10 @@
 package kubevirt
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -58,7 +60,7 @@ func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, wan
 	secret := ""
 	if needsSecret(want) {
 		secret = kube.Name(m.Name, "cloudinit")
-		if made.isConfigured, err = k.objects().createConfig(ctx, m, cloudInitSecret(m, secret, want, k.local)); err != nil {
+		if made.isConfigured, err = k.createConfig(ctx, m, cloudInitSecret(m, secret, want, k.local)); err != nil {
 			return made, err
 		}
 	}
@@ -181,6 +183,28 @@ func (k *Hypervisor) checkHost(ctx context.Context, m *v1alpha1.Machine) error {
 	}
 	slices.Sort(names)
 	return reconcile.UserError{Reason: "NodeNotFound", Message: fmt.Sprintf("no host is called %s: write one of %s into %s, or leave it out", host, strings.Join(names, ", "), field)}
+}
+
+// createConfig creates the Secret with the first configuration of a machine, and reports whether it has the data of secret. A
+// machine that has had no virtual machine may have another configuration by now than the Secret, which no guest has read. If the spec of
+// the Machine has been changed since it was read, createConfig returns an error for which kube.Conflict is true: another delivery may have
+// written the Secret by the changed spec.
+func (k *Hypervisor) createConfig(ctx context.Context, m *v1alpha1.Machine, secret *corev1.Secret) (isConfigured bool, err error) {
+	data := secret.Data
+	created, err := k.objects().create(ctx, m, secret)
+	if err != nil || created || m.Status.VMName != "" {
+		return created, err
+	}
+	before := secret.DeepCopy()
+	secret.Data = data
+	if maps.EqualFunc(before.Data, data, bytes.Equal) {
+		return true, nil
+	}
+	if err := k.home.CheckSpecCurrent(ctx, m); err != nil { // after the Secret was read: Patch notices a later write
+		return false, err
+	}
+	_, err = k.guests.Patch(ctx, before, secret)
+	return err == nil, err
 }
 
 // cloudInitSecret renders the Secret with the first configuration of a guest.

@@ -115,20 +115,6 @@ func (g guestObjects) takeExisting(ctx context.Context, m *v1alpha1.Machine, obj
 	return nil
 }
 
-// createConfig creates the Secret with the first configuration of a machine, and reports whether it has the data of secret. A
-// machine that has had no virtual machine may have another configuration by now than the Secret, which no guest has read.
-func (g guestObjects) createConfig(ctx context.Context, m *v1alpha1.Machine, secret *corev1.Secret) (isConfigured bool, err error) {
-	data := secret.Data
-	created, err := g.create(ctx, m, secret)
-	if err != nil || created || m.Status.VMName != "" {
-		return created, err
-	}
-	before := secret.DeepCopy()
-	secret.Data = data
-	_, err = g.client.Patch(ctx, before, secret)
-	return err == nil, err
-}
-
 // deleteOne deletes one object that was created for the machine, and reports whether it is gone.
 func (g guestObjects) deleteOne(ctx context.Context, m *v1alpha1.Machine, name string, obj kube.Object) (bool, error) {
 	for range 2 {
