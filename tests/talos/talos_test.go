@@ -39,8 +39,7 @@ const (
 )
 
 // patch makes nodes pull images from the registry of the lab. A kubelet from 1.35 runs on cgroups of version 1 only on
-// request, and would taint a node while less than 15 % of this machine's disk is free. By default, it restarts a container that has ended
-// without its API server up to five minutes after the API server is back.
+// request, and would taint a node while less than 15 % of this machine's disk is free.
 const patch = `machine:
   registries:
     mirrors:
@@ -50,7 +49,6 @@ const patch = `machine:
     extraConfig:
       failCgroupV1: false
       evictionHard: {nodefs.available: 1%, imagefs.available: 1%}
-      crashLoopBackOff: {maxContainerRestartPeriod: 10s}
 `
 
 // network is a network in the lab, and the patch of its clusters.
