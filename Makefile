@@ -92,7 +92,7 @@ test: prepare ## Run all tests, on real servers
 	@echo "Testing the whole stack ..."
 	@$(TEST) --format pkgname -- -timeout 30m -p 1 $(WHOLE)
 	@echo "Testing every part ..."
-	@$(TEST) --format pkgname -- -race -timeout 60m $(PARTS)
+	@$(TEST) --format pkgname -- -race -parallel 4 -timeout 60m $(PARTS)
 test: TEST = go tool -modfile=$(CURDIR)/tools/lint/go.mod gotestsum
 
 check: ## Check format, lint rules, workflows, and that generated files are up to date and committed

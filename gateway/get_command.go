@@ -1,42 +1,52 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/vitistack/stack/events/setting"
+	"github.com/vitistack/stack/gateway/internal/config"
 )
 
 const getTimeout = 15 * time.Second
 
-// get prints the response of a gateway at a URL, or at a path of the gateway at local. A status other than 200 is an error. It is for
-// pods whose image has no curl.
-func get(ctx context.Context, args []string, local string, out io.Writer) error {
+// get prints the response of a gateway at a URL, or at a path of the gateway on this machine that has the settings of lookup. A status other
+// than 200 is an error. It is for pods whose image has no curl.
+func get(ctx context.Context, args []string, lookup func(string) (string, bool), out io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("write gateway get /health, or the whole URL of another gateway")
 	}
 	if !strings.HasPrefix(args[0], "/") {
 		return getFrom(ctx, http.DefaultTransport, args[0], out)
 	}
+	c, err := config.Load(nil, lookup, io.Discard)
+	if err != nil {
+		return err
+	}
 	// The certificate of the local gateway does not name the loopback address.
 	own := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // #nosec G402 -- the loopback address
-	return getFrom(ctx, own, local+args[0], out)
+	return getFrom(ctx, own, localURL(c)+args[0], out)
 }
 
-// localURL returns the URL of the gateway on this machine that has this environment.
-func localURL(getenv func(string) string) string {
+// localURL returns the URL of the gateway on this machine that has this configuration.
+func localURL(c *config.Config) string {
 	scheme := "http"
-	if on, err := setting.Bool(getenv("TLS_ENABLED")); err == nil && on {
+	if c.TLS.Enabled {
 		scheme = "https"
 	}
-	return scheme + "://127.0.0.1:" + cmp.Or(getenv("PORT"), "9991")
+	host := c.Server.Host
+	if ip, err := netip.ParseAddr(host); host == "" || (err == nil && ip.IsUnspecified()) {
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(c.Server.Port))
 }
 
 func getFrom(ctx context.Context, transport http.RoundTripper, url string, out io.Writer) error {

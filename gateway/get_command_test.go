@@ -2,10 +2,25 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/vitistack/stack/gateway/internal/config"
 )
+
+// lookupIn returns a lookup of environment variables.
+func lookupIn(env map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := env[name]
+		return value, ok
+	}
+}
 
 func TestGet(t *testing.T) {
 	t.Parallel()
@@ -32,19 +47,35 @@ func TestGet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			err := get(t.Context(), []string{tc.target}, tc.server, &out)
+			scheme, address, _ := strings.Cut(tc.server, "://")
+			host, port, _ := strings.Cut(address, ":")
+			settings := map[string]string{"SERVER_HOST": host, "SERVER_PORT": port, "TLS_ENABLED": fmt.Sprint(scheme == "https")}
+			err := get(t.Context(), []string{tc.target}, lookupIn(settings), &out)
 			if (err != nil) != tc.fails || !tc.fails && out.String() != "as it is" {
 				t.Errorf("got %q and error %v: %s", &out, err, tc.reason)
 			}
 		})
 	}
-	for text, want := range map[string]string{"true": "https", "yes": "https", "ON": "https", "1": "https", "off": "http", "": "http"} {
-		env := map[string]string{"TLS_ENABLED": text, "PORT": "9443"}
-		if got := localURL(func(name string) string { return env[name] }); got != want+"://127.0.0.1:9443" {
-			t.Errorf("with TLS_ENABLED=%s the local gateway has the address %s", text, got)
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	if err := os.WriteFile(file, []byte("server: {port: 9443}\ntls: {enabled: true}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, settings := range map[string]map[string]string{
+		"http://127.0.0.1:9991":  {},
+		"http://127.0.0.1:9443":  {"PORT": "9443", "SERVER_HOST": "::"},
+		"https://127.0.0.1:9443": {"CONFIG_FILE": file},
+		"https://127.0.0.1:8443": {"CONFIG_FILE": file, "SERVER_PORT": "8443", "TLS_ENABLED": "yes"},
+		"http://[fd00::1]:9991":  {"SERVER_HOST": "fd00::1"},
+	} {
+		c, err := config.Load(nil, lookupIn(settings), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := localURL(c); got != want {
+			t.Errorf("with %v the local gateway has the address %s, want %s", settings, got, want)
 		}
 	}
-	if err := get(t.Context(), nil, "", nil); err == nil {
+	if err := get(t.Context(), nil, lookupIn(nil), nil); err == nil {
 		t.Error("without a path there must be an error that names the argument")
 	}
 }

@@ -28,7 +28,7 @@ var commands = map[string]func(args []string) error{
 	"get": func(args []string) error {
 		ctx, stop := context.WithTimeout(context.Background(), getTimeout)
 		defer stop()
-		return get(ctx, args, localURL(os.Getenv), os.Stdout)
+		return get(ctx, args, os.LookupEnv, os.Stdout)
 	},
 	"check": func(args []string) error { return check(args, os.LookupEnv, os.Stdout) },
 }

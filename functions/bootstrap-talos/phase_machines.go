@@ -119,15 +119,16 @@ func (s *machineStore) recordNew(ctx context.Context, c *cluster, missing []*v1a
 	return s.status.patch(ctx, c)
 }
 
-// create creates a Machine. A Machine of that name that exists has to belong to the cluster. If it has its configuration, the cluster has
-// adopted it since its Machines were listed: create returns a conflict, because the plan was made without the versions that the node runs.
+// create creates a Machine. A Machine of that name that exists has to belong to the cluster. If it has its configuration and the label by
+// which read finds it, the cluster has adopted it since then: create returns a conflict, because the plan was made without the versions
+// that the node runs.
 func (s *machineStore) create(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
 	err := s.kube.Create(ctx, m)
 	if kube.AlreadyExists(err) {
 		if err = s.kube.Get(ctx, m.Namespace, m.Name, m); err == nil {
 			err = manifests.CheckOwner(m, c.KubernetesCluster)
 		}
-		if err == nil && plan.IsInstalled(m) {
+		if err == nil && plan.IsInstalled(m) && m.Labels[v1alpha1.LabelClusterName] == c.Name {
 			err = apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("machines").GroupResource(), m.Name, errors.New("the cluster has adopted it meanwhile"))
 		}
 	}
