@@ -70,16 +70,24 @@ func (f *function) waitForBackOff(ctx context.Context, m *v1alpha1.Machine) (wai
 	case left == 0:
 		return false, nil
 	case kube.ReconcileRequested(m):
-		before := m.DeepCopy()
-		delete(m.Annotations, v1alpha1.AnnotationReconcile)
-		if _, err := f.kube.Patch(ctx, before, m); err != nil {
-			return false, err
-		}
-		m.Status.Failures = 0
-		return false, nil
+		return false, f.endBackOff(ctx, m)
 	case left > requeueWithin:
 		return true, nil
 	default:
 		return true, fmt.Errorf("reconcile machine %s/%s: its last attempt has failed, the next one is in %s", m.Namespace, m.Name, left.Round(time.Second))
 	}
+}
+
+// endBackOff ends the back-off of m in its status, and then removes the annotation that requests that: if the delivery ends in between, the next one
+// finds the annotation, and if it ends afterwards, the next attempt still counts as the first.
+func (f *function) endBackOff(ctx context.Context, m *v1alpha1.Machine) error {
+	before := m.DeepCopy()
+	m.Status.Failures, m.Status.NextCheckTime = 0, nil
+	if _, err := f.kube.PatchStatus(ctx, before, m); err != nil {
+		return err
+	}
+	before = m.DeepCopy()
+	delete(m.Annotations, v1alpha1.AnnotationReconcile)
+	_, err := f.kube.Patch(ctx, before, m)
+	return err
 }

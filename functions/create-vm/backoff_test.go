@@ -205,6 +205,55 @@ func TestKubeVirtBackOff(t *testing.T) {
 	}
 }
 
+// TestRequestedAttempt requests an attempt by the annotation, and ends the delivery after a number of its writes. The next delivery does not wait for
+// the back-off.
+func TestRequestedAttempt(t *testing.T) {
+	t.Parallel()
+	for writes := range int64(3) {
+		t.Run(fmt.Sprint(writes), func(t *testing.T) {
+			t.Parallel()
+			r := newEnv(t, kubevirtSite)
+			r.CreateMachine("m1")
+			var tries, written atomic.Int64
+			failure := func(req *http.Request) *http.Response {
+				return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Content-Type": {"application/json"}}, Request: req,
+					Body: io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503}`))}
+			}
+			refuse := &hypervisortest.Wire{Answer: func(req *http.Request) *http.Response {
+				if req.Method != http.MethodPost || !strings.HasSuffix(req.URL.Path, "/virtualmachines") {
+					return nil
+				}
+				tries.Add(1)
+				return failure(req)
+			}}
+			r.runPeriodOn(refuse, "m1", 2*time.Minute)
+			for last := tries.Load(); tries.Load() == last; {
+				r.runPeriodOn(refuse, "m1", time.Second)
+			}
+			r.Edit("m1", func(m *v1alpha1.Machine) {
+				metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
+			})
+			ending := &hypervisortest.Wire{Answer: func(req *http.Request) *http.Response {
+				if written.Load() == writes && req.Method != http.MethodGet {
+					return failure(req)
+				}
+				if req.Method != http.MethodGet {
+					written.Add(1)
+				}
+				return nil
+			}}
+			if err := deliver(t.Context(), r.process(ending), hypervisortest.ResyncEvent(r.Namespace, "m1")); err == nil {
+				t.Fatal("the delivery has not ended early")
+			}
+			before := tries.Load()
+			_ = deliver(t.Context(), r.process(refuse), hypervisortest.ResyncEvent(r.Namespace, "m1"))
+			if tries.Load() == before {
+				t.Errorf("after %d writes, the next delivery waits for the back-off", written.Load())
+			}
+		})
+	}
+}
+
 // sum counts the requests whose description begins with prefix. In it, pve* stands for any node.
 func sum(count map[string]int, prefix string) (n int) {
 	for call, times := range count {
