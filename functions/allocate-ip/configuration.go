@@ -99,6 +99,9 @@ func (r configurationReconciler) ensureAllocations(ctx context.Context, nc *v1al
 	if err := checkFamilies(nc, nn); err != nil {
 		return nil, err
 	}
+	if err := r.repairMACs(ctx, nc, nn, known); err != nil {
+		return nil, err
+	}
 	for _, want := range requiredAllocations(nc, nn) {
 		a, err := r.ensureAllocation(ctx, nc, nn, want, known[want.Name])
 		switch {

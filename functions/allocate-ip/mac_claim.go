@@ -2,13 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/vitistack/stack/apis/network/ipam"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // annotationMAC has the MAC address that a Lease records for its holder. Such a Lease has no
@@ -85,6 +90,66 @@ func (r configurationReconciler) releaseOutdatedMACs(ctx context.Context, nc *v1
 		}
 	}
 	return nil
+}
+
+// repairMACs corrects the records of MAC addresses of a NetworkConfiguration whose status is not that of the spec before, or not Ready: a delivery for
+// an earlier spec may have claimed the MAC addresses of that spec, and released the former ones, without a status that says so. The first are free for
+// other interfaces then, and interfaces that have a former one again claim it. known are its IPAllocations. It returns a conflict if the spec has changed
+// since it was read, and a UserError if another interface has got a former MAC address meanwhile.
+func (r configurationReconciler) repairMACs(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, known allocations) error {
+	changes := nc.Generation - max(nc.Status.ObservedGeneration, 0)
+	if nc.Generation < 2 || changes == 0 || changes == 1 && meta.IsStatusConditionTrue(nc.Status.Conditions, v1alpha1.ConditionReady) {
+		return nil
+	}
+	claimed, err := r.leases.listMACs(ctx, nc.Namespace)
+	if err != nil {
+		return err
+	}
+	for _, a := range known {
+		mac, served, has := specMAC(nc, a.Spec.InterfaceName), families(nn), false
+		if a.DeletionTimestamp != nil || len(served) == 0 || ipam.FamilyOf(a, nn) != served[0] {
+			continue
+		}
+		for _, lease := range claimed[string(a.UID)] {
+			if lease.Annotations[annotationMAC] == mac {
+				has = true
+				continue
+			}
+			if err := r.kube.CheckSpecCurrent(ctx, nc); err != nil { // after the list: a later spec claims its MAC addresses later
+				return err
+			}
+			if err := r.kube.DeleteExactly(ctx, &lease); err != nil {
+				return err
+			}
+		}
+		if has || macToClaim(nc, nn, a) != "" {
+			continue
+		}
+		_, err := r.leases.claimMAC(ctx, nn.Name, mac, holderOf(a, 0))
+		if twin := (errDuplicateMAC{}); errors.As(err, &twin) {
+			return reconcile.UserError{Reason: reasonDuplicateMAC, Message: twin.Error()}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listMACs returns the Leases of the MAC addresses of a namespace by the UIDs of their holders.
+func (l *leaseStore) listMACs(ctx context.Context, namespace string) (map[string][]coordinationv1.Lease, error) {
+	list := &coordinationv1.LeaseList{}
+	selector := v1alpha1.LabelManagedBy + "=" + managedBy + "," + v1alpha1.LabelHolder + ",!" + v1alpha2.LabelNetworkNamespace
+	if err := l.kube.List(ctx, namespace, selector, list); err != nil {
+		return nil, err
+	}
+	claimed := map[string][]coordinationv1.Lease{}
+	for _, lease := range list.Items {
+		if uid := holderUID(&lease); lease.Annotations[annotationMAC] != "" {
+			claimed[uid] = append(claimed[uid], lease)
+		}
+	}
+	return claimed, nil
 }
 
 // claimMAC records that h has a MAC address in a network, and reports whether this call has

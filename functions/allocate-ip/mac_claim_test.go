@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -137,6 +140,75 @@ func TestCorrectedMAC(t *testing.T) {
 	s.reconcile(f, "twin")
 	s.awaitReason("twin", reasonDuplicateMAC)
 }
+
+// TestMACOfAnEndedDelivery changes the MAC address of an interface after a delivery that has ended before it could write the status. Other interfaces
+// can have the MAC address that this delivery has claimed, and none can have that of the interface.
+func TestMACOfAnEndedDelivery(t *testing.T) {
+	t.Parallel()
+	const first, second, third = "52:54:00:00:00:0a", "52:54:00:00:00:0b", "52:54:00:00:00:0c"
+	for name, tc := range map[string]struct {
+		reason string
+		// had is the MAC address in the status, and then the one after the delivery has ended.
+		had, then v1alpha1.MACAddress
+	}{
+		"New":       {"the status has no MAC address yet", "", third},
+		"Corrected": {"the status has an earlier MAC address", first, third},
+		"TakenBack": {"the delivery has released the MAC address in the status", first, first},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setUp(t)
+			s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+			f, ending := s.replica(s.config), s.replica(s.withoutWrites("/networkconfigurations/web/status"))
+			change := func(to v1alpha1.MACAddress) {
+				t.Helper()
+				if err := s.edit("web", func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces[0].MACAddress = to }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.configuration("web", "net", v1alpha1.InterfaceSpec{Name: "eth0", MACAddress: cmp.Or(tc.had, second)})
+			if tc.had != "" {
+				s.reconcile(f, "web")
+				s.awaitReason("web", "NetworkConfigured")
+				change(second)
+			}
+			if err := ending.configurations().reconcileConfiguration(t.Context(), s.namespace, "web", false); err == nil {
+				t.Fatal("the delivery has not ended early")
+			}
+			change(tc.then)
+			s.reconcile(f, "web")
+			if got := s.awaitReason("web", "NetworkConfigured").Status.NetworkInterfaces[0]; got.MACAddress != tc.then {
+				t.Errorf("%s: got %+v", tc.reason, got)
+			}
+			s.configuration("other", "net", v1alpha1.InterfaceSpec{Name: "eth0", MACAddress: second})
+			s.reconcile(f, "other")
+			s.awaitReason("other", "NetworkConfigured")
+			s.configuration("twin", "net", v1alpha1.InterfaceSpec{Name: "eth0", MACAddress: tc.then})
+			s.reconcile(f, "twin")
+			s.awaitReason("twin", reasonDuplicateMAC)
+			s.requireConsistentLeases()
+		})
+	}
+}
+
+// withoutWrites returns a configuration with which writes to paths with an ending fail.
+func (s *env) withoutWrites(ending string) *rest.Config {
+	config := rest.CopyConfig(s.config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.Method != http.MethodGet && strings.HasSuffix(r.URL.Path, ending) {
+				return nil, errDead
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	return config
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestOneOfManyHasTheMAC has replicas reconcile interfaces with the same MAC address concurrently.
 func TestOneOfManyHasTheMAC(t *testing.T) {
