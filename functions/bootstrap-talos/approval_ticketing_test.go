@@ -4,24 +4,30 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/sim/faults"
 )
 
-// mailbox receives the replies of the function.
+// mailbox receives the replies of the function. The reply of a delivery that fails is lost, because Knative reads the body of a response only
+// if its status is 2xx.
 type mailbox chan event.Event
 
 func (m mailbox) listen(next events.Handler) events.Handler {
 	return func(ctx context.Context, in event.Event) (*event.Event, error) {
 		reply, err := next(ctx, in)
-		if reply != nil {
+		if reply != nil && err == nil {
 			select {
 			case m <- *reply:
 			default:
@@ -195,9 +201,68 @@ func TestApprovalOfARenamedPool(t *testing.T) {
 	s.awaitRunning("shop", "cp-0", "other-0", "other-1")
 }
 
+// TestApprovalOfAWaitingCluster has a cluster grow whose workload API does not answer. The delivery that requests the approval succeeds, although the
+// cluster waits: a reply is sent only then.
+func TestApprovalOfAWaitingCluster(t *testing.T) {
+	t.Parallel()
+	g := &gate{}
+	s := newEnv(t, envOptions{handle: g.wrap})
+	s.create(s.cluster("shop", 1, 1))
+	s.awaitRunning("shop")
+	g.close()
+	s.setFaults(faults.Rule{Operation: "workload", Error: "503"})
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.Approval = &v1alpha1.ApprovalOptions{Policy: v1alpha1.ApprovalGrowth}
+		replicas(1, map[string]int32{"pool": 2})(kc)
+	})
+	request, err := s.function.handle(t.Context(), resyncEvent(s.namespace, "shop", "look"))
+	if request == nil || err != nil || request.Type() != events.TypeWorkorderRequested {
+		t.Errorf("the delivery replies %v and returns %v, want a request and no error", request, err)
+	}
+	s.awaitReason("shop", reasonUnreachable)
+}
+
+// TestLostRequestForApproval loses the request for a cluster that has waited for the approval of an earlier spec for a long time, as when
+// deliveries end after they have written the status. The next resync requests the approval of the present spec.
+func TestLostRequestForApproval(t *testing.T) {
+	t.Parallel()
+	asked, isLost := make(mailbox, 100), atomic.Bool{}
+	s := newEnv(t, envOptions{handle: func(handle events.Handler) events.Handler {
+		return asked.listen(func(ctx context.Context, in event.Event) (*event.Event, error) {
+			reply, err := handle(ctx, in)
+			if isLost.Load() {
+				reply = nil
+			}
+			return reply, err
+		})
+	}})
+	kc := s.cluster("shop", 1, 1)
+	kc.Spec.Approval = &v1alpha1.ApprovalOptions{Policy: v1alpha1.ApprovalGrowth}
+	s.create(kc)
+	s.awaitReason("shop", "PendingApproval", "1 worker")
+	next(t, asked, 1)
+	err := kube.OnConflict(func() error {
+		kc := s.get("shop")
+		before := kc.DeepCopy()
+		meta.FindStatusCondition(kc.Status.Conditions, v1alpha1.ConditionApproved).LastTransitionTime.Time = time.Now().Add(-30 * time.Minute)
+		_, err := s.kube.PatchStatus(t.Context(), before, kc)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	isLost.Store(true)
+	s.change("shop", replicas(1, map[string]int32{"pool": 2}))
+	s.awaitReason("shop", "PendingApproval", "2 workers")
+	isLost.Store(false)
+	next(t, asked, 2)
+}
+
 // next returns a request for a generation. Duplicates of it may follow.
 func next(t *testing.T, asked mailbox, generation int64) event.Event {
 	t.Helper()
+	const patience = 4 * time.Minute
+	end := time.After(patience)
 	for {
 		select {
 		case e := <-asked:
@@ -205,8 +270,8 @@ func next(t *testing.T, asked mailbox, generation int64) event.Event {
 			if json.Unmarshal(e.Data(), &r) == nil && r.Generation >= generation && strings.HasSuffix(e.Type(), "requested") {
 				return e
 			}
-		case <-t.Context().Done():
-			t.Fatal("no approval was requested")
+		case <-end:
+			t.Fatalf("no approval of generation %d was requested", generation)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func setConditions(c *cluster, err error) {
 	}
 	set(v1alpha1.ConditionTopologyValid, true, "TopologyValid", fmt.Sprintf("Kubernetes %s on Talos %s", c.plan.Kubernetes, c.plan.Talos))
 	if a := c.Status.Approval; a != nil {
-		setApprovalCondition(a, set)
+		setApprovalCondition(&c.Status.Conditions, a, set)
 	}
 	if c.report.approval != nil && errors.Is(err, c.report.approval) && !c.report.machinesCreated {
 		return

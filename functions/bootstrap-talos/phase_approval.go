@@ -9,6 +9,8 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -144,8 +146,9 @@ func (ap *approvalRequester) limitToApproved(ctx context.Context, c *cluster) er
 	return nil
 }
 
-// setApprovalCondition writes the condition Approved.
-func setApprovalCondition(a *v1alpha1.ApprovalStatus, set func(conditionType string, isTrue bool, reason, message string)) {
+// setApprovalCondition writes the condition Approved among conditions. While a decision is pending, its lastTransitionTime is the time of the request
+// for the generation, from which needsRequest repeats the request.
+func setApprovalCondition(conditions *[]metav1.Condition, a *v1alpha1.ApprovalStatus, set func(conditionType string, isTrue bool, reason, message string)) {
 	switch a.State {
 	case v1alpha1.ApprovalApproved:
 		by := "the machines existed before approval was required"
@@ -156,6 +159,10 @@ func setApprovalCondition(a *v1alpha1.ApprovalStatus, set func(conditionType str
 	case v1alpha1.ApprovalRejected:
 		set(v1alpha1.ConditionApproved, false, "ApprovalRejected", "rejected by "+a.By+": "+a.Comment)
 	default:
-		set(v1alpha1.ConditionApproved, false, "PendingApproval", "generation "+strconv.FormatInt(a.Generation, 10)+" waits for a decision")
+		message := "generation " + strconv.FormatInt(a.Generation, 10) + " waits for a decision"
+		if last := meta.FindStatusCondition(*conditions, v1alpha1.ConditionApproved); last != nil && last.Message != message {
+			meta.RemoveStatusCondition(conditions, v1alpha1.ConditionApproved) // of an earlier request, or a rejection of it
+		}
+		set(v1alpha1.ConditionApproved, false, "PendingApproval", message)
 	}
 }

@@ -166,7 +166,8 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 }
 
 // finish writes the status, and returns the request for an approval unless the generation requested
-// before is still the one to approve. It returns err, or the error of its own requests. A cluster is
+// before is still the one to approve. It returns err, or the error of its own requests. With a request it returns no WaitError, because
+// a reply is only sent if the delivery succeeds: resync continues the wait. A cluster is
 // Ready while its authorities are rotated, and waits for that.
 func (f *function) finish(ctx context.Context, c *cluster, err error, requested int64, options reconcileOptions) (*event.Event, error) {
 	if kube.Conflict(err) {
@@ -189,6 +190,9 @@ func (f *function) finish(ctx context.Context, c *cluster, err error, requested 
 	}
 	if !f.approvals.needsRequest(c, requested, options.full) {
 		return nil, err
+	}
+	if errors.As(err, new(reconcile.WaitError)) {
+		err = nil
 	}
 	request, failed := f.approvals.request(c.KubernetesCluster)
 	return request, cmp.Or(failed, err)
