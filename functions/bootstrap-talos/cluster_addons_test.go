@@ -63,13 +63,18 @@ func (s *env) configMap(name string, data map[string]string) *corev1.ConfigMap {
 // awaitSetting waits until the ConfigMap of settings has a value in the cluster.
 func (s *env) awaitSetting(cluster, want string) {
 	s.Helper()
-	feed.Until(s, "the manifests are applied", func() (bool, string) {
+	feed.Until(s, "the manifests are applied", s.hasSetting(cluster, want))
+}
+
+// hasSetting returns a function that reports whether the ConfigMap of settings has a value in the cluster.
+func (s *env) hasSetting(cluster, want string) func() (bool, string) {
+	return func() (bool, string) {
 		cm, err := s.workload(cluster).CoreV1().ConfigMaps("tools").Get(s.Context(), "settings", metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
 		return cm.Data["value"] == want, cm.Data["value"]
-	})
+	}
 }
 
 // TestAddons applies add-ons to a cluster whose nodes need one of them, changes and breaks them, and corrects what the
@@ -122,6 +127,33 @@ func TestAddons(t *testing.T) {
 		t.Errorf("without add-ons the status has %v", got.Status.Addons)
 	}
 	s.awaitSetting("shop", "green") // removing an add-on deletes nothing
+}
+
+// TestAddonTakenBack changes the manifests of an add-on, and takes that back before a delivery could record that it has applied them. The
+// workload cluster gets the former ones again.
+func TestAddonTakenBack(t *testing.T) {
+	t.Parallel()
+	u := &unwritten{}
+	s := newEnv(t, envOptions{wrap: u.wrap})
+	tools := s.configMap("tools", map[string]string{"settings.yaml": settings("red")})
+	kc := s.cluster("shop", 1, 0)
+	kc.Spec.Addons = []v1alpha1.ClusterAddon{{Name: "tools", ConfigMap: "tools"}}
+	blue, err := addons.Read(kc.Spec.Addons[0], map[string]string{"settings.yaml": settings("blue")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.create(kc)
+	s.awaitRunning("shop")
+	s.awaitSetting("shop", "red")
+	u.text.Store(blue.Digest)
+	for _, value := range []string{"blue", "red"} {
+		if err := s.kube.Merge(t.Context(), tools, map[string]any{"data": map[string]string{"settings.yaml": settings(value)}}); err != nil {
+			t.Fatal(err)
+		}
+		s.awaitAfterResync("shop", "the workload cluster has "+value, s.hasSetting("shop", value))
+	}
+	u.text.Store("")
+	s.awaitRunning("shop")
 }
 
 // TestMissingCNI waits for a network plug-in that no add-on has, and says so.

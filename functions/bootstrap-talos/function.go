@@ -86,7 +86,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		bootstrap:    &bootstrapper{status: status, now: o.now},
 		etcd:         etcd,
 		nodes:        nodes,
-		addons:       &addonApplier{kube: client, hosts: o.addonHosts},
+		addons:       &addonApplier{kube: client, hosts: o.addonHosts, status: status},
 		remover:      &remover{kube: client, manifests: store, machines: machines, etcd: etcd, status: status, now: o.now},
 		replacer:     &replacer{kube: client, planner: plans, machines: machines, now: o.now},
 		upgrader:     &upgrader{etcd: etcd, images: o.images, status: status, now: o.now},

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -79,6 +81,47 @@ func (r *reaper) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	kill(errKilled)
 	return nil, errKilled
+}
+
+// unwritten fails the writes of statuses that contain a text, as if each delivery ended before such a write.
+type unwritten struct {
+	next http.RoundTripper
+	text atomic.Value
+}
+
+func (u *unwritten) wrap(next http.RoundTripper) http.RoundTripper {
+	u.next = next
+	return u
+}
+
+// RoundTrip implements http.RoundTripper.
+func (u *unwritten) RoundTrip(req *http.Request) (*http.Response, error) {
+	text, _ := u.text.Load().(string)
+	if text == "" || req.Body == nil || !strings.HasSuffix(req.URL.Path, "/status") {
+		return u.next.RoundTrip(req)
+	}
+	body, err := io.ReadAll(req.Body)
+	_ = req.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(string(body), text) {
+		return nil, errKilled
+	}
+	req = req.Clone(req.Context())
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	return u.next.RoundTrip(req)
+}
+
+// awaitAfterResync waits until done, and has a full reconcile of a cluster before each look.
+func (s *env) awaitAfterResync(cluster, what string, done func() (bool, string)) {
+	s.Helper()
+	round := 0
+	feed.Until(s, what, func() (bool, string) {
+		round++
+		_, _ = s.function.handle(s.Context(), resyncEvent(s.namespace, cluster, fmt.Sprint(what, round)))
+		return done()
+	})
 }
 
 // TestKilledBetweenSideEffects creates, changes and deletes clusters while each delivery dies at its

@@ -22,7 +22,8 @@ import (
 
 // addonApplier reads and applies the add-ons of clusters.
 type addonApplier struct {
-	kube *kube.Client
+	kube   *kube.Client
+	status *statusWriter
 	// hosts reads the manifests of add-ons by their URLs.
 	hosts *addonsource.Hosts
 }
@@ -46,8 +47,8 @@ func (ap *addonApplier) applyAll(ctx context.Context, c *cluster) error {
 		if c.report.addonsDone[a.Name] {
 			continue
 		}
+		err := ap.apply(ctx, c, i)
 		status := &c.Status.Addons[i]
-		err := ap.apply(ctx, c, a, status)
 		wait := reconcile.WaitError{}
 		switch {
 		case errors.As(err, &wait):
@@ -95,10 +96,11 @@ func (c *cluster) addonsReport() conditionReport {
 	return conditionReport{current: true, reason: v1alpha1.ConditionAddonsApplied, message: message}
 }
 
-// apply applies one add-on, and writes its status. Without a change of the manifests it only does so if a user has
-// requested a reconcile.
-func (ap *addonApplier) apply(ctx context.Context, c *cluster, a v1alpha1.ClusterAddon, status *v1alpha1.AddonStatus) error {
-	requested := kube.ReconcileRequested(c.KubernetesCluster)
+// apply applies the add-on with an index in the spec, and changes its entry in the status. Without a change of the manifests it only does so if a user has
+// requested a reconcile. Other manifests than the last ones are applied after the status has lost the digest of those: if the delivery ends before
+// it has applied all objects, and a user takes the change back, the former manifests are applied again.
+func (ap *addonApplier) apply(ctx context.Context, c *cluster, i int) error {
+	a, status, requested := c.Spec.Addons[i], &c.Status.Addons[i], kube.ReconcileRequested(c.KubernetesCluster)
 	if !addons.NeedsRead(a, *status, c.full, requested) {
 		return nil
 	}
@@ -110,13 +112,19 @@ func (ap *addonApplier) apply(ctx context.Context, c *cluster, a v1alpha1.Cluste
 		status.Message = ""
 		return nil
 	}
+	isOther := status.Digest != "" && status.Digest != m.Digest
 	status.Digest, status.Objects = "", 0
+	if isOther {
+		if err := ap.status.patch(ctx, c); err != nil {
+			return err
+		}
+	}
 	for _, o := range m.Objects {
 		if err := c.connections.workload.Apply(ctx, o.Unstructured); err != nil {
 			return c.observed.addonError(a, o, err)
 		}
 	}
-	*status = v1alpha1.AddonStatus{Name: a.Name, Source: addons.Source(a), Digest: m.Digest, Objects: int32(len(m.Objects))}
+	c.Status.Addons[i] = v1alpha1.AddonStatus{Name: a.Name, Source: addons.Source(a), Digest: m.Digest, Objects: int32(len(m.Objects))}
 	return nil
 }
 

@@ -18,7 +18,9 @@ import (
 // talosctl upgrade-k8s does: cluster.inlineManifests, cluster.extraManifests, the settings of kube-proxy and flannel, and the
 // images of kube-proxy and CoreDNS. Talos itself only creates missing objects. Objects that the configuration no
 // longer has stay in the cluster. A requested reconcile applies those of users again. A manifest that the workload API refuses makes ConfigCurrent False, and stops no other.
-func applyTalosManifests(ctx context.Context, c *cluster) error {
+// The status loses what it has of the changed ones before they are applied: if the delivery ends before it has recorded them, and a user takes
+// the change back, the former ones are applied again.
+func (ap *addonApplier) applyTalosManifests(ctx context.Context, c *cluster) error {
 	if c.observed.controlPlaneChanged {
 		return reconcile.WaitError{Reason: reasonChangingNodes, Message: "waiting for Talos to render the manifests of the new configuration", Requeue: true}
 	}
@@ -27,6 +29,12 @@ func applyTalosManifests(ctx context.Context, c *cluster) error {
 		return err
 	}
 	before, failed, again := c.Status.TalosManifests, map[string]bool{}, kube.ReconcileRequested(c.KubernetesCluster)
+	if kept, isOther := addons.WithoutChanged(before, rendered.manifests, rendered.images()); isOther {
+		c.Status.TalosManifests = kept
+		if err := ap.status.patch(ctx, c); err != nil {
+			return err
+		}
+	}
 	for _, m := range addons.ChangedTalosManifests(before, rendered.manifests, again) {
 		err := applyTalosManifest(ctx, c, m)
 		if err != nil && !c.report.noteUserError(v1alpha1.ConditionConfigCurrent, err) {
@@ -34,16 +42,14 @@ func applyTalosManifests(ctx context.Context, c *cluster) error {
 		}
 		failed[m.Name] = err != nil
 	}
-	applied := map[string]string{}
 	for _, a := range rendered.addons {
 		if image, known := before[a.Name]; known && (again || image != a.Image) {
 			if err := refreshAddon(ctx, c, a, reasonChangingNodes); err != nil {
 				return err
 			}
 		}
-		applied[a.Name] = a.Image
 	}
-	c.Status.TalosManifests = addons.RecordTalosManifests(before, rendered.manifests, failed, applied)
+	c.Status.TalosManifests = addons.RecordTalosManifests(c.Status.TalosManifests, rendered.manifests, failed, rendered.images())
 	return nil
 }
 
@@ -51,6 +57,15 @@ func applyTalosManifests(ctx context.Context, c *cluster) error {
 type renderedManifests struct {
 	manifests []addons.TalosManifest
 	addons    []plan.Addon
+}
+
+// images returns the images of kube-proxy and CoreDNS by their names.
+func (r renderedManifests) images() map[string]string {
+	images := map[string]string{}
+	for _, a := range r.addons {
+		images[a.Name] = a.Image
+	}
+	return images
 }
 
 // readTalosManifests asks one control plane, which has the configuration that all of them have.

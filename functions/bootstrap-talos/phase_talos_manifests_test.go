@@ -37,13 +37,7 @@ func TestManifestsOfPatches(t *testing.T) {
 	}
 	banner := func(want string) {
 		t.Helper()
-		feed.Until(t, "the workload cluster has the manifest", func() (bool, string) {
-			cm, err := s.workload("shop").CoreV1().ConfigMaps("default").Get(t.Context(), "banner", metav1.GetOptions{})
-			if err != nil {
-				return false, err.Error()
-			}
-			return cm.Data["text"] == want, cm.Data["text"]
-		})
+		feed.Until(t, "the workload cluster has the manifest", s.hasBanner("shop", want))
 	}
 	banner("red")
 	patch(inlineManifest("{text: blue}"))
@@ -80,4 +74,39 @@ func TestManifestsOfPatches(t *testing.T) {
 	if names := s.awaitRunning("shop").Status.TalosManifests; names["99-banner"] != "" || names["coredns"] != dns {
 		t.Errorf("the status has %v", names)
 	}
+}
+
+// hasBanner returns a function that reports whether the ConfigMap of inlineManifest has a text in the cluster.
+func (s *env) hasBanner(cluster, want string) func() (bool, string) {
+	return func() (bool, string) {
+		cm, err := s.workload(cluster).CoreV1().ConfigMaps("default").Get(s.Context(), "banner", metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		return cm.Data["text"] == want, cm.Data["text"]
+	}
+}
+
+// TestManifestTakenBack changes an inline manifest, and takes that back before a delivery could record that it has applied it. The workload
+// cluster gets the former one again.
+func TestManifestTakenBack(t *testing.T) {
+	t.Parallel()
+	u := &unwritten{}
+	s := newEnv(t, envOptions{wrap: u.wrap})
+	patches := s.configMap("patches", map[string]string{"a.yaml": inlineManifest("{text: red}")})
+	kc := s.cluster("shop", 1, 0)
+	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{ControlPlane: []v1alpha1.ObjectName{"patches"}}}
+	s.create(kc)
+	if s.awaitRunning("shop").Status.TalosManifests["99-banner"] == "" {
+		t.Fatal("the status does not have the manifest")
+	}
+	u.text.Store(`"99-banner":"sha256:`)
+	for _, text := range []string{"blue", "red"} {
+		if err := s.kube.Merge(t.Context(), patches, map[string]any{"data": map[string]any{"a.yaml": inlineManifest("{text: " + text + "}")}}); err != nil {
+			t.Fatal(err)
+		}
+		s.awaitAfterResync("shop", "the workload cluster has "+text, s.hasBanner("shop", text))
+	}
+	u.text.Store("")
+	s.awaitRunning("shop")
 }

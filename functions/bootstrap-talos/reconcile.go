@@ -162,7 +162,7 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 	if c.Status.Upgrade != nil { // it is paused
 		return runAll(ctx, c, labelNodes, f.planner.fillScale, reportPausedConfigs, checkAddonsApplied)
 	}
-	return runAll(ctx, c, labelNodes, f.planner.fillScale, f.updater.moveEndpoint, f.endpoints.releaseUnusedVIP, applyTalosManifests, uncordonNodes, f.resizer.resizeOutdated, f.replacer.replaceOutdated, f.rotator.start, checkAddonsApplied)
+	return runAll(ctx, c, labelNodes, f.planner.fillScale, f.updater.moveEndpoint, f.endpoints.releaseUnusedVIP, f.addons.applyTalosManifests, uncordonNodes, f.resizer.resizeOutdated, f.replacer.replaceOutdated, f.rotator.start, checkAddonsApplied)
 }
 
 // finish writes the status, and returns the request for an approval unless the generation requested

@@ -121,6 +121,22 @@ func ChangedTalosManifests(applied map[string]string, present []TalosManifest, a
 	return changed
 }
 
+// WithoutChanged returns what the status has of manifests, and of the images of kube-proxy and CoreDNS, with an empty value for each that differs
+// from the present ones, and whether there is one. An empty value is that of no content, so the manifest is applied whatever its next content is.
+func WithoutChanged(applied map[string]string, present []TalosManifest, images map[string]string) (kept map[string]string, isOther bool) {
+	kept, now := maps.Clone(applied), map[string]string{}
+	maps.Copy(now, images)
+	for _, m := range present {
+		now[m.Name] = m.Digest
+	}
+	for name, value := range now {
+		if has := applied[name]; has != "" && has != value {
+			kept[name], isOther = "", true
+		}
+	}
+	return kept, isOther
+}
+
 // RecordTalosManifests returns the digests of the manifests that the workload cluster has, after all of present but
 // failed are applied, and the images of kube-proxy and CoreDNS beside them. A manifest that is no longer rendered is
 // forgotten: its objects stay.

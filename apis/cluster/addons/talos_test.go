@@ -91,3 +91,21 @@ func TestChangedTalosManifests(t *testing.T) {
 		t.Errorf("the record keeps %v of a manifest that is gone", record)
 	}
 }
+
+func TestWithoutChanged(t *testing.T) {
+	t.Parallel()
+	present := []addons.TalosManifest{{Name: "99-changed", Digest: "new"}, {Name: "99-same", Digest: "same"}, {Name: "99-begun", Digest: "new"}, {Name: "99-unknown", Digest: "new"}}
+	images := map[string]string{"kube-proxy": "v1", "coredns": "v2"}
+	applied := map[string]string{"99-changed": "old", "99-same": "same", "99-begun": "", "99-gone": "old", "kube-proxy": "v1", "coredns": "v1"}
+	kept, isOther := addons.WithoutChanged(applied, present, images)
+	want := map[string]string{"99-changed": "", "99-same": "same", "99-begun": "", "99-gone": "old", "kube-proxy": "v1", "coredns": ""}
+	if diff := cmp.Diff(want, kept); diff != "" || !isOther {
+		t.Errorf("there is a change: %t (-want +got):\n%s", isOther, diff)
+	}
+	if again, isOther := addons.WithoutChanged(kept, present, images); isOther || !cmp.Equal(kept, again) {
+		t.Errorf("a second call changes %v", again)
+	}
+	if kept, isOther := addons.WithoutChanged(nil, present, nil); isOther || len(kept) > 0 {
+		t.Errorf("a new cluster has nothing, got %v", kept)
+	}
+}
