@@ -82,7 +82,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		rotator:      &rotator{kube: client, secrets: secrets, status: status, now: o.now},
 		renderer:     renderer,
 		configurator: &nodeConfigurator{kube: client, secrets: secrets},
-		updater:      &configUpdater{kube: client, renderer: renderer, manifests: store, secrets: secrets, now: o.now},
+		updater:      &configUpdater{kube: client, renderer: renderer, manifests: store, secrets: secrets, status: status, now: o.now},
 		bootstrap:    &bootstrapper{status: status, now: o.now},
 		etcd:         etcd,
 		nodes:        nodes,

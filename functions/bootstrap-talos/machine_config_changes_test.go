@@ -384,6 +384,33 @@ func TestConfigCurrentAfterRestart(t *testing.T) {
 	}
 }
 
+// TestChangeOfAnEndedDelivery ends the delivery that has changed a control plane before it records that the API server has yet to restart. The
+// worker is not changed until it has.
+func TestChangeOfAnEndedDelivery(t *testing.T) {
+	t.Parallel()
+	u := &unwritten{}
+	s := newEnv(t, envOptions{timing: simtalos.Timing{StaticPods: 2 * nodePollTime}, wrap: u.wrap})
+	s.newPatchedCluster(1, 1, true)
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.Topology.Workers[0].Patches = []v1alpha1.ObjectName{"disks"}
+	})
+	s.awaitRunning("shop", "cp-0", "pool-0")
+	mostDown := s.watchAPIServers("shop", "cp-0")
+	u.text.Store("waiting for the control plane of node shop-cp-0")
+	s.writePatches(auditPatch)
+	if _, err := s.function.handle(t.Context(), resyncEvent(s.namespace, "shop", "look")); err == nil || !strings.Contains(s.activeConfig("shop", "cp-0"), "audit-log-maxage") {
+		t.Fatalf("the delivery has not changed the control plane, or ended with %v", err)
+	}
+	u.text.Store("")
+	s.awaitAfterResync("shop", "the worker has the change", func() (bool, string) {
+		return strings.Contains(s.activeConfig("shop", "pool-0"), "audit-log-maxage"), s.get("shop").Status.Message
+	})
+	if most := mostDown(); most != 1 {
+		t.Error("the API server has yet to restart")
+	}
+	s.awaitRunning("shop")
+}
+
 // auditPatch is a patch that Talos renders the API server from.
 const auditPatch = "cluster:\n  apiServer:\n    extraArgs:\n      audit-log-maxage: \"31\"\n"
 

@@ -24,6 +24,7 @@ type configUpdater struct {
 	renderer  *configRenderer
 	manifests *manifests.Store
 	secrets   *secretStore
+	status    *statusWriter
 	now       func() time.Time
 }
 
@@ -92,6 +93,9 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 			refused = reportRestarting(c, awaitOtherControlPlanes(ctx, c, m))
 		}
 		refused = cmp.Or(refused, save())
+		if refused == nil && isControlPlane {
+			refused = u.recordChange(ctx, c)
+		}
 		return refused
 	}
 	result, err := talos.UpdateConfig(ctx, plan.Address(machine), c.connections.credentials, config, plan.ConfigChangesOf(c.KubernetesCluster), allow)
@@ -119,6 +123,16 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 	}
 	c.report.config = conditionReport{false, string(result.Outcome), fmt.Sprintf("node %s: %s", m.Name, result.Difference)}
 	return true, err
+}
+
+// recordChange writes into ConfigCurrent that a control plane is about to be changed. If the delivery ends before it has seen the static pods run, the
+// next one learns from ConfigCurrent that it has to look at them. A second call writes nothing.
+func (u *configUpdater) recordChange(ctx context.Context, c *cluster) error {
+	if _, isRecorded := conditionSince(c.KubernetesCluster, v1alpha1.ConditionConfigCurrent, reasonChangingNodes); isRecorded {
+		return nil
+	}
+	kube.SetCondition(&c.Status.Conditions, c.Generation, v1alpha1.ConditionConfigCurrent, false, reasonChangingNodes, "the control plane gets its new configuration")
+	return u.status.patch(ctx, c)
 }
 
 // reportPausedConfigs reports in ConfigCurrent that nodes do not get a changed configuration, or another endpoint, while their upgrade is paused: a
