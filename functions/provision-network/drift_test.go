@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -8,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 	"github.com/vitistack/stack/tests/sim/faults"
 	namsim "github.com/vitistack/stack/tests/sim/nam"
@@ -119,6 +122,42 @@ func TestNewSettings(t *testing.T) {
 		if again := w.get("net"); again.ResourceVersion != got.ResourceVersion {
 			t.Errorf("an unchanged status was written: %+v", again.Status)
 		}
+	}
+}
+
+// touching is a server during whose answer touch is called.
+type touching struct {
+	provider.Server
+	touch func()
+}
+
+// Find implements provider.Server.
+func (s touching) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
+	s.touch()
+	return s.Server.Find(ctx, nn)
+}
+
+// TestRequestedDuringAWrite has a user request a reconcile of a Ready network, which another delivery writes at the same time. The status has the new
+// settings of the manager after that, and the annotation is removed.
+func TestRequestedDuringAWrite(t *testing.T) {
+	t.Parallel()
+	m := newManager(t, 0)
+	touch := func() {}
+	w := newEnv(t, map[string]provider.Interface{"nam": touching{m.nam.(provider.Server), func() { touch() }}})
+	spec := namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 26})
+	spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
+	w.network("net", spec)
+	nn := w.reconcile("net")
+	w.expect(nn, "Ready", reasonProvisioned)
+	m.Edit(string(nn.UID), func(s *namsim.Segment) { s.DNS = []string{"192.0.2.53"} })
+	w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Annotations[v1alpha1.AnnotationReconcile] = "now" })
+	touch = func() {
+		touch = func() {}
+		w.must(w.kube.Merge(t.Context(), w.get("net"), map[string]any{"metadata": map[string]any{"labels": map[string]string{"touched": "true"}}}))
+	}
+	got := w.reconcile("net")
+	if w.expect(got, "Ready", reasonProvisioned); !slices.Equal(got.Status.DNS, []string{"192.0.2.53"}) || kube.ReconcileRequested(got) {
+		t.Errorf("the status has DNS servers %v, and the annotations are %v", got.Status.DNS, got.Annotations)
 	}
 }
 

@@ -214,6 +214,9 @@ func (f *function) requestSegment(ctx context.Context, nn *v1alpha2.NetworkNames
 	if _, err := reconcile.PatchStatus(ctx, f.kube, before, nn, nn.Status.Phase, outcome); err != nil {
 		return f.releaseIfDeleted(ctx, nn, from, err)
 	}
+	if err := f.endRequest(ctx, nn); err != nil {
+		return err
+	}
 	if err := f.admission().retryIfAdmitted(ctx, nn, known); err != nil {
 		return err
 	}

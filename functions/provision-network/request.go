@@ -53,7 +53,8 @@ func decideProvider(nn *v1alpha2.NetworkNamespace, pools plan.Pools) (release st
 // prepareRequest returns the provider to ask for the segment of a network, which is
 // Unavailable if the network may not use it. Before the request it writes the provider into
 // an annotation, so that the same provider is asked to release the segment. It removes the
-// annotation vitistack.io/reconcile, because this is the delivery that it requests.
+// annotation vitistack.io/reconcile from a network that is not Ready, because this is the delivery that it requests, and later ones ask until the
+// network is Ready. A Ready network keeps the annotation until endRequest: without it, no later delivery would ask.
 func (f *function) prepareRequest(ctx context.Context, nn *v1alpha2.NetworkNamespace, pools plan.Pools) (provider.Interface, error) {
 	providerName, _ := plan.ProviderOf(nn.Spec)
 	from := f.provider(providerName)
@@ -70,7 +71,9 @@ func (f *function) prepareRequest(ctx context.Context, nn *v1alpha2.NetworkNames
 		from = provider.Unavailable{Err: refusal}
 	}
 	kube.AddFinalizer(nn, v1alpha1.FinalizerNetworkNamespace)
-	delete(nn.Annotations, v1alpha1.AnnotationReconcile)
+	if !isReady(nn) {
+		delete(nn.Annotations, v1alpha1.AnnotationReconcile)
+	}
 	if _, isUnavailable := from.(provider.Unavailable); !isUnavailable {
 		if nn.Annotations == nil {
 			nn.Annotations = map[string]string{}
@@ -79,6 +82,16 @@ func (f *function) prepareRequest(ctx context.Context, nn *v1alpha2.NetworkNames
 	}
 	_, err := f.kube.Patch(ctx, before, nn)
 	return from, err
+}
+
+// endRequest removes the annotation vitistack.io/reconcile from a network whose status has the result.
+func (f *function) endRequest(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	before := nn.DeepCopy()
+	delete(nn.Annotations, v1alpha1.AnnotationReconcile)
+	if _, err := f.kube.Patch(ctx, before, nn); err != nil && !kube.NotFound(err) {
+		return err
+	}
+	return nil
 }
 
 // lockRequest sets nextCheckTime while a server is asked for the segment of a network, so
