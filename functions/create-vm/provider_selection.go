@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/vitistack/stack/apis/machine/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -29,7 +30,25 @@ func (r providerReconciler) choose(ctx context.Context, m *v1alpha1.Machine) (*v
 	if err != nil {
 		return nil, err
 	}
+	if candidates, err = adoptingProviders(m, candidates); err != nil {
+		return nil, err
+	}
 	return plan.ChooseProvider(m.Spec.ProviderRef, m.Namespace, candidates, r.kube.LabelsOf(ctx, m.Namespace))
+}
+
+// adoptingProviders returns the MachineProviders that may adopt the virtual machine of a Machine of the proxmox-operator, of which status.providerID
+// has the hypervisor: a default MachineProvider of another type would create a second virtual machine with the same addresses. It returns a UserError if
+// there is none, and all MachineProviders for any other Machine.
+func adoptingProviders(m *v1alpha1.Machine, all []v1alpha1.MachineProvider) ([]v1alpha1.MachineProvider, error) {
+	const scheme = "proxmox://"
+	if !strings.HasPrefix(m.Status.ProviderID, scheme) {
+		return all, nil
+	}
+	adopting := slices.DeleteFunc(slices.Clone(all), func(p v1alpha1.MachineProvider) bool { return p.Spec.Type != v1alpha1.ProviderProxmox })
+	if len(adopting) == 0 && len(all) > 0 {
+		return nil, reconcile.UserError{Reason: "NoMachineProvider", Message: fmt.Sprintf("the virtual machine is at Proxmox VE (%s): create a MachineProvider of type %s, or name one in spec.providerRef", m.Status.ProviderID, v1alpha1.ProviderProxmox)}
+	}
+	return adopting, nil
 }
 
 // candidates returns the MachineProvider that a Machine names, if it exists, or all of them for a
@@ -51,11 +70,25 @@ func (r providerReconciler) candidates(ctx context.Context, ref *v1alpha1.Provid
 // recordedProvider returns the MachineProvider that is recorded in a Machine, or nothing if
 // nothing has been created for it.
 func recordedProvider(m *v1alpha1.Machine) string {
-	if !slices.Contains(m.Finalizers, v1alpha1.FinalizerMachine) {
+	if !hasProviderRecord(m) {
 		return ""
 	}
 	if name := m.Annotations[v1alpha1.AnnotationProvider]; name != "" {
 		return name
 	}
 	return m.Status.Provider
+}
+
+// hasProviderRecord reports whether create-vm has recorded the MachineProvider of a Machine, which it does before it creates anything.
+func hasProviderRecord(m *v1alpha1.Machine) bool {
+	return slices.Contains(m.Finalizers, v1alpha1.FinalizerMachine)
+}
+
+// clearOperatorProvider removes the provider from the status of a Machine unless create-vm has recorded it. The kubevirt-operator and the
+// proxmox-operator write the kind of the hypervisor there. While there is one, the API server refuses the MachineProvider and the networks that a
+// requester chooses.
+func clearOperatorProvider(m *v1alpha1.Machine) {
+	if !hasProviderRecord(m) {
+		m.Status.Provider = ""
+	}
 }

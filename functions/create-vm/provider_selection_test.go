@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,6 +10,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // TestProviderErrorIsReportedFirst creates Machines that can have no MachineProvider. Their first delivery says so, and allocates no
@@ -55,5 +57,58 @@ func TestProviderErrorIsReportedFirst(t *testing.T) {
 	}
 	if m := now("unknown"); hypervisortest.HasReason("MachineProviderNotFound")(m) {
 		t.Errorf("the new MachineProvider does not resolve the error: %+v", m.Status)
+	}
+}
+
+// TestProviderOfOperatorIsNoChoice reconciles a Machine as the kubevirt-operator leaves it, with the kind of the hypervisor as status.provider, that
+// names a MachineProvider that does not exist. The condition has the requester name another one, and the API server accepts that.
+func TestProviderOfOperatorIsNoChoice(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, kubevirtSite)
+	m := machineWith("web", func(m *v1alpha1.MachineSpec) {
+		m.ProviderRef = &v1alpha1.ProviderReference{Name: "missing-" + s.Namespace}
+	})
+	s.Create(m)
+	before := m.DeepCopy()
+	m.Status.Phase, m.Status.Provider = v1alpha1.MachineRunning, "kubevirt"
+	if _, err := s.Kube.PatchStatus(t.Context(), before, m); err != nil {
+		t.Fatal(err)
+	}
+	s.Drive("web", &hypervisortest.Wire{}, "names the missing MachineProvider", hypervisortest.HasReason("MachineProviderNotFound"))
+	s.Edit("web", func(m *v1alpha1.Machine) { m.Spec.ProviderRef.Name = s.Site.Provider })
+	s.DeleteMachine(s.Drive("web", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning), &hypervisortest.Wire{})
+}
+
+// TestAdoptingProviders compares the MachineProviders that Machines may get with where their virtual machines are.
+func TestAdoptingProviders(t *testing.T) {
+	t.Parallel()
+	provider := func(kind v1alpha1.ProviderType) v1alpha1.MachineProvider {
+		return v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: string(kind)}, Spec: v1alpha1.MachineProviderSpec{Type: kind}}
+	}
+	kubevirt, proxmox := provider(v1alpha1.ProviderKubeVirt), provider(v1alpha1.ProviderProxmox)
+	for name, tc := range map[string]struct {
+		reason, id string
+		all        []v1alpha1.MachineProvider
+		want       string
+	}{
+		"New":       {"it has no virtual machine yet", "", []v1alpha1.MachineProvider{kubevirt, proxmox}, "kubevirt proxmox"},
+		"KubeVirt":  {"the kubevirt-operator made its virtual machine", "kubevirt://a/web", []v1alpha1.MachineProvider{kubevirt, proxmox}, "kubevirt proxmox"},
+		"Proxmox":   {"the proxmox-operator made its virtual machine", "proxmox://pve1/2042", []v1alpha1.MachineProvider{kubevirt, proxmox}, "proxmox"},
+		"Elsewhere": {"no MachineProvider leads to its virtual machine", "proxmox://pve1/2042", []v1alpha1.MachineProvider{kubevirt}, "NoMachineProvider"},
+		"None":      {"there is no MachineProvider", "proxmox://pve1/2042", nil, ""},
+	} {
+		m := &v1alpha1.Machine{}
+		m.Status.ProviderID = tc.id
+		found, err := adoptingProviders(m, tc.all)
+		var got []string
+		for _, p := range found {
+			got = append(got, p.Name)
+		}
+		if problem, isUserError := reconcile.AsUserError(err); isUserError {
+			got = []string{problem.Reason}
+		}
+		if strings.Join(got, " ") != tc.want {
+			t.Errorf("%s: %s: got %v, want %s", name, tc.reason, got, tc.want)
+		}
 	}
 }

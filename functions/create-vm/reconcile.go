@@ -170,6 +170,7 @@ func (f *function) beginAction(ctx context.Context, m *v1alpha1.Machine, action 
 // address is allocated, so that an error in its name is reported at once, and again when something is created at its
 // hypervisor. A new node has none yet, because its cluster has checked that it exists.
 func (f *function) resolveAndEnsure(ctx context.Context, m, before *v1alpha1.Machine, cause string) (a attempt, written *v1alpha1.Machine, waits bool, err error) {
+	clearOperatorProvider(m)
 	resolved, err := f.resolveSize(ctx, m)
 	if err != nil {
 		return attempt{err: err}, before, false, nil

@@ -63,10 +63,15 @@ func (a *Adopter) Plan(ctx context.Context) ([]Row, error) {
 	return append(append(rows, networks...), clusters...), err
 }
 
-// Apply writes the patches of rows, for which the functions adopt what exists. Rows that need a decision change
-// nothing. A second call writes the same again.
+// Apply writes the patches of rows, for which the functions adopt what exists. Of rows that need a decision it only
+// removes the provider of an operator. A second call writes the same again.
 func (a *Adopter) Apply(ctx context.Context, rows []Row) error {
 	for _, r := range rows {
+		if r.ClearsProvider {
+			if err := a.clearProvider(ctx, r); err != nil {
+				return err
+			}
+		}
 		if r.Action != Adopts {
 			continue
 		}
@@ -89,6 +94,17 @@ func (a *Adopter) Apply(ctx context.Context, rows []Row) error {
 		if err != nil {
 			return fmt.Errorf("change %s %s/%s: %w", r.Kind, r.Namespace, r.Name, err)
 		}
+	}
+	return nil
+}
+
+// clearProvider removes status.provider of a Machine: while it is set, the API server refuses another spec.networks and
+// spec.providerRef.
+func (a *Adopter) clearProvider(ctx context.Context, r Row) error {
+	_, err := a.Resource(kindOf(r).GVR()).Namespace(r.Namespace).Patch(ctx, r.Name, types.MergePatchType, []byte(`{"status":{"provider":null}}`),
+		metav1.PatchOptions{FieldManager: "kubectl-viti"}, "status")
+	if err != nil {
+		return fmt.Errorf("remove status.provider of %s %s/%s: %w", r.Kind, r.Namespace, r.Name, err)
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ func TestDecideMachine(t *testing.T) {
 		{"an administrator says that it is the Machine's", machine, `{metadata: {name: web}}`, true, Adopts, "no mark", `"vitistack.io/former-uids":"unmarked"`},
 		{"its MAC address is kept", machine, `{metadata: {name: web}, spec: {template: {spec: {domain: {devices: {interfaces: [{name: eth0, macAddress: "52:54:00:00:00:01"}]}}}}}}`, true, Adopts, "gets MAC address 52:54:00:00:00:01", `"macAddress":"52:54:00:00:00:01"`},
 		{"the Machine has another MAC address", strings.Replace(machine, "networkName: web", `networkName: web, macAddress: "52:54:00:00:00:09"`, 1), `{metadata: {name: web}, spec: {template: {spec: {domain: {devices: {interfaces: [{name: eth0, macAddress: "52:54:00:00:00:01"}]}}}}}}`, true, Decision, "write the same into both", ""},
+		{"the operator has written its kind into the status, with which the API server refuses other networks", strings.TrimSuffix(machine, "}") + `, status: {provider: kubevirt}}`, `{metadata: {name: web}, spec: {template: {spec: {domain: {devices: {interfaces: [{name: eth1, macAddress: "52:54:00:00:00:01"}]}}}}}}`, true, Decision, "after the command has run without --dry-run", ""},
 		{"the Machine lacks the interface", machine, `{metadata: {name: web}, spec: {template: {spec: {domain: {devices: {interfaces: [{name: eth1, macAddress: "52:54:00:00:00:01"}]}}}}}}`, true, Decision, "add it to spec.networks", ""},
 	} {
 		r := decideMachine(parse(t, tc.machine), parse(t, tc.vm), map[string]string{"own": "a/web", "other": "b/web"}, tc.unmarked)

@@ -4,6 +4,7 @@ package adopt
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,6 +28,8 @@ type Row struct {
 	// Patch is the merge patch of the object that has it adopt, or the object itself if IsNew is true, or nil.
 	Patch map[string]any
 	IsNew bool
+	// ClearsProvider is whether status.provider of the object, a Machine, is that of an operator and has to be removed, whatever the Action.
+	ClearsProvider bool
 }
 
 // decideMachine decides whether a Machine adopts the VirtualMachine of its name. machines maps the UIDs of all
@@ -39,7 +42,7 @@ type Row struct {
 //	none, and the kubevirt-operator's owner         adopts
 //	none                                            adopts if unmarked, else decide
 func decideMachine(m, vm *unstructured.Unstructured, machines map[string]string, unmarked bool) Row {
-	r := Row{Kind: "Machine", Namespace: m.GetNamespace(), Name: m.GetName(), What: "VirtualMachine " + vm.GetName(), Action: Adopts}
+	r := Row{Kind: "Machine", Namespace: m.GetNamespace(), Name: m.GetName(), What: "VirtualMachine " + vm.GetName(), Action: Adopts, ClearsProvider: hasOperatorProvider(m)}
 	mark, owner := vm.GetAnnotations()[v1alpha1.AnnotationUID], machineOwner(vm)
 	own := string(m.GetUID())
 	switch {
@@ -66,6 +69,13 @@ func decideMachine(m, vm *unstructured.Unstructured, machines map[string]string,
 		return r
 	}
 	return keepMACs(r, m, vm)
+}
+
+// hasOperatorProvider reports whether status.provider of a Machine is that of a separate operator, which writes kubevirt or proxmox there. create-vm
+// writes the name of the MachineProvider, after its finalizer.
+func hasOperatorProvider(m *unstructured.Unstructured) bool {
+	provider, _, _ := unstructured.NestedString(m.Object, "status", "provider")
+	return provider != "" && !slices.Contains(m.GetFinalizers(), v1alpha1.FinalizerMachine)
 }
 
 // machineOwner returns the UID of the Machine that owns an object, or nothing.
@@ -105,18 +115,25 @@ func keepMACs(r Row, m, vm *unstructured.Unstructured) Row {
 		switch {
 		case mac == "":
 		case n == nil:
-			r.Action, r.Patch, r.Note = Decision, nil, fmt.Sprintf("interface %v has MAC address %s: add it to spec.networks with that macAddress and its networkName", has["name"], mac)
-			return r
+			return decideNetworks(r, fmt.Sprintf("interface %v has MAC address %s: add it to spec.networks with that macAddress and its networkName", has["name"], mac))
 		case n["macAddress"] == nil:
 			n["macAddress"], changed = mac, true
 			r.Note += fmt.Sprintf("; spec.networks gets MAC address %s", mac)
 		case !strings.EqualFold(fmt.Sprint(n["macAddress"]), mac):
-			r.Action, r.Patch, r.Note = Decision, nil, fmt.Sprintf("interface %v has MAC address %s, and spec.networks has %v: write the same into both", has["name"], mac, n["macAddress"])
-			return r
+			return decideNetworks(r, fmt.Sprintf("interface %v has MAC address %s, and spec.networks has %v: write the same into both", has["name"], mac, n["macAddress"]))
 		}
 	}
 	if changed {
 		r.Patch["spec"] = map[string]any{"networks": networks}
+	}
+	return r
+}
+
+// decideNetworks returns a row that needs a decision about spec.networks.
+func decideNetworks(r Row, note string) Row {
+	r.Action, r.Patch, r.Note = Decision, nil, note
+	if r.ClearsProvider {
+		r.Note += ". The API server accepts that after the command has run without --dry-run, which removes status.provider of the operator"
 	}
 	return r
 }
@@ -137,7 +154,7 @@ func decideProxmox(m *unstructured.Unstructured, unmarked bool) (r Row, ok bool)
 	if !strings.HasPrefix(id, "proxmox://") || m.GetAnnotations()[v1alpha1.AnnotationProvider] != "" {
 		return r, false
 	}
-	r = Row{Kind: "Machine", Namespace: m.GetNamespace(), Name: m.GetName(), What: id, Action: Adopts, Note: "the proxmox-operator made it"}
+	r = Row{Kind: "Machine", Namespace: m.GetNamespace(), Name: m.GetName(), What: id, Action: Adopts, Note: "the proxmox-operator made it", ClearsProvider: hasOperatorProvider(m)}
 	if r.Patch = annotate(m, v1alpha1.Unmarked); !unmarked {
 		r.Action, r.Patch, r.Note = Decision, nil, "it has no mark: if it is this Machine's, run the command with --unmarked"
 	}

@@ -6,12 +6,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/tools/kubectl-viti/cluster"
 )
 
 // operated are the objects that the separate operators leave: a Machine with a static address, and a cluster with its keys.
-const operated = `{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: web}, spec: {template: small}, status: {phase: Running, providerID: "proxmox://pve1/2042"}}
+const operated = `{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: web}, spec: {template: small}, status: {phase: Running, provider: proxmox, providerID: "proxmox://pve1/2042"}}
 ---
 {apiVersion: vitistack.io/v1alpha1, kind: NetworkConfiguration, metadata: {name: web}, spec: {networkNamespaceName: net, networkInterfaces: [{name: eth0, macAddress: "52:54:00:00:00:01"}]},
   status: {phase: Ready, networkInterfaces: [{name: eth0, macAddress: "52:54:00:00:00:01", ipAllocated: true, allocationMethod: static, ipv4Addresses: [10.0.0.5]}]}}
@@ -54,6 +55,10 @@ func TestAdopt(t *testing.T) {
 	}
 	if got := get("Machine", "web").GetAnnotations()["vitistack.io/former-uids"]; got != "unmarked" {
 		t.Errorf("the Machine has the former UIDs %q", got)
+	}
+	chosen := []byte(`{"spec": {"providerRef": {"name": "pve"}, "networks": [{"name": "eth0", "networkName": "web", "macAddress": "52:54:00:00:00:01"}]}}`)
+	if _, err := e.In(cluster.MustFindKind("Machine"), e.namespace).Patch(t.Context(), "web", types.MergePatchType, chosen, metav1.PatchOptions{}); err != nil {
+		t.Errorf("the MachineProvider and the networks of the adopted Machine cannot be chosen: %v", err)
 	}
 	interfaces, _, _ := unstructured.NestedSlice(get("NetworkConfiguration", "web").Object, "spec", "networkInterfaces")
 	addresses, _, _ := unstructured.NestedStringSlice(interfaces[0].(map[string]any), "ipv4Addresses")
