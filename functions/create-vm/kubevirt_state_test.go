@@ -213,4 +213,11 @@ func TestRefusedDiskBlocksNothing(t *testing.T) {
 	data := v1alpha1.MachineDisk{Name: "data", Size: "1Gi", StorageClass: "late-" + s.Namespace}
 	edit(v1alpha1.PowerStopped, 2, root, data)
 	await(v1alpha1.MachineStopped, "StorageClassNotFound", 2)
+	edit(v1alpha1.PowerStopped, 2, root) // a disk that does not exist can be removed
+	await(v1alpha1.MachineStopped, "Stopped", 2)
+	edit(v1alpha1.PowerStopped, 2, root, data)
+	await(v1alpha1.MachineStopped, "StorageClassNotFound", 2)
+	data.StorageClass = "unexpandable"
+	edit(v1alpha1.PowerRunning, 2, root, data)
+	await(v1alpha1.MachineRunning, "MachineRunning", 2)
 }

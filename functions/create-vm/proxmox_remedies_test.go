@@ -52,3 +52,30 @@ func TestProxmoxRemedies(t *testing.T) {
 		r.DeleteMachine(r.Drive(name, &hypervisortest.Wire{}, "runs after the remedy", hypervisortest.IsRunning), &hypervisortest.Wire{})
 	}
 }
+
+// TestProxmoxDiskRemedies adds disks to a running machine that Proxmox VE cannot create, and follows the message of each condition literally.
+func TestProxmoxDiskRemedies(t *testing.T) {
+	t.Parallel()
+	r := newEnv(t, proxmoxSite)
+	disk := func(class string, size v1alpha1.Size) []v1alpha1.MachineDisk {
+		return []v1alpha1.MachineDisk{{Name: "data", StorageClass: class, Size: size}}
+	}
+	for name, tc := range map[string]struct {
+		wrong, remedy []v1alpha1.MachineDisk
+		reason, says  string
+	}{
+		"classy":  {disk("slow", "1Gi"), disk("local-lvm", "1Gi"), "StorageClassNotFound", "name one of fast-ssd, local-lvm"},
+		"large":   {disk("local-lvm", "9Ti"), disk("local-lvm", "1Gi"), "InsufficientResources", "or a smaller size"},
+		"without": {disk("local-lvm", "9Ti"), nil, "InsufficientResources", "or remove the disk from spec.disks"},
+	} {
+		r.CreateMachine(name)
+		r.Drive(name, &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+		r.Edit(name, func(m *v1alpha1.Machine) { m.Spec.Disks = tc.wrong })
+		m := r.Drive(name, &hypervisortest.Wire{}, "reports the error", hypervisortest.HasReason(tc.reason))
+		if message := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(message, tc.says) {
+			t.Errorf("%s: want %q in %s", name, tc.says, message)
+		}
+		r.Edit(name, func(m *v1alpha1.Machine) { m.Spec.Disks = tc.remedy })
+		r.DeleteMachine(r.Drive(name, &hypervisortest.Wire{}, "is Ready after the remedy", hypervisortest.IsRunning), &hypervisortest.Wire{})
+	}
+}

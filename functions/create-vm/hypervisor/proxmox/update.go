@@ -215,9 +215,14 @@ func (c changes) addDisk(ctx context.Context, vm *virtualMachine, d hypervisor.D
 	if err != nil {
 		return nil, err
 	}
-	storages, refusal := all.findStorages(vm.node, demand{disks: []hypervisor.Disk{d}, storage: c.defaults.StorageClass})
+	needs := demand{disks: []hypervisor.Disk{d}, storage: c.defaults.StorageClass}
+	if err := all.checkNamed(needs); err != nil {
+		return nil, err
+	}
+	storages, refusal := all.findStorages(vm.node, needs)
 	if refusal != "" {
-		return nil, reconcile.UserError{Reason: reasonInsufficient, Message: fmt.Sprintf("node %s cannot take disk %s: %s", vm.node, d.Name, refusal)}
+		return nil, reconcile.UserError{Reason: reasonInsufficient, Message: fmt.Sprintf(
+			"node %s cannot take disk %s: %s: write another storageClass or a smaller size, or remove the disk from spec.disks", vm.node, d.Name, refusal)}
 	}
 	const slots = 31
 	for i := range slots {
@@ -232,5 +237,5 @@ func (c changes) addDisk(ctx context.Context, vm *virtualMachine, d hypervisor.D
 		}
 		return taskOf(actionConfigure, t), err
 	}
-	return nil, reconcile.UserError{Reason: "TooManyDisks", Message: fmt.Sprintf("disk %s cannot be attached: Proxmox VE supports %d disks", d.Name, slots)}
+	return nil, reconcile.UserError{Reason: "TooManyDisks", Message: fmt.Sprintf("disk %s cannot be attached: Proxmox VE supports %d disks: remove it from spec.disks", d.Name, slots)}
 }
