@@ -311,6 +311,11 @@ list: [create-vm, bootstrap-talos, etcd-backup]
   {{- $_ = set $o.spec "delivery" $delivery -}}
 {{- else if eq $o.kind "ApiServerSource" -}}
   {{- $_ = set $o.spec "namespaceSelector" $v.eventSource.namespaceSelector -}}
+  {{- if eq (toString $v.eventSource.kubevirt) "false" -}}
+    {{- $resources := list -}}
+    {{- range $o.spec.resources }}{{ if not (hasPrefix "kubevirt.io/" .apiVersion) }}{{ $resources = append $resources . }}{{ end }}{{ end -}}
+    {{- $_ = set $o.spec "resources" $resources -}}
+  {{- end -}}
 {{- else if eq $o.kind "Trigger" -}}
   {{- include "vitistack.delivery" (dict "root" .root "object" $o "folder" $folder) -}}
 {{- else if eq $o.kind "NetworkPolicy" -}}

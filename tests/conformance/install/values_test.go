@@ -91,6 +91,32 @@ func TestNamespacesAreChosen(t *testing.T) {
 	}
 }
 
+// TestWithoutKubeVirt checks that no event source watches kinds of KubeVirt where that is not installed: Knative's pods of both would
+// end. Values of an earlier release lack the setting, and change nothing.
+func TestWithoutKubeVirt(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, &rest.Config{})
+	for value, want := range map[string]int{"eventSource.kubevirt=false": 0, "eventSource.kubevirt=true": 4, "eventSource.kubevirt=null": 4} {
+		kinds, others := 0, 0
+		for _, u := range h.render(t, value) {
+			if u.GetKind() != "ApiServerSource" {
+				continue
+			}
+			resources, _, _ := unstructured.NestedSlice(u.Object, "spec", "resources")
+			for _, r := range resources {
+				if strings.HasPrefix(fmt.Sprint(r.(map[string]any)["apiVersion"]), "kubevirt.io/") {
+					kinds++
+				} else {
+					others++
+				}
+			}
+		}
+		if kinds != want || others != 14 {
+			t.Errorf("%s: the event sources watch %d kinds of KubeVirt and %d others, want %d and 14", value, kinds, others, want)
+		}
+	}
+}
+
 // TestDigestsAreOfImages compares the permitted names of digests with the images.
 func TestDigestsAreOfImages(t *testing.T) {
 	t.Parallel()
