@@ -26,7 +26,8 @@ const reasonDuplicateMAC = "DuplicateMACAddress"
 type errDuplicateMAC struct{ mac, by string }
 
 func (e errDuplicateMAC) Error() string {
-	return fmt.Sprintf("MAC address %s is also that of IPAllocation %s in the same network: use another MAC address for the interface, or delete that IPAllocation", e.mac, e.by)
+	return fmt.Sprintf("MAC address %s is also that of IPAllocation %s in the same network: use another MAC address for the interface (for that of a Machine, delete the Machine and create it again without macAddress in spec.networks), "+
+		"or delete the Machine or NetworkConfiguration of that IPAllocation", e.mac, e.by)
 }
 
 // macToClaim returns the MAC address that an IPAllocation has to claim before it gets an

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -81,6 +82,40 @@ func TestDuplicateMAC(t *testing.T) {
 	}
 	s.reconcile(f, "both")
 	s.awaitReason("both", "NetworkConfigured")
+	s.requireConsistentLeases()
+}
+
+// TestDuplicateMACIsReleased follows the other remedy of the message: the IPAllocation that has the MAC address stays while its NetworkConfiguration needs
+// it, and the interface gets its address once that is deleted.
+func TestDuplicateMACIsReleased(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.serve(1)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	same := v1alpha1.InterfaceSpec{Name: "eth0", MACAddress: "52:54:00:aa:bb:cc"}
+	s.configuration("first", "net", same)
+	first := s.awaitReason("first", "NetworkConfigured")
+	s.configuration("second", "net", same)
+	if nc := s.awaitReason("second", reasonDuplicateMAC); !strings.Contains(nc.Status.Message, "or delete the Machine or NetworkConfiguration of that IPAllocation") {
+		t.Errorf("the message %q does not name the remedy", nc.Status.Message)
+	}
+	a := s.awaitAllocation("first-eth0", "Allocated")
+	if err := s.kube.Delete(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitAllocation(a.Name, reasonInUse)
+	if err := s.kube.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	f := s.replica(s.config)
+	for _, name := range []string{a.Name, "second-eth0"} {
+		if err := kube.OnConflict(func() error {
+			return f.allocations().reconcileAllocation(t.Context(), s.namespace, name, events.TypeResync)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.awaitReason("second", "NetworkConfigured")
 	s.requireConsistentLeases()
 }
 

@@ -49,7 +49,7 @@ func planReservations(req request, states []kea.State) (plan, error) {
 		if r, ok := findForeignReservation(req, nic, states); ok {
 			if r.Owner.Name != "" {
 				return plan{}, reconcile.UserError{Reason: "DuplicateMACAddress", Message: fmt.Sprintf(
-					"MAC address %s of interface %s is also that of NetworkConfiguration %s in the same network: use another MAC address for the interface, or delete that NetworkConfiguration", nic.mac, nic.name, r.Owner.Name)}
+					"MAC address %s of interface %s is also that of NetworkConfiguration %s in the same network: use another MAC address for the interface (for that of a Machine, delete the Machine and create it again without macAddress in spec.networks), or delete that NetworkConfiguration", nic.mac, nic.name, r.Owner.Name)}
 			}
 			return plan{}, reconcile.UserError{Reason: "ForeignReservation", Message: fmt.Sprintf(
 				"Kea has a reservation of %s for %s that this stack did not make: remove it, or set %q in its user-context to %s to hand it over",
