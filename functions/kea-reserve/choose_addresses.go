@@ -72,7 +72,7 @@ func checkSubnets(req request, states []kea.State) error {
 	for _, state := range states {
 		if !state.SubnetFound && !state.CanCreateSubnet {
 			return reconcile.UserError{Reason: "SubnetMissing", Message: fmt.Sprintf(
-				"Kea has no subnet that contains %s: add one, or load libdhcp_subnet_cmds.so so that it can be made", req.prefix)}
+				"Kea has no subnet that contains %[1]s: load libdhcp_subnet_cmds.so so that the stack can make it, or add one and have the platform team add %[1]s to %[2]s (kea.allowedSubnets of the chart)", req.prefix, allowedVariable)}
 		}
 	}
 	return nil

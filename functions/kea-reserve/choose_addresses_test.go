@@ -243,7 +243,7 @@ func TestDecide(t *testing.T) {
 		},
 		"NoSubnet": {
 			reason: "a server without subnet_cmds cannot create a subnet", request: testRequest(nil), states: []kea.State{{}},
-			userError: "SubnetMissing: Kea has no subnet that contains 10.77.0.0/24",
+			userError: "SubnetMissing: Kea has no subnet that contains 10.77.0.0/24: load libdhcp_subnet_cmds.so so that the stack can make it, or add one and have the platform team add 10.77.0.0/24 to KEA_ALLOWED_SUBNETS",
 		},
 		"NewSubnet": {
 			reason: "two servers of one network need the same ID", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),

@@ -135,7 +135,7 @@ func TestSubnets(t *testing.T) {
 		"Elsewhere": {reason: "other subnets have no effect", subnets: []stand.Subnet{{ID: 7, Subnet: "10.78.0.0/24"}}, network: "10.77.0.0/24", in: 10<<24 + 77<<16},
 		"Part": {
 			reason: "Kea would serve only a part of the network", subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/25"}}, network: "10.77.0.0/24",
-			ready: "False SubnetOverlap: Kea has subnet 10.77.0.0/25 (id 7), which covers only a part of 10.77.0.0/24: remove it, or give it the network's prefix",
+			ready: "False SubnetOverlap: Kea has subnet 10.77.0.0/25 (id 7), which covers only a part of 10.77.0.0/24: remove it, or give it that prefix and have the platform team add 10.77.0.0/24 to KEA_ALLOWED_SUBNETS (kea.allowedSubnets of the chart)",
 		},
 	}
 	t.Parallel()

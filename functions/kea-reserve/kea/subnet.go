@@ -71,7 +71,7 @@ func findSubnet(network netip.Prefix, subnets []Subnet) (s Subnet, found bool, e
 		case !candidate.Prefix.Overlaps(network):
 		case candidate.Prefix.Bits() > network.Bits():
 			err = reconcile.UserError{Reason: "SubnetOverlap", Message: fmt.Sprintf(
-				"Kea has subnet %s (id %d), which covers only a part of %s: remove it, or give it the network's prefix", candidate.Prefix, candidate.ID, network)}
+				"Kea has subnet %[1]s (id %[2]d), which covers only a part of %[3]s: remove it, or give it that prefix and have the platform team add %[3]s to KEA_ALLOWED_SUBNETS (kea.allowedSubnets of the chart)", candidate.Prefix, candidate.ID, network)}
 		case !found || candidate.Prefix.Bits() > s.Prefix.Bits():
 			s, found = candidate, true
 		}
