@@ -183,7 +183,7 @@ func TestNamespaceDeleted(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if gone, err := s.kube.Gone(t.Context(), a); !gone || err != nil {
+	if gone, err := s.kube.Gone(t.Context(), a, v1alpha1.FinalizerStaticIP); !gone || err != nil {
 		t.Errorf("the IPAllocation is not needed by any object, but still exists: %v", err)
 	}
 }
@@ -233,7 +233,7 @@ func TestDeletedInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	resync(a.Name)
-	if gone, err := s.kube.Gone(t.Context(), a); !gone || err != nil {
+	if gone, err := s.kube.Gone(t.Context(), a, v1alpha1.FinalizerStaticIP); !gone || err != nil {
 		t.Errorf("the IPAllocation is not needed by any object, but still exists: %v", err)
 	}
 	resync("next-eth0")

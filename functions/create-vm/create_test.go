@@ -339,7 +339,7 @@ func TestForeignDiskIsLeftAlone(t *testing.T) {
 		err := s.Kube.Get(t.Context(), s.Namespace, "vm", &v1alpha1.Machine{})
 		return kube.NotFound(err), fmt.Sprint(err)
 	})
-	if gone, err := s.Kube.Gone(t.Context(), foreign); gone || err != nil {
+	if gone, err := s.Kube.Gone(t.Context(), foreign, ""); gone || err != nil {
 		t.Errorf("a disk of another owner was deleted: %v", err)
 	}
 }

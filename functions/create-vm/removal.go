@@ -79,10 +79,11 @@ func (f *function) writeRemovalError(ctx context.Context, before, m *v1alpha1.Ma
 }
 
 // removeIfDeleted removes what was created for a Machine that was deleted during this
-// delivery, because the delivery of its deletion may have ended before. Otherwise it returns
-// why.
+// delivery, if the delivery of its deletion has ended before. Otherwise it returns
+// why. A Machine that still has the finalizer is left to the deliveries of its deletion, which wait until its cluster has removed it from
+// etcd, and stop while it is protected or paused.
 func (f *function) removeIfDeleted(ctx context.Context, m *v1alpha1.Machine, why error) error {
-	gone, err := f.kube.Gone(ctx, m)
+	gone, err := f.kube.Gone(ctx, m, v1alpha1.FinalizerMachine)
 	if err != nil {
 		return err
 	}

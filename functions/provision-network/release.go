@@ -61,13 +61,14 @@ func (f *function) releaseSegment(ctx context.Context, nn *v1alpha2.NetworkNames
 }
 
 // releaseIfDeleted releases what a server created for a network that was deleted during the
-// request: the release by the deletion may have come before, and is not repeated. It returns
-// cause, or why the segment cannot be released.
+// request, if its deletion has ended before: the release by the deletion is not repeated. It returns
+// cause, or why the segment cannot be released. The deletion of a network that still has the finalizer waits for its users, and
+// releases the segment then.
 func (f *function) releaseIfDeleted(ctx context.Context, nn *v1alpha2.NetworkNamespace, from provider.Interface, cause error) error {
 	if _, isServer := from.(provider.Server); !isServer {
 		return cause
 	}
-	gone, err := f.kube.Gone(ctx, nn)
+	gone, err := f.kube.Gone(ctx, nn, v1alpha1.FinalizerNetworkNamespace)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/vitistack/stack/apis/segment"
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -39,5 +42,37 @@ func TestReleaseIfDeleted(t *testing.T) {
 	_ = w.deliver(kindNetwork, "net", events.TypeRefAdd)
 	if left := m.Segments(); len(left) > 0 {
 		t.Errorf("segments %v of a deleted network are left", left)
+	}
+}
+
+// overtakenLookup is a provider that calls before when a network looks up its segment.
+type overtakenLookup struct {
+	provider.Server
+	before func()
+}
+
+func (o overtakenLookup) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
+	o.before()
+	return o.Server.Find(ctx, nn)
+}
+
+// TestDeletedInUse deletes a network that machines use while a delivery compares its segment with that of the manager. The manager keeps the
+// segment until the machines are deleted.
+func TestDeletedInUse(t *testing.T) {
+	t.Parallel()
+	m := newManager(t, 0)
+	var w *env
+	w = newEnv(t, map[string]provider.Interface{"nam": overtakenLookup{m.nam, func() { w.delete(w.get("net")) }}})
+	w.network("net", asks("nam"))
+	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
+	w.configuration("vm", "net", "shop", v1alpha1.InterfaceStatus{IPv4Addresses: []string{"10.0.0.9"}})
+	w.change("net", func(nn *v1alpha2.NetworkNamespace) {
+		metav1.SetMetaDataAnnotation(&nn.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
+	})
+	if err := w.deliver(kindNetwork, "net", events.TypeRefUpdate); err != nil {
+		t.Error(err)
+	}
+	if kept := m.Segments(); len(kept) != 1 || w.get("net") == nil {
+		t.Errorf("the manager has %v of a network that machines use", kept)
 	}
 }

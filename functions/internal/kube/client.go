@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -165,15 +166,37 @@ func (c *Client) CheckSpecCurrent(ctx context.Context, obj Object) error {
 	return apierrors.NewConflict(ref.GroupResource(), obj.GetName(), errors.New("its spec has changed"))
 }
 
-// Gone reports whether an object has been deleted since it was read, or is being deleted.
-// A later object of the same name does not count.
-func (c *Client) Gone(ctx context.Context, obj Object) (bool, error) {
+// CheckUnchanged reads an object again, and leaves obj as it is. It returns an error for which Conflict is true if anything of the object has
+// been written since it was read, and one for which NotFound is true if it does not exist any more. Call it before a step outside of the object
+// that cannot be undone, if the decision also depends on the metadata or the status of the object.
+func (c *Client) CheckUnchanged(ctx context.Context, obj Object) error {
+	now := obj.DeepCopyObject().(Object)
+	if err := c.Get(ctx, obj.GetNamespace(), obj.GetName(), now); err != nil {
+		return err
+	}
+	if now.GetResourceVersion() == obj.GetResourceVersion() {
+		return nil
+	}
+	_, ref, err := c.resource(obj)
+	switch {
+	case err != nil:
+		return err
+	case now.GetUID() != obj.GetUID():
+		return apierrors.NewNotFound(ref.GroupResource(), obj.GetName())
+	default:
+		return apierrors.NewConflict(ref.GroupResource(), obj.GetName(), errors.New("it has been written meanwhile"))
+	}
+}
+
+// Gone reports whether an object that was read does not exist any more, or is being deleted without a finalizer: the function that owns the
+// finalizer has ended its part of the deletion. A later object of the same name does not count.
+func (c *Client) Gone(ctx context.Context, obj Object, finalizer string) (bool, error) {
 	now := obj.DeepCopyObject().(Object)
 	err := c.Get(ctx, obj.GetNamespace(), obj.GetName(), now)
 	if err != nil && !NotFound(err) {
 		return false, err
 	}
-	return err != nil || now.GetUID() != obj.GetUID() || now.GetDeletionTimestamp() != nil, nil
+	return err != nil || now.GetUID() != obj.GetUID() || (now.GetDeletionTimestamp() != nil && !slices.Contains(now.GetFinalizers(), finalizer)), nil
 }
 
 // List reads the objects of a namespace, or of all namespaces where it is empty,
