@@ -19,11 +19,13 @@ import (
 // guestObjects creates, adopts and deletes the objects of machines in the cluster of the virtual machines.
 type guestObjects struct {
 	client *kube.Client
+	// home is the client for the cluster of the Machines.
+	home *kube.Client
 	// local is whether that is the cluster of the Machines too, so that Machines can own the objects.
 	local bool
 }
 
-func (k *Hypervisor) objects() guestObjects { return guestObjects{k.guests, k.local} }
+func (k *Hypervisor) objects() guestObjects { return guestObjects{k.guests, k.home, k.local} }
 
 // listClaims returns the PersistentVolumeClaims of a machine.
 func (g guestObjects) listClaims(ctx context.Context, m *v1alpha1.Machine) ([]corev1.PersistentVolumeClaim, error) {
@@ -115,7 +117,8 @@ func (g guestObjects) takeExisting(ctx context.Context, m *v1alpha1.Machine, obj
 	return nil
 }
 
-// deleteOne deletes one object that was created for the machine, and reports whether it is gone.
+// deleteOne deletes one object that was created for the machine, and reports whether it is gone. It returns an error for which
+// kube.Conflict is true for a machine that has been protected or paused since it was read.
 func (g guestObjects) deleteOne(ctx context.Context, m *v1alpha1.Machine, name string, obj kube.Object) (bool, error) {
 	for range 2 {
 		err := g.client.Get(ctx, m.Namespace, name, obj)
@@ -127,6 +130,9 @@ func (g guestObjects) deleteOne(ctx context.Context, m *v1alpha1.Machine, name s
 		}
 		if obj.GetDeletionTimestamp() != nil {
 			return false, nil
+		}
+		if err := hypervisor.CheckRemoval(ctx, g.home, m); err != nil {
+			return false, err
 		}
 		if err := g.client.Delete(ctx, obj); err != nil {
 			return false, err

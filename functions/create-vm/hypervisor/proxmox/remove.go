@@ -8,6 +8,7 @@ import (
 	pve "github.com/luthermonson/go-proxmox"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -52,11 +53,14 @@ func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 	default:
 		return "", reconcile.UserError{Reason: "Locked", Message: fmt.Sprintf("%s is locked (%s), and is deleted when Proxmox VE unlocks it. If nothing works on it any more, run qm unlock %d there", name, lock, vm.id)}
 	}
-	if err := x.unprotect(ctx, vm); err != nil {
-		return "", err
-	}
 	status, err := x.readPower(ctx, vm)
 	if err != nil {
+		return "", err
+	}
+	if err := hypervisor.CheckRemoval(ctx, x.vmids.home, m); err != nil {
+		return "", err
+	}
+	if err := x.unprotect(ctx, vm); err != nil {
 		return "", err
 	}
 	if status.Status == pve.StatusVirtualMachineRunning {
