@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/vitistack/stack/apis/segment"
@@ -61,6 +62,9 @@ func (f *function) prepareRequest(ctx context.Context, nn *v1alpha2.NetworkNames
 	release, refusal := decideProvider(nn, pools)
 	before := nn.DeepCopy()
 	if release != "" {
+		if err := f.kube.CheckSpecCurrent(ctx, nn); err != nil { // a changed spec may name the former provider again, and machines use its segment
+			return nil, err
+		}
 		if err := f.provider(release).Release(ctx, nn); err != nil {
 			refusal = provider.PermanentError("ProviderChanged", "provider %s was asked for a segment, and has to release it first: %s", release, err)
 		} else {
@@ -125,6 +129,9 @@ func (f *function) requestOrFindSegment(ctx context.Context, nn *v1alpha2.Networ
 	default:
 		seg, err = from.Provide(ctx, nn)
 		countRequest(nn, "provide", err)
+		if outdated := (provider.Error{}); errors.As(err, &outdated) && outdated.Outdated {
+			err = f.releaseOutdated(ctx, nn, from, outdated)
+		}
 	}
 	if err == nil && plan.HoldsSegment(nn) {
 		err = f.checkHeldSegment(ctx, nn, from, seg)
@@ -133,6 +140,21 @@ func (f *function) requestOrFindSegment(ctx context.Context, nn *v1alpha2.Networ
 		err = plan.CheckUsable(nn, seg)
 	}
 	return seg, err
+}
+
+// releaseOutdated releases the segment that a provider has for an earlier request of a network, and returns outdated, so that the next delivery
+// requests another segment. If the spec has been changed since it was read, it releases nothing and returns an error for which kube.Conflict is
+// true: the segment may be that of the present spec, which machines use.
+func (f *function) releaseOutdated(ctx context.Context, nn *v1alpha2.NetworkNamespace, from provider.Interface, outdated provider.Error) error {
+	if err := f.kube.CheckSpecCurrent(ctx, nn); err != nil {
+		return err
+	}
+	err := from.Release(ctx, nn)
+	countRequest(nn, "release", err)
+	if err != nil {
+		return err
+	}
+	return outdated
 }
 
 // findSegment looks up the segment of a network without creating one.

@@ -48,6 +48,9 @@ type Error struct {
 	// MaxDelay is the longest delay unless RetryAfter is longer. Zero means the package's
 	// MaxDelay.
 	MaxDelay time.Duration
+	// Outdated is whether the provider has a segment of an earlier request of the network, which has to be released before it can
+	// provide the requested one.
+	Outdated bool
 }
 
 func (e Error) Error() string { return e.Reason + ": " + e.Message }
@@ -72,6 +75,14 @@ func PermanentError(reason, format string, args ...any) Error {
 // again for its result. Failures before that do not lengthen its delay.
 func Working(message string, after time.Duration) Error {
 	return Error{Reason: ReasonWorking, Message: message, RetryAfter: after, MaxDelay: MaxWorkDelay}
+}
+
+// OutdatedError returns the Error of a provider that has a segment of an earlier request of a network. A late request for an earlier
+// spec gets it too, so the segment is only released after a look at the present spec.
+func OutdatedError(name string) Error {
+	e := Working(name+" has removed the segment of the earlier spec; requesting another", time.Second)
+	e.Outdated = true
+	return e
 }
 
 // Backend is how messages name a provider, and what to correct to reach it.

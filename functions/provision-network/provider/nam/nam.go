@@ -92,27 +92,24 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (s
 	return seg, nil
 }
 
-// resolveConflict replaces the segment of an earlier request. A network that was created again may have lost its status, and machines may use its segment, so
-// that its segment stays.
+// resolveConflict returns an Error that is Outdated for the segment of an earlier request. A network that was created again may have lost its status, and
+// machines may use its segment, so that its segment stays.
 func (p Provider) resolveConflict(ctx context.Context, nn *v1alpha2.NetworkNamespace, conflict error) error {
 	if len(v1alpha1.FormerUIDs(nn)) == 0 {
-		return p.replace(ctx, nn, conflict)
+		return p.findOutdated(ctx, nn, conflict)
 	}
 	return provider.PermanentError("SourceConflict", "%s has the segment of this network, which was created again, for another request, and machines may use it: "+
 		"write the spec.datacenterIdentifier, spec.supervisorIdentifier and spec.networkProvisioning.nam that the network had before, in a network of the same name and namespace, or delete this network, which releases the segment, and create it again", Backend.Name)
 }
 
-// replace releases a segment that was requested by an earlier spec, so that the next
-// request creates another one. It is only for a network that has allocated nothing of the
+// findOutdated returns an Error that is Outdated if the manager has a segment of the network, which was requested by an
+// earlier spec. It is only for a network that has allocated nothing of the
 // segment. Any other conflict is returned as it is.
-func (p Provider) replace(ctx context.Context, nn *v1alpha2.NetworkNamespace, conflict error) error {
+func (p Provider) findOutdated(ctx context.Context, nn *v1alpha2.NetworkNamespace, conflict error) error {
 	if _, err := p.client.Do(ctx, httpclient.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &response{}); err != nil {
 		return Backend.RequestError(conflict)
 	}
-	if err := p.Release(ctx, nn); err != nil {
-		return err
-	}
-	return provider.Working(Backend.Name+" has removed the segment of the earlier spec; requesting another", time.Second)
+	return provider.OutdatedError(Backend.Name)
 }
 
 func requestedSize(nn *v1alpha2.NetworkNamespace) v1alpha2.SegmentRequest {

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -45,8 +44,8 @@ func TokenScheme(token string) string {
 	return "Token"
 }
 
-// Provide looks up each part of the segment and creates missing ones. It deletes the segment of an earlier
-// request, because only a network that has allocated no addresses asks for its segment again.
+// Provide looks up each part of the segment and creates missing ones. For a segment of an earlier request it returns
+// an Error that is Outdated, because only a network that has allocated no addresses asks for its segment again.
 func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
 	if err := p.adopt(ctx, nn); err != nil {
 		return segment.Segment{}, err
@@ -58,7 +57,7 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (s
 	}
 	outdated, err := p.isOutdated(ctx, nn, want)
 	if err == nil && outdated {
-		err = p.replace(ctx, nn)
+		err = provider.OutdatedError(Backend.Name)
 	}
 	if err != nil {
 		return segment.Segment{}, err
@@ -85,14 +84,6 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (s
 		return segment.Segment{}, Backend.InvalidResponse(err.Error())
 	}
 	return s, nil
-}
-
-// replace deletes the segment, and returns an Error with ReasonWorking, so that the next call creates another segment.
-func (p Provider) replace(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	if err := p.Release(ctx, nn); err != nil {
-		return err
-	}
-	return provider.Working("the segment of the earlier spec is removed from NetBox; requesting another", time.Second)
 }
 
 // addPrefix adds a prefix to a segment, with its gateway. The segment has the ID of its

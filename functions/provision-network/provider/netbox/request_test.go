@@ -1,6 +1,7 @@
 package netbox
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -10,8 +11,8 @@ import (
 	sim "github.com/vitistack/stack/tests/sim/netbox"
 )
 
-// TestRequestChanges changes the request of a network whose segment exists. The first call deletes a segment that the
-// new request does not describe, and the second call creates another one.
+// TestRequestChanges changes the request of a network whose segment exists. The first call finds that the new request does not
+// describe the segment, and the second call, after its release, creates another one.
 func TestRequestChanges(t *testing.T) {
 	t.Parallel()
 	groups := append(shelves().Groups, sim.Group{Slug: "cores", Min: 400, Max: 402})
@@ -54,8 +55,11 @@ func TestRequestChanges(t *testing.T) {
 				if reasonIn(err) != provider.ReasonWorking {
 					t.Errorf("%s: the first call returns %v, want that it is working", tc.reason, err)
 				}
-				if prefixes, addresses, vlans := l.Taken(); len(prefixes)+len(addresses)+len(vlans) > 0 {
-					t.Errorf("%s: the first call leaves %v, %v, %v", tc.reason, prefixes, addresses, vlans)
+				if e := (provider.Error{}); !errors.As(err, &e) || !e.Outdated {
+					t.Errorf("%s: the first call returns %v, want that the segment is outdated", tc.reason, err)
+				}
+				if err := l.netbox.Release(t.Context(), nn); err != nil {
+					t.Fatal(err)
 				}
 				_, err = l.netbox.Provide(t.Context(), nn)
 			}
