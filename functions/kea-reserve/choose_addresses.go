@@ -24,6 +24,11 @@ func (p plan) isComplete() bool {
 	return !slices.ContainsFunc(p.changes, func(c kea.Change) bool { return !c.IsEmpty() })
 }
 
+// isRemoving reports whether a server loses a reservation, or gets another one in its place.
+func (p plan) isRemoving() bool {
+	return slices.ContainsFunc(p.changes, func(c kea.Change) bool { return len(c.Remove)+len(c.Update) > 0 })
+}
+
 // planReservations decides on the addresses of a request from what the servers have. An interface gets
 // the first of:
 //

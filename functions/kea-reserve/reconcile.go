@@ -194,7 +194,7 @@ func (f *function) reserveAddresses(ctx context.Context, nc *v1alpha1.NetworkCon
 	if r.reserved, err = network.ControlPlanes(ctx, f.kube, nc.Namespace); err != nil {
 		return err
 	}
-	reserved, err := f.reserve(ctx, r, isReserved(nc, r, nn))
+	reserved, err := f.reserve(ctx, nc, r, isReserved(nc, r, nn))
 	if err == nil && len(reserved.down) == 0 {
 		err = f.releaseFormerPrefix(ctx, nc, nn, r)
 	}

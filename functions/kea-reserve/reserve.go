@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
@@ -27,8 +28,9 @@ type result struct {
 // write their configuration files only after a change.
 //
 // Its error is a UserError, an Outage if no server answers, or any other error, after which
-// the event has to be redelivered.
-func (f *function) reserve(ctx context.Context, req request, known bool) (result, error) {
+// the event has to be redelivered. It is one for which kube.Conflict is true if the spec of nc, which the request is of, has been changed
+// since it was read: then nothing is removed.
+func (f *function) reserve(ctx context.Context, nc *v1alpha1.NetworkConfiguration, req request, known bool) (result, error) {
 	all := kea.Connect(ctx, f.clients, kea.ReadSubnet(req.prefix, true))
 	d, err := f.readPlan(req, all)
 	if err != nil {
@@ -37,7 +39,7 @@ func (f *function) reserve(ctx context.Context, req request, known bool) (result
 	changed := !d.isComplete()
 	if changed {
 		known = false
-		if d, err = f.applyPlan(ctx, req, all, d); err != nil {
+		if d, err = f.applyPlan(ctx, nc, req, all, d); err != nil {
 			return result{}, err
 		}
 	}
@@ -68,7 +70,7 @@ func (f *function) readPlan(req request, all kea.Connections) (plan, error) {
 // applyPlan changes the servers, the primary one first, and reads back the result. It skips a
 // server that fails from then on. If a server refuses its Change, applyPlan changes no further
 // server, because the result explains the refusal.
-func (f *function) applyPlan(ctx context.Context, req request, all kea.Connections, d plan) (plan, error) {
+func (f *function) applyPlan(ctx context.Context, nc *v1alpha1.NetworkConfiguration, req request, all kea.Connections, d plan) (plan, error) {
 	if all.Up().NeedLock() {
 		release, err := f.lock.Acquire(ctx)
 		if err != nil {
@@ -81,6 +83,11 @@ func (f *function) applyPlan(ctx context.Context, req request, all kea.Connectio
 		}
 	}
 	up := all.Up()
+	if d.isRemoving() { // after the servers were read: what a changed spec adds later is not removed
+		if err := f.kube.CheckSpecCurrent(ctx, nc); err != nil {
+			return plan{}, err
+		}
+	}
 	if err := f.checkSubnetsAllowed(ctx, up, req, d.changes); err != nil {
 		return plan{}, err
 	}
