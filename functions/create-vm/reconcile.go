@@ -140,7 +140,7 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 		}
 	}
 	if kube.Conflict(a.err) {
-		return a.err
+		return f.removeIfDeleted(ctx, m, a.err)
 	}
 	a.previousTask, a.ended = before.Status.Task, f.now()
 	countReconcile(metricsPrefix(m, a.kind), a.err, a.ended.Sub(began))

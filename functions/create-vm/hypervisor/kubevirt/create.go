@@ -186,9 +186,9 @@ func (k *Hypervisor) checkHost(ctx context.Context, m *v1alpha1.Machine) error {
 }
 
 // createConfig creates the Secret with the first configuration of a machine, and reports whether it has the data of secret. A
-// machine that has had no virtual machine may have another configuration by now than the Secret, which no guest has read. If the spec of
-// the Machine has been changed since it was read, createConfig returns an error for which kube.Conflict is true: another delivery may have
-// written the Secret by the changed spec.
+// machine that has had no virtual machine may have another configuration by now than the Secret, which no guest has read. If
+// the Machine has been written since it was read, createConfig returns an error for which kube.Conflict is true: another delivery may have
+// written the Secret by the changed spec, or removed the machine configuration of a node from it.
 func (k *Hypervisor) createConfig(ctx context.Context, m *v1alpha1.Machine, secret *corev1.Secret) (isConfigured bool, err error) {
 	data := secret.Data
 	created, err := k.objects().create(ctx, m, secret)
@@ -200,7 +200,7 @@ func (k *Hypervisor) createConfig(ctx context.Context, m *v1alpha1.Machine, secr
 	if maps.EqualFunc(before.Data, data, bytes.Equal) {
 		return true, nil
 	}
-	if err := k.home.CheckSpecCurrent(ctx, m); err != nil { // after the Secret was read: Patch notices a later write
+	if err := k.home.CheckUnchanged(ctx, m); err != nil { // after the Secret was read: Patch notices a later write
 		return false, err
 	}
 	_, err = k.guests.Patch(ctx, before, secret)

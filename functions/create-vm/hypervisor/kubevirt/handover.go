@@ -20,7 +20,8 @@ func (k *Hypervisor) RemoveMachineConfig(ctx context.Context, m *v1alpha1.Machin
 
 // handOverMachineConfig gives or takes the machine configuration of a node: in the Secret of its
 // first configuration, which KubeVirt reads at each start of an instance. It takes the configuration in one request, on the condition that
-// the Secret is the machine's.
+// the Secret is the machine's. If the Machine has been written since it was read, it gives none and returns an error for which kube.Conflict
+// is true: the node may have its configuration, or another one is for it.
 func (k *Hypervisor) handOverMachineConfig(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: kube.Name(m.Name, "cloudinit")}}
 	switch want.Handover {
@@ -43,6 +44,9 @@ func (k *Hypervisor) handOverMachineConfig(ctx context.Context, m *v1alpha1.Mach
 			return nil
 		}
 		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("VirtualMachine %s has no Secret for a machine configuration: delete Machine %s, and its cluster makes another", m.Name, m.Name)}
+	}
+	if err := k.home.CheckUnchanged(ctx, m); err != nil { // after the Secret was read: Patch notices a later write
+		return err
 	}
 	before := secret.DeepCopy()
 	if secret.Data == nil {

@@ -52,7 +52,7 @@ func decideRestart(token, recorded, instance string, phase v1alpha1.MachinePhase
 
 // restart deletes the instance once for each new token, whether it runs or waits for a host. The
 // run strategy creates it again. The instance is recorded before, so a second call does not delete
-// its successor.
+// its successor. A token that the spec does not have any more restarts nothing: restart returns an error for which kube.Conflict is true.
 func (k *Hypervisor) restart(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine, s *hypervisor.State) error {
 	token := m.Spec.RestartToken
 	if token == m.Status.RestartToken {
@@ -63,6 +63,11 @@ func (k *Hypervisor) restart(ctx context.Context, m *v1alpha1.Machine, vm *kubev
 		return err
 	}
 	step := decideRestart(token, vm.Annotations[annotationRestart], string(vmi.UID), s.Phase)
+	if step == restartRecord || step == restartDelete {
+		if err := k.home.CheckSpecCurrent(ctx, m); err != nil {
+			return err
+		}
+	}
 	if step == restartRecord {
 		before := vm.DeepCopy()
 		metav1.SetMetaDataAnnotation(&vm.ObjectMeta, annotationRestart, string(vmi.UID)+" "+token)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -18,7 +19,8 @@ import (
 // update changes an existing virtual machine to the desired state, in one patch, after its disks.
 // KubeVirt applies what it can while the machine runs, and reports that the rest
 // waits for a restart. It returns the disks as it has left them. refused is the UserError of a disk that
-// cannot become as requested. All other changes are applied.
+// cannot become as requested. All other changes are applied. If the spec of the Machine has been changed since it was read, update
+// changes nothing and returns an error for which kube.Conflict is true: another delivery may have applied the changed spec.
 func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) (claims []corev1.PersistentVolumeClaim, refused, err error) {
 	if vm.DeletionTimestamp != nil || vm.Spec.Template == nil {
 		return nil, nil, nil
@@ -34,7 +36,16 @@ func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hyper
 	}
 	setSize(&vm.Spec.Template.Spec.Domain, want)
 	removeCarriedLabel(m, want, vm)
-	if claims, refused, err = k.updateDisks(ctx, m, want, vm); err != nil {
+	if claims, err = k.objects().listClaims(ctx, m); err != nil {
+		return nil, nil, err
+	}
+	larger, _ := planGrowth(vm.Spec.Template.Spec.Volumes, want.Disks, claims)
+	if len(larger) > 0 || len(missingDisks(want, vm)) > 0 || !equality.Semantic.DeepEqual(before.Spec, vm.Spec) {
+		if err := k.home.CheckSpecCurrent(ctx, m); err != nil { // after all objects were read: Patch notices a later write
+			return nil, nil, err
+		}
+	}
+	if claims, refused, err = k.updateDisks(ctx, m, want, vm, claims); err != nil {
 		return nil, nil, err
 	}
 	if _, err := k.guests.Patch(ctx, before, vm); err != nil {
@@ -43,13 +54,9 @@ func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hyper
 	return claims, refused, k.replaceUnscheduled(ctx, vm)
 }
 
-// updateDisks adds and grows the disks of a virtual machine as far as possible, and returns them. refused is the
+// updateDisks adds and grows the disks of a virtual machine, which has claims, as far as possible, and returns them. refused is the
 // first UserError.
-func (k *Hypervisor) updateDisks(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) (claims []corev1.PersistentVolumeClaim, refused, err error) {
-	claims, err = k.objects().listClaims(ctx, m)
-	if err != nil {
-		return nil, nil, err
-	}
+func (k *Hypervisor) updateDisks(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine, claims []corev1.PersistentVolumeClaim) (all []corev1.PersistentVolumeClaim, refused, err error) {
 	added, addErr := k.addDisks(ctx, m, want, vm)
 	larger, shrunk := planGrowth(vm.Spec.Template.Spec.Volumes, want.Disks, claims)
 	for _, problem := range []error{addErr, k.growDisks(ctx, larger), shrunk} {
@@ -86,12 +93,16 @@ func setSize(d *kubevirtv1.DomainSpec, want hypervisor.Desired) {
 	}
 }
 
+// missingDisks returns the disks that a virtual machine lacks.
+func missingDisks(want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) []hypervisor.Disk {
+	return slices.DeleteFunc(slices.Clone(want.Disks), func(d hypervisor.Disk) bool {
+		return slices.ContainsFunc(vm.Spec.Template.Spec.Volumes, func(v kubevirtv1.Volume) bool { return v.Name == d.Name })
+	})
+}
+
 // addDisks creates the disks that the virtual machine lacks, and plugs them in. It returns the new disks.
 func (k *Hypervisor) addDisks(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) (added []corev1.PersistentVolumeClaim, err error) {
-	spec := &vm.Spec.Template.Spec
-	missing := slices.DeleteFunc(slices.Clone(want.Disks), func(d hypervisor.Disk) bool {
-		return slices.ContainsFunc(spec.Volumes, func(v kubevirtv1.Volume) bool { return v.Name == d.Name })
-	})
+	spec, missing := &vm.Spec.Template.Spec, missingDisks(want, vm)
 	if len(missing) == 0 {
 		return nil, nil
 	}

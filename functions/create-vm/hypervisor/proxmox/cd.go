@@ -16,6 +16,7 @@ import (
 	pve "github.com/luthermonson/go-proxmox"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -94,9 +95,13 @@ func renderCD(m *v1alpha1.Machine, f firstBootConfig) ([]byte, error) {
 type cds struct {
 	api
 	settings
+	// home is the client for the cluster of the function.
+	home *kube.Client
 }
 
-// ensure returns the volume of a machine's CD. Until it exists, it returns the task that uploads it.
+// ensure returns the volume of a machine's CD. Until it exists, it returns the task that uploads it. If the Machine has been written since it
+// was read, it uploads none and returns an error for which kube.Conflict is true: the CD may be for an earlier configuration, or the node may have its
+// machine configuration, and no later delivery would delete the CD.
 func (c cds) ensure(ctx context.Context, m *v1alpha1.Machine, all inventory, node string, f firstBootConfig) (volume string, begun *pve.Task, err error) {
 	s, ok := all.cdStorage(node)
 	if !ok {
@@ -107,6 +112,9 @@ func (c cds) ensure(ctx context.Context, m *v1alpha1.Machine, all inventory, nod
 	has, err := c.hasVolume(ctx, node, s.Storage, "iso", volume)
 	if err != nil || has {
 		return volume, nil, err
+	}
+	if err := c.home.CheckUnchanged(ctx, m); err != nil {
+		return "", nil, err
 	}
 	image, err := renderCD(m, f)
 	if err != nil {

@@ -47,6 +47,9 @@ func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, wan
 				return startedState(m, vm, t), err
 			}
 		}
+		if err := x.vmids.home.CheckUnchanged(ctx, m); err != nil { // another delivery may have served the token, or another power state
+			return hypervisor.State{}, err
+		}
 		t, err := x.changePower(ctx, vm, action)
 		s = startedState(m, vm, t)
 		s.RestartToken, s.Handover = m.Spec.RestartToken, want.Handover

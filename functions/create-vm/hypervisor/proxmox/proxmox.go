@@ -45,7 +45,7 @@ func newHypervisor(p *v1alpha1.MachineProvider, a api, home *kube.Client, namesp
 		s.options = *p.Spec.Proxmox
 	}
 	x := &Hypervisor{
-		api: a, settings: s, access: access{a, s}, finder: finder{a}, images: images{a}, cds: cds{a, s},
+		api: a, settings: s, access: access{a, s}, finder: finder{a}, images: images{a}, cds: cds{a, s, home},
 		vmids: vmids{settings: s, home: home, namespace: namespace},
 	}
 	x.creation = creation{api: a, settings: s, vmids: x.vmids, images: x.images, hosts: hosts{a, s}, cds: x.cds}

@@ -26,7 +26,8 @@ type changes struct {
 
 // apply writes the options that differ into the configuration of a virtual machine, creates
 // missing disks and grows disks that are too small. It returns after the first task that it has
-// started, or nil once nothing differs.
+// started, or nil once nothing differs. If the Machine has been written since it was read, apply changes nothing and returns an error for
+// which kube.Conflict is true: another delivery may have applied a changed spec.
 func (c changes) apply(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	change := differingOptions(m, want, vm)
 	if isClone(m) && !slices.Contains(splitTags(vm.config["tags"]), uidTag(m)) {
@@ -36,6 +37,9 @@ func (c changes) apply(ctx context.Context, m *v1alpha1.Machine, want hypervisor
 		maps.DeleteFunc(change, func(key, value string) bool { return isUpToDate(key, vm.config[key], value) })
 	}
 	if len(change) > 0 {
+		if err := c.cds.home.CheckUnchanged(ctx, m); err != nil { // after the configuration was read: configure notices a later write
+			return nil, err
+		}
 		if err := c.configure(ctx, vm, change); err != nil {
 			return nil, err
 		}
@@ -43,7 +47,7 @@ func (c changes) apply(ctx context.Context, m *v1alpha1.Machine, want hypervisor
 	if t, err := c.handOverMachineConfig(ctx, m, want, vm); err != nil || t != nil {
 		return t, err
 	}
-	return c.ensureDisks(ctx, want, vm)
+	return c.ensureDisks(ctx, m, want, vm)
 }
 
 // handOverMachineConfig gives or takes the machine configuration of a node: as a CD in its drive.
@@ -167,10 +171,13 @@ func (c changes) configureClone(ctx context.Context, m *v1alpha1.Machine, want h
 
 // ensureDisks creates the first missing disk, or grows the first disk that is too small, and returns the
 // task. It returns a UserError for a disk that is too large.
-func (c changes) ensureDisks(ctx context.Context, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+func (c changes) ensureDisks(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	for i, d := range want.Disks {
 		slot := diskSlot(vm, i, d)
 		if slot == "" {
+			if err := c.cds.home.CheckUnchanged(ctx, m); err != nil {
+				return nil, err
+			}
 			return c.addDisk(ctx, vm, d)
 		}
 		if vm.current[slot] == "" {
@@ -183,6 +190,9 @@ func (c changes) ensureDisks(ctx context.Context, want hypervisor.Desired, vm *v
 				d.Name, resource.NewQuantity(has, resource.BinarySI))}
 		}
 		if has > 0 && has < d.Size.Value() {
+			if err := c.cds.home.CheckUnchanged(ctx, m); err != nil {
+				return nil, err
+			}
 			t, err := c.vmClient(vm).ResizeDisk(ctx, slot, fmt.Sprintf("%dG", gigabytes(d)))
 			return taskOf(actionResize, t), err
 		}
