@@ -64,6 +64,9 @@ func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, wan
 			return made, err
 		}
 	}
+	if err := k.home.CheckSpecCurrent(ctx, m); err != nil { // the API server accepts no edit of most fields once the virtual machine exists
+		return made, err
+	}
 	made.vm = renderVM(m, want, func(c string) string { return class[c] }, k.options, secret, k.local)
 	err = k.guests.Create(ctx, made.vm)
 	if kube.AlreadyExists(err) {

@@ -50,9 +50,6 @@ func (c creation) createMachine(ctx context.Context, m *v1alpha1.Machine, want h
 		m.Status.ProviderID = formatProviderID(where.node, where.vmid)
 		return taskState(m, &v1alpha1.ProviderTask{ID: strconv.Itoa(where.vmid), Action: actionClaim}), nil
 	}
-	if err := c.confirmClaim(ctx, m); err != nil {
-		return hypervisor.State{}, err
-	}
 	image, fetching, err := c.images.ensure(ctx, m, all, where.node)
 	if err != nil || fetching != nil {
 		return taskState(m, fetching), err
@@ -66,6 +63,10 @@ func (c creation) createMachine(ctx context.Context, m *v1alpha1.Machine, want h
 			return taskState(m, taskOf(actionUpload, t)), nil
 		}
 		first.options = map[string]string{cloudDrive: volume + ",media=cdrom"}
+	}
+	// The last check before something is created: the Machine is not deleted, no other delivery has written its place, and its spec is current.
+	if err := c.vmids.home.CheckUnchanged(ctx, m); err != nil {
+		return hypervisor.State{}, err
 	}
 	var t *pve.Task
 	action := actionCreate
@@ -175,19 +176,6 @@ func (c creation) creationTask(ctx context.Context, m *v1alpha1.Machine, node st
 	}
 	active, err := c.activeTasks(ctx, node, filter)
 	return cmp.Or(active...), err
-}
-
-// confirmClaim returns an error for a machine that is being deleted, or whose placement
-// another delivery has written. It is the last check before something is created.
-func (c creation) confirmClaim(ctx context.Context, m *v1alpha1.Machine) error {
-	now := &v1alpha1.Machine{}
-	if err := c.vmids.home.Get(ctx, m.Namespace, m.Name, now); err != nil {
-		return err
-	}
-	if now.UID != m.UID || now.DeletionTimestamp != nil || now.Status.ProviderID != m.Status.ProviderID {
-		return errConflict
-	}
-	return nil
 }
 
 // create creates a virtual machine with disks of its own.

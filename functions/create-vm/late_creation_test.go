@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// TestLateCreationByEarlierSpec edits the spec of a new Machine while a delivery that has read it before is about to create its virtual machine.
+// The guest gets what the edited spec says: the API server accepts no other edit once the virtual machine exists.
+func TestLateCreationByEarlierSpec(t *testing.T) {
+	t.Parallel()
+	disk := func(size v1alpha1.Size) func(*v1alpha1.MachineSpec) {
+		return func(s *v1alpha1.MachineSpec) { s.Disks = []v1alpha1.MachineDisk{{Name: v1alpha1.RootDisk, Size: size}} }
+	}
+	userData := func(comment string) func(*v1alpha1.MachineSpec) {
+		return func(s *v1alpha1.MachineSpec) {
+			s.CloudInit = &v1alpha1.CloudInit{UserData: "#cloud-config\n# " + comment + "\n"}
+		}
+	}
+	hasHost := false
+	for name, tc := range map[string]struct {
+		site          func(*env) *hypervisortest.Site
+		first, second func(*v1alpha1.MachineSpec)
+		isNext        func(*http.Request) bool
+		isApplied     func(*env, *v1alpha1.Machine) bool
+	}{
+		"KubeVirt": {kubevirtSite, userData("first"), userData("second"), isRequest(http.MethodGet, "/storageclasses"), func(s *env, m *v1alpha1.Machine) bool {
+			return strings.Contains(s.Site.FoundUserData(m), "second")
+		}},
+		"Proxmox": {proxmoxSite, disk("20Gi"), disk("10Gi"), func(req *http.Request) bool { // the last read of the Machine after the choice of a host
+			hasHost = req.Method == http.MethodGet && (hasHost || strings.HasSuffix(req.URL.Path, "/network"))
+			return hasHost && strings.HasSuffix(req.URL.Path, "/machines/m1")
+		}, func(s *env, m *v1alpha1.Machine) bool {
+			_, root := s.Site.Sizes(m)
+			return root == "10Gi"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t, tc.site)
+			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: s.Site.Provider},
+			}}
+			tc.first(&m.Spec)
+			s.Create(m)
+			late := &lateDelivery{isNext: tc.isNext, meanwhile: func() { s.Edit("m1", func(m *v1alpha1.Machine) { tc.second(&m.Spec) }) }}
+			feed.Until(t, "a late delivery is about to create the virtual machine", func() (bool, string) {
+				err := s.deliverLate("m1", late)
+				return late.waited, fmt.Sprint(err)
+			})
+			if m = s.Drive("m1", &hypervisortest.Wire{}, "is settled", func(m *v1alpha1.Machine) bool {
+				return hypervisortest.IsRunning(m) || hypervisortest.HasReason("DiskCannotShrink")(m)
+			}); !tc.isApplied(s, m) {
+				t.Errorf("the virtual machine is not as the edited spec says: %+v", m.Status.Conditions)
+			}
+		})
+	}
+}
