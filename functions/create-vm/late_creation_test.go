@@ -10,6 +10,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
@@ -62,5 +63,26 @@ func TestLateCreationByEarlierSpec(t *testing.T) {
 				t.Errorf("the virtual machine is not as the edited spec says: %+v", m.Status.Conditions)
 			}
 		})
+	}
+}
+
+// TestLatePublication deletes a Machine that waits for an address of a shared NetworkConfiguration, while a delivery that has read it is about to
+// publish its interface there. Another delivery has removed the Machine first, and nothing keeps an address for it.
+func TestLatePublication(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, kubevirtSite)
+	s.Create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Spec: v1alpha1.NetworkConfigurationSpec{Description: hypervisortest.Unserved}})
+	m := machineWith("m1", func(m *v1alpha1.MachineSpec) {
+		m.Networks = []v1alpha1.MachineNetwork{{Name: "eth0", NetworkName: "shared"}}
+	})
+	s.Create(m)
+	s.Drive("m1", &hypervisortest.Wire{}, "waits for its address", hypervisortest.HasReason(reasonWaitingForAddress))
+	late := &lateDelivery{isNext: isRequest(http.MethodGet, "/networkconfigurations/shared"), meanwhile: func() { s.DeleteMachine(m, &hypervisortest.Wire{}) }}
+	if err := s.deliverLate("m1", late); (err != nil && !kube.NotFound(err)) || !late.waited {
+		t.Errorf("the delivery ended with %v, waiting for its request: %t", err, !late.waited)
+	}
+	nc := &v1alpha1.NetworkConfiguration{}
+	if err := s.Kube.Get(t.Context(), s.Namespace, "shared", nc); err != nil || len(nc.Spec.NetworkInterfaces) > 0 || len(nc.Finalizers) > 0 {
+		t.Errorf("a deleted Machine has interfaces %v and finalizers %v: %v", nc.Spec.NetworkInterfaces, nc.Finalizers, err)
 	}
 }

@@ -98,7 +98,8 @@ const reasonBridgeNotAllowed = "BridgeNotAllowed"
 
 // publish writes into a NetworkConfiguration that a machine uses it, and the MAC
 // address of an interface unless the NetworkConfiguration is the machine's own. It returns the
-// name that the interface has there.
+// name that the interface has there. If the Machine has been deleted, or its spec changed, since it was read, publish returns an error after
+// a write: the delivery of the deletion may have ended before, and nothing else would release the interface.
 func (r networkReconciler) publish(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) (name string, err error) {
 	before, name := nc.DeepCopy(), n.Name
 	if !metav1.IsControlledBy(nc, m) {
@@ -107,7 +108,10 @@ func (r networkReconciler) publish(ctx context.Context, m *v1alpha1.Machine, n v
 		}
 	}
 	network.AddUser(nc, m.Name)
-	_, err = r.kube.Patch(ctx, before, nc)
+	wrote, err := r.kube.Patch(ctx, before, nc)
+	if wrote && err == nil {
+		err = r.kube.CheckSpecCurrent(ctx, m)
+	}
 	if message, refused := kube.RejectionMessage(err); refused {
 		return "", networkError{reconcile.UserError{Reason: "NetworkFailed", Message: fmt.Sprintf(
 			"the API server refuses interface %s in NetworkConfiguration %s (%s): remove an interface from it, or delete the Machine and create it again with another NetworkConfiguration in spec.networks", name, nc.Name, message)}, nc.Name}
