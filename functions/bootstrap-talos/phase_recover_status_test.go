@@ -85,15 +85,16 @@ func (s *env) adopt(kc *v1alpha1.KubernetesCluster, all []kube.Object) error {
 	return nil
 }
 
-// beforeManifests calls do once, before a ConfigMap is read or written: a reconcile has listed the Machines then.
-type beforeManifests struct {
+// beforeRequest calls do once, before a request for a resource.
+type beforeRequest struct {
 	http.RoundTripper
-	do atomic.Pointer[func() error]
+	resource string
+	do       atomic.Pointer[func() error]
 }
 
 // RoundTrip implements http.RoundTripper.
-func (b *beforeManifests) RoundTrip(req *http.Request) (*http.Response, error) {
-	if strings.Contains(req.URL.Path, "/configmaps") {
+func (b *beforeRequest) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.Contains(req.URL.Path, "/"+b.resource) {
 		if do := b.do.Swap(nil); do != nil {
 			if err := (*do)(); err != nil {
 				return nil, err
@@ -116,7 +117,7 @@ func TestAdoptedClusterKeepsItsVersions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			reads := &beforeManifests{}
+			reads := &beforeRequest{resource: "configmaps"} // a reconcile has listed the Machines then
 			s := newEnv(t, envOptions{wrap: func(next http.RoundTripper) http.RoundTripper {
 				reads.RoundTripper = next
 				return reads

@@ -90,8 +90,12 @@ func forgetRemoved(_ context.Context, c *cluster) error {
 }
 
 // beginRemoval annotates a Machine that is to be removed. A Machine that never became a node is
-// deleted at once.
+// deleted at once. It returns a conflict if the spec of the cluster is not current: the number of nodes may have been raised again, or the
+// cluster paused, and a removal that has begun is not taken back.
 func (r *remover) beginRemoval(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
+	if err := r.kube.CheckSpecCurrent(ctx, c.KubernetesCluster); err != nil {
+		return err
+	}
 	if !plan.MayHaveJoinedEtcd(m) {
 		return refusedDeletion(r.kube.DeleteExactly(ctx, m))
 	}

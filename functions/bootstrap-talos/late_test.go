@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/vitistack/stack/apis/cluster/plan"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// newHeldEnv returns an env, and the switch that keeps all events from its function: then only the test delivers them.
+func newHeldEnv(t *testing.T) (*env, *atomic.Bool) {
+	t.Helper()
+	held := &atomic.Bool{}
+	return newEnv(t, envOptions{handle: func(handle events.Handler) events.Handler {
+		return func(ctx context.Context, in event.Event) (*event.Event, error) {
+			if held.Load() {
+				return nil, nil
+			}
+			return handle(ctx, in)
+		}
+	}}), held
+}
+
+// deliverLate delivers an event of resync for a cluster to another process. The delivery waits until meanwhile returns, after it has read the
+// cluster and before it reads the Machines.
+func (s *env) deliverLate(cluster string, meanwhile func()) {
+	s.Helper()
+	reads, config := &beforeRequest{resource: "machines"}, s.server.Config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		reads.RoundTripper = next
+		return reads
+	})
+	do := func() error {
+		meanwhile()
+		return nil
+	}
+	reads.do.Store(&do)
+	late := s.newFunction(s.clientOf(config, plan.FunctionName), time.Now)
+	_, err := late.handle(s.Context(), resyncEvent(s.namespace, cluster, "late")) // it may wait for nodes
+	if reads.do.Load() != nil {
+		s.Errorf("the late delivery has not read the Machines: %v", err)
+	}
+}
+
+// awaitUpToDate reconciles a cluster until it is Ready with its present spec.
+func (s *env) awaitUpToDate(cluster string) {
+	s.Helper()
+	feed.Until(s, cluster+" is up to date", func() (bool, string) {
+		s.reconcile(cluster)
+		kc := s.get(cluster)
+		return isUpToDate(kc), kc.Status.Message
+	})
+}
+
+// TestLateScaleDown takes a scale-down back while a delivery that has read it is about to choose the worker to remove. Another delivery has
+// seen the cluster complete first.
+func TestLateScaleDown(t *testing.T) {
+	t.Parallel()
+	s, held := newHeldEnv(t)
+	s.create(s.cluster("shop", 1, 2))
+	s.awaitRunning("shop", "cp-0", "pool-0", "pool-1")
+	held.Store(true)
+	s.change("shop", replicas(1, map[string]int32{"pool": 1}))
+	s.deliverLate("shop", func() {
+		s.change("shop", replicas(1, map[string]int32{"pool": 2}))
+		s.awaitUpToDate("shop")
+	})
+	for _, node := range []string{"pool-0", "pool-1"} {
+		s.requireUntouched("shop", node)
+	}
+}
