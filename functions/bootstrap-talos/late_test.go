@@ -8,7 +8,11 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/vitistack/stack/apis/cluster/plan"
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -73,5 +77,32 @@ func TestLateScaleDown(t *testing.T) {
 	})
 	for _, node := range []string{"pool-0", "pool-1"} {
 		s.requireUntouched("shop", node)
+	}
+}
+
+// TestLateConfiguration takes a patch of the nodes back while a delivery that has read it is about to apply it. Nodes may reboot for a
+// change of their configuration.
+func TestLateConfiguration(t *testing.T) {
+	t.Parallel()
+	const apply = "MachineService/ApplyConfiguration"
+	s, held := newHeldEnv(t)
+	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "patches"}, Data: map[string]string{"a.yaml": "machine:\n  sysctls:\n    vm.swappiness: \"1\"\n"}})
+	s.create(s.cluster("shop", 1, 1))
+	s.awaitRunning("shop", "cp-0", "pool-0")
+	held.Store(true)
+	patched := func(names ...v1alpha1.ObjectName) func(*v1alpha1.KubernetesCluster) {
+		return func(kc *v1alpha1.KubernetesCluster) {
+			kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: names}}
+		}
+	}
+	s.change("shop", patched("patches"))
+	calls := 0
+	s.deliverLate("shop", func() {
+		s.change("shop", patched())
+		s.awaitUpToDate("shop")
+		calls = s.plan.Calls()[apply]
+	})
+	if late := s.plan.Calls()[apply] - calls; late != 0 {
+		t.Errorf("nodes got %d configurations that the spec does not ask for", late)
 	}
 }

@@ -92,7 +92,12 @@ func (u *configUpdater) updateConfig(ctx context.Context, c *cluster, m plan.Mem
 		if isControlPlane {
 			refused = reportRestarting(c, awaitOtherControlPlanes(ctx, c, m))
 		}
-		refused = cmp.Or(refused, save())
+		if refused == nil { // a change of the spec may have been taken back, and nodes have rebooted for that already
+			refused = u.kube.CheckSpecCurrent(ctx, c.KubernetesCluster)
+		}
+		if refused == nil {
+			refused = save()
+		}
 		if refused == nil && isControlPlane {
 			refused = u.recordChange(ctx, c)
 		}
