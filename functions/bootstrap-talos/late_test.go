@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -104,5 +106,30 @@ func TestLateConfiguration(t *testing.T) {
 	})
 	if late := s.plan.Calls()[apply] - calls; late != 0 {
 		t.Errorf("nodes got %d configurations that the spec does not ask for", late)
+	}
+}
+
+// TestLateEndpoint names another endpoint for a new cluster, and takes that back while a delivery that has read it is about to release the
+// virtual address. Another delivery has given the address to the nodes.
+func TestLateEndpoint(t *testing.T) {
+	t.Parallel()
+	s, held := newHeldEnv(t)
+	held.Store(true)
+	s.create(s.cluster("shop", 3, 0))
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.ControlPlaneEndpoint = &v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointCustom, Host: "api.shop.example"}
+	})
+	vip := &v1alpha2.IPAllocation{}
+	s.deliverLate("shop", func() {
+		s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.ControlPlaneEndpoint = nil })
+		feed.Until(t, "the cluster has its virtual address", func() (bool, string) {
+			s.reconcile("shop")
+			err := s.kube.Get(t.Context(), s.namespace, "shop-vip", vip)
+			return err == nil && vip.Status.Address != "" && s.get("shop").Status.Endpoint != "", fmt.Sprint(err)
+		})
+	})
+	now := &v1alpha2.IPAllocation{}
+	if err := s.kube.Get(t.Context(), s.namespace, "shop-vip", now); err != nil || now.UID != vip.UID {
+		t.Errorf("the virtual address is released, and allocated again: %v", err)
 	}
 }

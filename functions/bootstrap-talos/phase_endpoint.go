@@ -57,7 +57,7 @@ func (e *endpointAllocator) reserve(ctx context.Context, c *cluster) error {
 		if c.Generation == 1 {
 			return nil
 		}
-		return deleteOwned(ctx, e.kube, c.KubernetesCluster, vipName(c.KubernetesCluster), &v1alpha2.IPAllocation{}) // of an endpoint that the spec named before
+		return e.releaseVIP(ctx, c) // of an endpoint that the spec named before
 	}
 	until := time.Time{}
 	if c.observed.networkReady {
@@ -80,7 +80,24 @@ func (e *endpointAllocator) releaseUnusedVIP(ctx context.Context, c *cluster) er
 	if !changed || c.plan.Endpoint.Mode == v1alpha1.EndpointVIP || c.observed.vip.IsValid() {
 		return nil
 	}
-	return deleteOwned(ctx, e.kube, c.KubernetesCluster, vipName(c.KubernetesCluster), &v1alpha2.IPAllocation{})
+	return e.releaseVIP(ctx, c)
+}
+
+// releaseVIP releases the virtual address of a cluster whose spec names another endpoint. It returns a conflict if the spec is not
+// current: nodes may have the address by a later spec, and another object would get it.
+func (e *endpointAllocator) releaseVIP(ctx context.Context, c *cluster) error {
+	a := &v1alpha2.IPAllocation{}
+	err := e.kube.Get(ctx, c.Namespace, vipName(c.KubernetesCluster), a)
+	if kube.NotFound(err) || (err == nil && manifests.CheckOwner(a, c.KubernetesCluster) != nil) {
+		return nil
+	}
+	if err == nil {
+		err = e.kube.CheckSpecCurrent(ctx, c.KubernetesCluster)
+	}
+	if err != nil {
+		return err
+	}
+	return e.kube.Delete(ctx, a)
 }
 
 // endpointHost returns the address or name of the wanted endpoint, and whether the endpoint in
@@ -185,7 +202,7 @@ func (e *endpointAllocator) ensureVIP(ctx context.Context, c *cluster) (netip.Ad
 		return netip.Addr{}, err
 	}
 	if a.Spec.RequestedAddress != c.plan.Endpoint.Address && !isEndpoint(c, a) {
-		if err := e.kube.Delete(ctx, a); err != nil {
+		if err := e.releaseVIP(ctx, c); err != nil {
 			return netip.Addr{}, err
 		}
 		return netip.Addr{}, reconcile.WaitError{Reason: "WaitingForVirtualAddress", Message: fmt.Sprintf("waiting for IPAllocation %q, which asks for the address that the spec named before, to be deleted", a.Name), Requeue: true}
