@@ -107,34 +107,40 @@ func (r configurationReconciler) repairMACs(ctx context.Context, nc *v1alpha1.Ne
 		return err
 	}
 	for _, a := range known {
-		mac, served, has := specMAC(nc, a.Spec.InterfaceName), families(nn), false
+		served := families(nn)
 		if a.DeletionTimestamp != nil || len(served) == 0 || ipam.FamilyOf(a, nn) != served[0] {
 			continue
 		}
-		for _, lease := range claimed[string(a.UID)] {
-			if lease.Annotations[annotationMAC] == mac {
-				has = true
-				continue
-			}
-			if err := r.kube.CheckSpecCurrent(ctx, nc); err != nil { // after the list: a later spec claims its MAC addresses later
-				return err
-			}
-			if err := r.kube.DeleteExactly(ctx, &lease); err != nil {
-				return err
-			}
-		}
-		if has || macToClaim(nc, nn, a) != "" {
-			continue
-		}
-		_, err := r.leases.claimMAC(ctx, nn.Name, mac, holderOf(a, 0))
-		if twin := (errDuplicateMAC{}); errors.As(err, &twin) {
-			return reconcile.UserError{Reason: reasonDuplicateMAC, Message: twin.Error()}
-		}
-		if err != nil {
+		if err := r.repairMAC(ctx, nc, nn, a, claimed[string(a.UID)]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// repairMAC is repairMACs for one IPAllocation, which holds claimed.
+func (r configurationReconciler) repairMAC(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation, claimed []coordinationv1.Lease) error {
+	mac, has := specMAC(nc, a.Spec.InterfaceName), false
+	for _, lease := range claimed {
+		if lease.Annotations[annotationMAC] == mac {
+			has = true
+			continue
+		}
+		if err := r.kube.CheckSpecCurrent(ctx, nc); err != nil { // after the list: a later spec claims its MAC addresses later
+			return err
+		}
+		if err := r.kube.DeleteExactly(ctx, &lease); err != nil {
+			return err
+		}
+	}
+	if has || macToClaim(nc, nn, a) != "" {
+		return nil
+	}
+	_, err := r.leases.claimMAC(ctx, nn.Name, mac, holderOf(a, 0))
+	if twin := (errDuplicateMAC{}); errors.As(err, &twin) {
+		return reconcile.UserError{Reason: reasonDuplicateMAC, Message: twin.Error()}
+	}
+	return err
 }
 
 // listMACs returns the Leases of the MAC addresses of a namespace by the UIDs of their holders.

@@ -84,12 +84,12 @@ func TestLiveChange(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
-	m := s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
+	s.awaitMachine("vm", "runs", hypervisortest.IsRunning)
 	edit := func(change func(*v1alpha1.Machine)) { s.Edit("vm", change) }
 	edit(func(m *v1alpha1.Machine) {
 		m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "30Gi"}, {Name: "data", Size: "1Gi", StorageClass: "fast-ssd"}}
 	})
-	m = s.awaitMachine("vm", "has its disks", func(m *v1alpha1.Machine) bool {
+	m := s.awaitMachine("vm", "has its disks", func(m *v1alpha1.Machine) bool {
 		return hypervisortest.IsRunning(m) && meta.IsStatusConditionTrue(m.Status.Conditions, "StorageReady")
 	})
 	claim := &corev1.PersistentVolumeClaim{}
@@ -107,7 +107,7 @@ func TestLiveChange(t *testing.T) {
 	edit(func(m *v1alpha1.Machine) {
 		m.Spec.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 4}}
 	})
-	m = s.awaitMachine("vm", "reports that it needs a restart", func(m *v1alpha1.Machine) bool {
+	s.awaitMachine("vm", "reports that it needs a restart", func(m *v1alpha1.Machine) bool {
 		return hypervisortest.IsRunning(m) && strings.HasPrefix(condition(m, "RestartRequired"), "True SpecChanged: a change waits for the next restart: write a new value into spec.restartToken")
 	})
 	edit(func(m *v1alpha1.Machine) { m.Spec.RestartToken = "now" })

@@ -248,7 +248,7 @@ func TestRemedies(t *testing.T) {
 			func(m *v1alpha1.MachineSpec) { m.OS.ImageID = "https://images.example.com/ubuntu-24.04.qcow2" },
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(*testing.T) {
 			s.Create(machineWith(name, tc.wrong))
 			s.awaitMachine(name, "reports the error", hypervisortest.HasReason(tc.says))
 			s.Edit(name, func(m *v1alpha1.Machine) { tc.fix(&m.Spec) })

@@ -143,7 +143,7 @@ func TestRequestedDuringAWrite(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
 	touch := func() {}
-	w := newEnv(t, map[string]provider.Interface{"nam": touching{m.nam.(provider.Server), func() { touch() }}})
+	w := newEnv(t, map[string]provider.Interface{"nam": touching{m.nam, func() { touch() }}})
 	spec := namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 26})
 	spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
 	w.network("net", spec)
