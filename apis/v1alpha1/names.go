@@ -124,3 +124,6 @@ const (
 	// FinalizerKea keeps a NetworkConfiguration until its reservations are deleted.
 	FinalizerKea = "vitistack.io/networkconfiguration-finalizer"
 )
+
+// ProxmoxIDScheme is the beginning of status.providerID of Machines on Proxmox VE.
+const ProxmoxIDScheme = "proxmox://"

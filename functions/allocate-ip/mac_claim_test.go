@@ -16,6 +16,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
+	"github.com/vitistack/stack/tests/stand/transport"
 )
 
 // reconcile has a process reconcile a NetworkConfiguration, as resync requests it.
@@ -230,7 +231,7 @@ func TestMACOfAnEndedDelivery(t *testing.T) {
 func (s *env) withoutWrites(ending string) *rest.Config {
 	config := rest.CopyConfig(s.config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(r *http.Request) (*http.Response, error) {
+		return transport.Func(func(r *http.Request) (*http.Response, error) {
 			if r.Method != http.MethodGet && strings.HasSuffix(r.URL.Path, ending) {
 				return nil, errDead
 			}
@@ -239,11 +240,6 @@ func (s *env) withoutWrites(ending string) *rest.Config {
 	})
 	return config
 }
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestOneOfManyHasTheMAC has replicas reconcile interfaces with the same MAC address concurrently.
 func TestOneOfManyHasTheMAC(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/cluster/plan"
@@ -129,7 +128,7 @@ func (s *machineStore) create(ctx context.Context, c *cluster, m *v1alpha1.Machi
 			err = manifests.CheckOwner(m, c.KubernetesCluster)
 		}
 		if err == nil && plan.IsInstalled(m) && m.Labels[v1alpha1.LabelClusterName] == c.Name {
-			err = apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("machines").GroupResource(), m.Name, errors.New("the cluster has adopted it meanwhile"))
+			err = s.kube.ConflictOf(m, "the cluster has adopted it meanwhile")
 		}
 	}
 	if message, refused := kube.RejectionMessage(err); refused {

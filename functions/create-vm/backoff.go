@@ -86,8 +86,5 @@ func (f *function) endBackOff(ctx context.Context, m *v1alpha1.Machine) error {
 	if _, err := f.kube.PatchStatus(ctx, before, m); err != nil {
 		return err
 	}
-	before = m.DeepCopy()
-	delete(m.Annotations, v1alpha1.AnnotationReconcile)
-	_, err := f.kube.Patch(ctx, before, m)
-	return err
+	return f.kube.EndReconcileRequest(ctx, m)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -84,5 +85,34 @@ func TestLatePublication(t *testing.T) {
 	nc := &v1alpha1.NetworkConfiguration{}
 	if err := s.Kube.Get(t.Context(), s.Namespace, "shared", nc); err != nil || len(nc.Spec.NetworkInterfaces) > 0 || len(nc.Finalizers) > 0 {
 		t.Errorf("a deleted Machine has interfaces %v and finalizers %v: %v", nc.Spec.NetworkInterfaces, nc.Finalizers, err)
+	}
+}
+
+// TestLateFirstConfiguration edits the user data of a Machine that KubeVirt has refused, while a delivery that has read the user data of
+// before is about to write the Secret of its first configuration. Another delivery writes the edited user data first.
+func TestLateFirstConfiguration(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, kubevirtSite)
+	userData := func(comment string) *v1alpha1.CloudInit {
+		return &v1alpha1.CloudInit{UserData: "#cloud-config\n" + strings.Repeat("# "+comment+"\n", 500)}
+	}
+	s.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: s.Site.Provider}, CloudInit: userData("first"),
+		Domain: &v1alpha1.MachineDomain{Machine: &v1alpha1.DomainMachine{Type: "pc-i440fx"}},
+	}})
+	refused := hypervisortest.HasReason("KubeVirtApiError")
+	s.Drive("vm", &hypervisortest.Wire{}, "is refused", refused)
+	late := &lateDelivery{isNext: isRequest(http.MethodPost, "/secrets"), meanwhile: func() {
+		s.Edit("vm", func(m *v1alpha1.Machine) { m.Spec.CloudInit = userData("second") })
+		s.Drive("vm", &hypervisortest.Wire{}, "is refused again", func(m *v1alpha1.Machine) bool {
+			return refused(m) && m.Status.ObservedGeneration == m.Generation
+		})
+	}}
+	if err := s.deliverLate("vm", late); !late.waited || (err != nil && !kube.Conflict(err)) {
+		t.Errorf("the late delivery ended with %v, waiting for its request: %t", err, !late.waited)
+	}
+	secret := &corev1.Secret{}
+	if err := s.Kube.Get(t.Context(), s.Namespace, "vm-cloudinit", secret); err != nil || !strings.Contains(string(secret.Data["userdata"]), "second") {
+		t.Errorf("the Secret has %.40q, want the edited user data: %v", secret.Data["userdata"], err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/transport"
 )
 
 // lateDelivery is the delivery of a resync event to a function whose first request that isNext selects, to the API server or to the
@@ -29,7 +30,7 @@ type lateDelivery struct {
 func (e *env) deliverLate(name string, d *lateDelivery) error {
 	e.Helper()
 	wrap := func(next http.RoundTripper) http.RoundTripper {
-		return hypervisortest.RoundTripFunc(func(req *http.Request) (*http.Response, error) {
+		return transport.Func(func(req *http.Request) (*http.Response, error) {
 			isStack := strings.Contains(req.URL.Path, "/machines/") || strings.HasSuffix(req.URL.Path, "/events")
 			if d.waited && req.Method != http.MethodGet && !isStack {
 				d.changes = append(d.changes, req.Method+" "+req.URL.Path)

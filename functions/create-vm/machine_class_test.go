@@ -17,6 +17,7 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
+	"github.com/vitistack/stack/tests/stand/transport"
 )
 
 // createClass creates a MachineClass with two disks, whose name begins with the namespace of the test, and delivers its event,
@@ -140,7 +141,7 @@ func TestReadsOfMachineClasses(t *testing.T) {
 	var reads atomic.Int64
 	config := rest.CopyConfig(s.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(r *http.Request) (*http.Response, error) {
+		return transport.Func(func(r *http.Request) (*http.Response, error) {
 			if strings.Contains(r.URL.Path, "/machineclasses") {
 				reads.Add(1)
 			}
@@ -173,7 +174,3 @@ func TestReadsOfMachineClasses(t *testing.T) {
 		}
 	}
 }
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

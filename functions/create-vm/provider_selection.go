@@ -36,12 +36,11 @@ func (r providerReconciler) choose(ctx context.Context, m *v1alpha1.Machine) (*v
 	return plan.ChooseProvider(m.Spec.ProviderRef, m.Namespace, candidates, r.kube.LabelsOf(ctx, m.Namespace))
 }
 
-// adoptingProviders returns the MachineProviders that may adopt the virtual machine of a Machine of the proxmox-operator, of which status.providerID
-// has the hypervisor: a default MachineProvider of another type would create a second virtual machine with the same addresses. It returns a UserError if
+// adoptingProviders returns the MachineProviders that may adopt the virtual machine of a Machine of the proxmox-operator, whose status.providerID
+// names the hypervisor: a default MachineProvider of another type would create a second virtual machine with the same addresses. It returns a UserError if
 // there is none, and all MachineProviders for any other Machine.
 func adoptingProviders(m *v1alpha1.Machine, all []v1alpha1.MachineProvider) ([]v1alpha1.MachineProvider, error) {
-	const scheme = "proxmox://"
-	if !strings.HasPrefix(m.Status.ProviderID, scheme) {
+	if !strings.HasPrefix(m.Status.ProviderID, v1alpha1.ProxmoxIDScheme) {
 		return all, nil
 	}
 	adopting := slices.DeleteFunc(slices.Clone(all), func(p v1alpha1.MachineProvider) bool { return p.Spec.Type != v1alpha1.ProviderProxmox })

@@ -14,6 +14,7 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/transport"
 )
 
 // TestLateCreation deletes a machine while the request that creates its virtual machine is still being
@@ -28,7 +29,7 @@ func TestLateCreation(t *testing.T) {
 	r.Create(m)
 	armed := true
 	through := func(next http.RoundTripper) http.RoundTripper {
-		return hypervisortest.RoundTripFunc(func(req *http.Request) (*http.Response, error) {
+		return transport.Func(func(req *http.Request) (*http.Response, error) {
 			if armed && req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/qemu") {
 				armed = false
 				r.DeleteMachine(m, &hypervisortest.Wire{})

@@ -17,6 +17,7 @@ import (
 	sim "github.com/vitistack/stack/tests/sim/kea"
 	"github.com/vitistack/stack/tests/stand/feed"
 	stand "github.com/vitistack/stack/tests/stand/kea"
+	"github.com/vitistack/stack/tests/stand/transport"
 )
 
 // TestCost counts requests to Kea and to the API server. The counts do not depend on the number of
@@ -118,7 +119,7 @@ func (w *env) count() *atomic.Int64 {
 	n := &atomic.Int64{}
 	config := rest.CopyConfig(w.config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
+		return transport.Func(func(r *http.Request) (*http.Response, error) {
 			n.Add(1)
 			return next.RoundTrip(r)
 		})
@@ -128,7 +129,3 @@ func (w *env) count() *atomic.Int64 {
 	w.f.kube, w.f.lock = counted, kea.NewLock(counted, w.namespace, w.clock.Now)
 	return n
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

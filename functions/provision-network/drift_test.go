@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -125,25 +123,13 @@ func TestNewSettings(t *testing.T) {
 	}
 }
 
-// touching is a server during whose answer touch is called.
-type touching struct {
-	provider.Server
-	touch func()
-}
-
-// Find implements provider.Server.
-func (s touching) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
-	s.touch()
-	return s.Server.Find(ctx, nn)
-}
-
 // TestRequestedDuringAWrite has a user request a reconcile of a Ready network, which another delivery writes at the same time. The status has the new
 // settings of the manager after that, and the annotation is removed.
 func TestRequestedDuringAWrite(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
 	touch := func() {}
-	w := newEnv(t, map[string]provider.Interface{"nam": touching{m.nam, func() { touch() }}})
+	w := newEnv(t, map[string]provider.Interface{"nam": overtaken{Server: m.nam, beforeFind: func() { touch() }}})
 	spec := namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 26})
 	spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
 	w.network("net", spec)

@@ -38,7 +38,7 @@ func TestLateRequest(t *testing.T) {
 			t.Parallel()
 			var w *env
 			armed := true
-			w = newEnv(t, map[string]provider.Interface{name: overtaking{tc.from, func() {
+			w = newEnv(t, map[string]provider.Interface{name: overtaken{Server: tc.from, beforeProvide: func() {
 				if !armed {
 					return
 				}

@@ -13,16 +13,27 @@ import (
 	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
-// overtaking is a provider whose request for a segment arrives after another delivery has released the
-// deleted network.
-type overtaking struct {
+// overtaken is a server whose answer comes after another delivery has changed something: it calls beforeProvide and beforeFind, unless they are nil,
+// before it provides or finds a segment.
+type overtaken struct {
 	provider.Server
-	before func()
+	beforeProvide, beforeFind func()
 }
 
-func (o overtaking) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
-	o.before()
+// Provide implements provider.Interface.
+func (o overtaken) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
+	if o.beforeProvide != nil {
+		o.beforeProvide()
+	}
 	return o.Server.Provide(ctx, nn)
+}
+
+// Find implements provider.Server.
+func (o overtaken) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
+	if o.beforeFind != nil {
+		o.beforeFind()
+	}
+	return o.Server.Find(ctx, nn)
 }
 
 // TestReleaseIfDeleted leaves no segment of a deleted network at the manager.
@@ -30,10 +41,9 @@ func TestReleaseIfDeleted(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
 	var w *env
-	w = newEnv(t, map[string]provider.Interface{"nam": overtaking{m.nam, func() {
+	w = newEnv(t, map[string]provider.Interface{"nam": overtaken{Server: m.nam, beforeProvide: func() {
 		w.delete(w.get("net"))
-		other := &function{kube: w.kube, sender: w.sent, now: w.clock.Now, datacenters: w.separateDataCentres(), optionalPools: true}
-		other.providers = map[string]provider.Interface{"nam": m.nam}
+		other := w.other(map[string]provider.Interface{"nam": m.nam})
 		if err := other.reconcileNetwork(t.Context(), w.namespace, "net", reconcileOptions{}); err != nil || w.get("net") != nil {
 			t.Errorf("the network must be deleted before its segment is created: %v", err)
 		}
@@ -45,24 +55,13 @@ func TestReleaseIfDeleted(t *testing.T) {
 	}
 }
 
-// overtakenLookup is a provider that calls before when a network looks up its segment.
-type overtakenLookup struct {
-	provider.Server
-	before func()
-}
-
-func (o overtakenLookup) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
-	o.before()
-	return o.Server.Find(ctx, nn)
-}
-
 // TestDeletedInUse deletes a network that machines use while a delivery compares its segment with that of the manager. The manager keeps the
 // segment until the machines are deleted.
 func TestDeletedInUse(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
 	var w *env
-	w = newEnv(t, map[string]provider.Interface{"nam": overtakenLookup{m.nam, func() { w.delete(w.get("net")) }}})
+	w = newEnv(t, map[string]provider.Interface{"nam": overtaken{Server: m.nam, beforeFind: func() { w.delete(w.get("net")) }}})
 	w.network("net", asks("nam"))
 	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
 	w.configuration("vm", "net", "shop", v1alpha1.InterfaceStatus{IPv4Addresses: []string{"10.0.0.9"}})

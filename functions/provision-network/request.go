@@ -90,9 +90,7 @@ func (f *function) prepareRequest(ctx context.Context, nn *v1alpha2.NetworkNames
 
 // endRequest removes the annotation vitistack.io/reconcile from a network whose status has the result.
 func (f *function) endRequest(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	before := nn.DeepCopy()
-	delete(nn.Annotations, v1alpha1.AnnotationReconcile)
-	if _, err := f.kube.Patch(ctx, before, nn); err != nil && !kube.NotFound(err) {
+	if err := f.kube.EndReconcileRequest(ctx, nn); err != nil && !kube.NotFound(err) {
 		return err
 	}
 	return nil

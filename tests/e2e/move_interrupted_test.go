@@ -29,6 +29,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/stand/engine"
 	"github.com/vitistack/stack/tests/stand/feed"
+	"github.com/vitistack/stack/tests/stand/transport"
 )
 
 // interrupter forwards the requests of kubectl viti to the API servers of both engines. It refuses each write once, and when
@@ -55,7 +56,7 @@ func (i *interrupter) serve(t *testing.T, e *engine.Engine, side string) string 
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport, err := rest.TransportFor(config)
+	under, err := rest.TransportFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func (i *interrupter) serve(t *testing.T, e *engine.Engine, side string) string 
 	}
 	server := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:    forward(func(r *http.Request) (*http.Response, error) { return i.forward(transport, r, side) }),
+		Transport:    transport.Func(func(r *http.Request) (*http.Response, error) { return i.forward(under, r, side) }),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	})
 	t.Cleanup(server.Close)
@@ -81,14 +82,9 @@ func (i *interrupter) serve(t *testing.T, e *engine.Engine, side string) string 
 	return file
 }
 
-// forward is an http.RoundTripper.
-type forward func(*http.Request) (*http.Response, error)
-
-func (f forward) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func (i *interrupter) forward(transport http.RoundTripper, r *http.Request, side string) (*http.Response, error) {
+func (i *interrupter) forward(under http.RoundTripper, r *http.Request, side string) (*http.Response, error) {
 	if r.Method == http.MethodGet {
-		return transport.RoundTrip(r)
+		return under.RoundTrip(r)
 	}
 	write, err := nameWrite(r, side)
 	if err != nil {
@@ -104,7 +100,7 @@ func (i *interrupter) forward(transport http.RoundTripper, r *http.Request, side
 	if times == 1 {
 		return nil, errors.New("refused once")
 	}
-	res, err := transport.RoundTrip(r)
+	res, err := under.RoundTrip(r)
 	if times > 2 || err != nil || res.StatusCode >= http.StatusBadRequest {
 		return res, err
 	}

@@ -2,9 +2,6 @@ package hypervisor
 
 import (
 	"context"
-	"errors"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -22,7 +19,7 @@ func CheckRemoval(ctx context.Context, home *kube.Client, m *v1alpha1.Machine) e
 	case err != nil:
 		return err
 	case now.Spec.Protected || v1alpha1.IsPaused(now):
-		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("machines").GroupResource(), m.Name, errors.New("it has been protected or paused"))
+		return home.ConflictOf(m, "it has been protected or paused")
 	}
 	return nil
 }

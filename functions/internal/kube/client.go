@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/json"
 
-	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/restconfig"
 	"github.com/vitistack/stack/functions/internal/coalesce"
 )
@@ -146,57 +144,6 @@ func (c *Client) Get(ctx context.Context, namespace, name string, obj Object) er
 	request := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(ref.Resource).Name(name)
 	err = decode(c.read(ctx, "get", request), obj)
 	return wrap(err, "read", ref, namespace, name)
-}
-
-// CheckSpecCurrent reads an object again, and leaves obj as it is. It returns an error for which Conflict is true if the spec has been
-// changed, or the object paused or deleted, since it was read. Call it before a step that a user may have forbidden
-// meanwhile, if the decision also depends on objects that were read later.
-func (c *Client) CheckSpecCurrent(ctx context.Context, obj Object) error {
-	now := obj.DeepCopyObject().(Object)
-	if err := c.Get(ctx, obj.GetNamespace(), obj.GetName(), now); err != nil {
-		return err
-	}
-	if now.GetUID() == obj.GetUID() && now.GetGeneration() == obj.GetGeneration() && !v1alpha1.IsPaused(now) {
-		return nil // a deletion raises the generation too
-	}
-	_, ref, err := c.resource(obj)
-	if err != nil {
-		return err
-	}
-	return apierrors.NewConflict(ref.GroupResource(), obj.GetName(), errors.New("its spec has changed"))
-}
-
-// CheckUnchanged reads an object again, and leaves obj as it is. It returns an error for which Conflict is true if anything of the object has
-// been written since it was read, and one for which NotFound is true if it does not exist any more. Call it before a step outside of the object
-// that cannot be undone, if the decision also depends on the metadata or the status of the object.
-func (c *Client) CheckUnchanged(ctx context.Context, obj Object) error {
-	now := obj.DeepCopyObject().(Object)
-	if err := c.Get(ctx, obj.GetNamespace(), obj.GetName(), now); err != nil {
-		return err
-	}
-	if now.GetResourceVersion() == obj.GetResourceVersion() {
-		return nil
-	}
-	_, ref, err := c.resource(obj)
-	switch {
-	case err != nil:
-		return err
-	case now.GetUID() != obj.GetUID():
-		return apierrors.NewNotFound(ref.GroupResource(), obj.GetName())
-	default:
-		return apierrors.NewConflict(ref.GroupResource(), obj.GetName(), errors.New("it has been written meanwhile"))
-	}
-}
-
-// Gone reports whether an object that was read does not exist any more, or is being deleted without a finalizer: the function that owns the
-// finalizer has ended its part of the deletion. A later object of the same name does not count.
-func (c *Client) Gone(ctx context.Context, obj Object, finalizer string) (bool, error) {
-	now := obj.DeepCopyObject().(Object)
-	err := c.Get(ctx, obj.GetNamespace(), obj.GetName(), now)
-	if err != nil && !NotFound(err) {
-		return false, err
-	}
-	return err != nil || now.GetUID() != obj.GetUID() || (now.GetDeletionTimestamp() != nil && !slices.Contains(now.GetFinalizers(), finalizer)), nil
 }
 
 // List reads the objects of a namespace, or of all namespaces where it is empty,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/apiserver"
+	"github.com/vitistack/stack/tests/stand/transport"
 )
 
 // TestRepeatedEvent records Ready, NotReady and Ready again. kubectl describe shows Events by the time of their last
@@ -20,7 +21,7 @@ func TestRepeatedEvent(t *testing.T) {
 	server := apiserver.Start(t)
 	config, requests := server.Config(), atomic.Int32{}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
+		return transport.Func(func(r *http.Request) (*http.Response, error) {
 			requests.Add(1)
 			return next.RoundTrip(r)
 		})
@@ -64,7 +65,3 @@ func TestRepeatedEvent(t *testing.T) {
 		t.Errorf("got Ready %d times from %s to %s, and NotReady %d times at %s, want Ready twice, first and last", ready.Count, ready.FirstTimestamp, ready.LastTimestamp, notReady.Count, notReady.LastTimestamp)
 	}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -8,6 +8,8 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 // PatchStatus writes the difference between the status of before and of after, on the
@@ -34,6 +36,16 @@ func (c *Client) PatchStatusAs(ctx context.Context, manager string, before, afte
 // Patch is PatchStatus for everything but the status.
 func (c *Client) Patch(ctx context.Context, before, after Object) (bool, error) {
 	return c.difference(ctx, "", before, after)
+}
+
+// EndReconcileRequest removes the annotation vitistack.io/reconcile from obj, on the condition that obj has not been written since it was read.
+func (c *Client) EndReconcileRequest(ctx context.Context, obj Object) error {
+	before := obj.DeepCopyObject().(Object)
+	annotations := obj.GetAnnotations()
+	delete(annotations, v1alpha1.AnnotationReconcile)
+	obj.SetAnnotations(annotations)
+	_, err := c.Patch(ctx, before, obj)
+	return err
 }
 
 // Merge writes the fields of a JSON merge patch (RFC 7396) into obj without a condition. Use

@@ -151,7 +151,7 @@ func networkNamed(networks []any, name any) map[string]any {
 // not asked: create-vm adopts it if it has the Machine's name and no mark. ok is false for other Machines.
 func decideProxmox(m *unstructured.Unstructured, unmarked bool) (r Row, ok bool) {
 	id, _, _ := unstructured.NestedString(m.Object, "status", "providerID")
-	if !strings.HasPrefix(id, "proxmox://") || m.GetAnnotations()[v1alpha1.AnnotationProvider] != "" {
+	if !strings.HasPrefix(id, v1alpha1.ProxmoxIDScheme) || m.GetAnnotations()[v1alpha1.AnnotationProvider] != "" {
 		return r, false
 	}
 	r = Row{Kind: "Machine", Namespace: m.GetNamespace(), Name: m.GetName(), What: id, Action: Adopts, Note: "the proxmox-operator made it", ClearsProvider: hasOperatorProvider(m)}

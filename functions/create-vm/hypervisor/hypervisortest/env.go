@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -118,7 +117,7 @@ func Change[T kube.Object](r *Env, obj T, change func(T)) T {
 	r.Helper()
 	var now T
 	err := retry.OnError(editRetries, kube.Conflict, func() error {
-		now = reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+		now = obj.DeepCopyObject().(T)
 		if err := r.Kube.Get(r.Context(), obj.GetNamespace(), obj.GetName(), now); err != nil {
 			return err
 		}

@@ -24,13 +24,10 @@ const (
 	lastVMID  = 99999
 )
 
-// providerIDScheme starts the provider IDs of machines on Proxmox VE.
-const providerIDScheme = "proxmox://"
-
 // formatProviderID returns the provider ID of a virtual machine: its node and VMID, or the
 // claimed ones before it exists.
 func formatProviderID(node string, vmid int) string {
-	return providerIDScheme + node + "/" + strconv.Itoa(vmid)
+	return v1alpha1.ProxmoxIDScheme + node + "/" + strconv.Itoa(vmid)
 }
 
 // recordedPlacement returns the node and the VMID in the provider ID of a Machine, or zero values if it
@@ -41,7 +38,7 @@ func recordedPlacement(m *v1alpha1.Machine) (node string, vmid int) {
 
 // parseProviderID returns the node and the VMID in a provider ID, or zero values if it is another text.
 func parseProviderID(id string) (node string, vmid int) {
-	rest, ok := strings.CutPrefix(id, providerIDScheme)
+	rest, ok := strings.CutPrefix(id, v1alpha1.ProxmoxIDScheme)
 	node, number, _ := strings.Cut(rest, "/")
 	vmid, err := strconv.Atoi(number)
 	if !ok || err != nil {
