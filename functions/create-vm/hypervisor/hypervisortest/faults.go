@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/vitistack/stack/tests/stand/transport"
 )
 
 // errKilled is the error of every request after the process was killed.
@@ -53,7 +51,7 @@ func callOf(req *http.Request) string {
 
 // Wrap returns a transport that sends requests through w and then through next.
 func (w *Wire) Wrap(next http.RoundTripper) http.RoundTripper {
-	return transport.Func(func(req *http.Request) (*http.Response, error) {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		kind, err := w.next(callOf(req))
 		if err != nil {
 			return nil, err
@@ -75,6 +73,12 @@ func (w *Wire) Wrap(next http.RoundTripper) http.RoundTripper {
 		return nil, errors.New("connection reset by the test")
 	})
 }
+
+// roundTripper is a function as an http.RoundTripper. Packages of functions that are no tests import nothing of tests.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // next counts a call, and returns the kind of fault that applies to it.
 func (w *Wire) next(call string) (string, error) {
