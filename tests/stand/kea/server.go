@@ -42,10 +42,12 @@ type Server struct {
 	username string
 	password string
 	port     *port.Port // for commands
-	// serverPort and relayPort are the ports of DHCP. They are 0 for a server on a LAN, which has the standard ports.
-	serverPort, relayPort int
-	relay                 sync.Mutex
-	processes             []*process.Process
+	// serverPort is the port of DHCP. It is 0 for a server on a LAN, which has the standard port.
+	serverPort int
+	// relay has the clients' side of DHCP, for one client at a time. A server on a LAN has none.
+	relay     *net.UDPConn
+	relaying  sync.Mutex
+	processes []*process.Process
 }
 
 // Start starts a server that runs until t ends. It fails t if no such server is installed.
@@ -97,14 +99,17 @@ func newServer(software software, dir string, o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	var err error
 	if o.Interface == "" {
-		if s.serverPort, s.relayPort, err = freePorts(); err != nil {
+		if err := s.openRelay(); err != nil {
 			return nil, err
 		}
 	}
-	s.port, err = port.Keep(0)
-	return s, err
+	var err error
+	if s.port, err = port.Keep(0); err != nil {
+		s.closeRelay()
+		return nil, err
+	}
+	return s, nil
 }
 
 // trust makes the server's own commands use its own certificate.
@@ -126,7 +131,7 @@ func (s *Server) run() error {
 	defer cancel()
 	dhcp := []string{"-c", s.path(dhcpFile)}
 	if s.serverPort != 0 {
-		dhcp = append(dhcp, "-p", strconv.Itoa(s.serverPort), "-P", strconv.Itoa(s.relayPort))
+		dhcp = append(dhcp, "-p", strconv.Itoa(s.serverPort), "-P", strconv.Itoa(s.relay.LocalAddr().(*net.UDPAddr).Port))
 	}
 	if err := s.spawn("kea-dhcp4", dhcp...); err != nil {
 		return err
@@ -188,6 +193,7 @@ func (s *Server) Stop() {
 func (s *Server) close() {
 	s.Stop()
 	s.port.Close()
+	s.closeRelay()
 }
 
 // StopDHCP ends the DHCP server, and keeps the control agent of Kea 2 running.
@@ -265,18 +271,4 @@ func (s *Server) Command(ctx context.Context, name string, arguments, into any) 
 		return answers[0].Result, json.Unmarshal(answers[0].Arguments, into)
 	}
 	return answers[0].Result, nil
-}
-
-// freePorts returns two UDP ports of the loopback address that are free now.
-func freePorts() (server, relay int, err error) {
-	var ports [2]int
-	for i := range ports {
-		c, err := net.ListenPacket("udp4", "127.0.0.1:0")
-		if err != nil {
-			return 0, 0, err
-		}
-		defer func() { _ = c.Close() }()
-		ports[i] = c.LocalAddr().(*net.UDPAddr).Port
-	}
-	return ports[0], ports[1], nil
 }
