@@ -190,6 +190,15 @@ func TestNodeCost(t *testing.T) {
 			},
 		},
 		{
+			name: "Provisioning", reason: "the event shows what the status says, although KubeVirt has started no instance and observed no generation",
+			event: func() event.Event {
+				return s.vmEvent("m1", func(vm *kubevirtv1.VirtualMachine) {
+					vm.Status = kubevirtv1.VirtualMachineStatus{PrintableStatus: kubevirtv1.VirtualMachineStatusProvisioning}
+				})
+			},
+			want: map[string]int{"GET machines": 1},
+		},
+		{
 			name: "Started", reason: "reads the virtual machine, its instance and once its disks, and writes one status and one Event",
 			event: func() event.Event {
 				s.awaitVM("m1", kubevirtv1.VirtualMachineStatusRunning)

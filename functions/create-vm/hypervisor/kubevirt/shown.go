@@ -45,8 +45,9 @@ func stateOfVM(recorded hypervisor.State, m *v1alpha1.Machine, vm *kubevirtv1.Vi
 	if hasInstance {
 		s.VMIName, s.NodeName = recorded.VMIName, recorded.NodeName
 	}
-	isKnown := isMadeFor(vm, m) && !needsAdoption(vm, m) && vm.DeletionTimestamp == nil && vm.Status.ObservedGeneration == vm.Generation
-	return s, isKnown && (!hasInstance || s.VMIName != "")
+	isKnown := isMadeFor(vm, m) && !needsAdoption(vm, m) && vm.DeletionTimestamp == nil
+	hasPresentTemplate := s.VMIName != "" && vm.Status.ObservedGeneration == vm.Generation
+	return s, isKnown && (!hasInstance || hasPresentTemplate)
 }
 
 // stateOfInstance returns the recorded state with what a running instance shows. It is false for an instance that does not run, or
