@@ -33,20 +33,31 @@ func get(ctx context.Context, args []string, lookup func(string) (string, bool),
 	}
 	// The certificate of the local gateway does not name the loopback address.
 	own := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // #nosec G402 -- the loopback address
-	return getFrom(ctx, own, localURL(c)+args[0], out)
+	err = getFrom(ctx, own, localURL(c)+args[0], out)
+	if errors.Is(err, errNoKey) {
+		return fmt.Errorf("%w, which this command does not send. Forward the port with kubectl port-forward deployment/gateway %d, and send the key with curl --header '%s KEY' %s://127.0.0.1:%[2]d%[5]s",
+			err, c.Server.Port, strings.TrimSpace(c.Auth.KeyHeader+": "+c.Auth.KeyPrefix), schemeOf(c), args[0])
+	}
+	return err
+}
+
+// errNoKey is of a path that needs an API key.
+var errNoKey = errors.New("it needs an API key")
+
+func schemeOf(c *config.Config) string {
+	if c.TLS.Enabled {
+		return "https"
+	}
+	return "http"
 }
 
 // localURL returns the URL of the gateway on this machine that has this configuration.
 func localURL(c *config.Config) string {
-	scheme := "http"
-	if c.TLS.Enabled {
-		scheme = "https"
-	}
 	host := c.Server.Host
 	if ip, err := netip.ParseAddr(host); host == "" || (err == nil && ip.IsUnspecified()) {
 		host = "127.0.0.1"
 	}
-	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(c.Server.Port))
+	return schemeOf(c) + "://" + net.JoinHostPort(host, strconv.Itoa(c.Server.Port))
 }
 
 func getFrom(ctx context.Context, transport http.RoundTripper, url string, out io.Writer) error {
@@ -60,8 +71,12 @@ func getFrom(ctx context.Context, transport http.RoundTripper, url string, out i
 	}
 	defer func() { _ = res.Body.Close() }()
 	_, err = io.Copy(out, res.Body)
-	if res.StatusCode != http.StatusOK {
-		err = errors.Join(err, fmt.Errorf("%s answered %s", url, res.Status))
+	switch res.StatusCode {
+	case http.StatusOK:
+		return err
+	case http.StatusUnauthorized:
+		return errors.Join(err, fmt.Errorf("%s answered %s: %w", url, res.Status, errNoKey))
+	default:
+		return errors.Join(err, fmt.Errorf("%s answered %s", url, res.Status))
 	}
-	return err
 }

@@ -25,7 +25,11 @@ func lookupIn(env map[string]string) func(string) (string, bool) {
 func TestGet(t *testing.T) {
 	t.Parallel()
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/health" {
+		switch r.URL.Path {
+		case "/health":
+		case "/metrics":
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		_, _ = w.Write([]byte("as it is"))
@@ -35,13 +39,14 @@ func TestGet(t *testing.T) {
 	t.Cleanup(secure.Close)
 	cases := map[string]struct {
 		reason, server, target string
-		fails                  bool
+		fails                  string
 	}{
-		"URL":       {"a URL selects another gateway", plain.URL, plain.URL + "/health", false},
-		"Path":      {"a path selects the local gateway", plain.URL, "/health", false},
-		"TLS":       {"the local gateway may have a certificate for its own name", secure.URL, "/health", false},
-		"Untrusted": {"the certificate of another gateway is verified", secure.URL, secure.URL + "/health", true},
-		"Sick":      {"any status except 200 is an error", plain.URL, "/ready", true},
+		"URL":       {"a URL selects another gateway", plain.URL, plain.URL + "/health", ""},
+		"Path":      {"a path selects the local gateway", plain.URL, "/health", ""},
+		"TLS":       {"the local gateway may have a certificate for its own name", secure.URL, "/health", ""},
+		"Untrusted": {"the certificate of another gateway is verified", secure.URL, secure.URL + "/health", "certificate"},
+		"Sick":      {"any status except 200 is an error", plain.URL, "/ready", "503"},
+		"Key":       {"the message says how to send a key", plain.URL, "/metrics", "curl --header 'Authorization: Bearer KEY' http://127.0.0.1:"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +56,7 @@ func TestGet(t *testing.T) {
 			host, port, _ := strings.Cut(address, ":")
 			settings := map[string]string{"SERVER_HOST": host, "SERVER_PORT": port, "TLS_ENABLED": fmt.Sprint(scheme == "https")}
 			err := get(t.Context(), []string{tc.target}, lookupIn(settings), &out)
-			if (err != nil) != tc.fails || !tc.fails && out.String() != "as it is" {
+			if (err != nil) != (tc.fails != "") || err != nil && !strings.Contains(err.Error(), tc.fails) || err == nil && out.String() != "as it is" {
 				t.Errorf("got %q and error %v: %s", &out, err, tc.reason)
 			}
 		})
