@@ -81,7 +81,7 @@ var advices = map[string]Advice{
 	"MachinesUnhealthy":  on(Requester, "See the message: it says when the machine is replaced, or why none is. Check the node with talosctl, and the hypervisor of its Machine.", kindMachine),
 	"UpgradePaused":      on(Requester, "Set spec.upgrade.paused to false (kubectl viti resume --upgrade) to continue."),
 	"RolloutPaused":      on(NoAction, "No action while the pause is intended. Set spec.rollout.paused of the ClusterTemplate to false to continue."),
-	"ClustersPaused":     on(NoAction, "No action while the pause is intended. The rollout continues when the clusters that the message names are resumed (kubectl viti resume).", kindCluster),
+	"ClustersPaused":     on(NoAction, "No action while the pause is intended. The rollout continues when the clusters that the message names are resumed (kubectl viti resume), or have moved (kubectl viti move).", kindCluster),
 	"Suspended":          on(Requester, "Set spec.suspend of the EtcdBackup to false to take snapshots again."),
 
 	kindMachine + "/Paused":    on(PlatformTeam, "The virtual machine is paused at the hypervisor: resume it there, as the message says."),

@@ -37,7 +37,7 @@ export const reasons = {
   "ClusterTemplateRejected": ["requester","Change the field of the cluster that the message names, or ask the platform team to change the ClusterTemplate."],
   "ClusterUnreachable": ["platform team","Check the Machines of the cluster, their hypervisor, and the network to the endpoint. The cluster continues once its API answers.",["Machine"]],
   "ClustersCurrent": ["no action","No action: this is as it should be."],
-  "ClustersPaused": ["no action","No action while the pause is intended. The rollout continues when the clusters that the message names are resumed (kubectl viti resume).",["KubernetesCluster"]],
+  "ClustersPaused": ["no action","No action while the pause is intended. The rollout continues when the clusters that the message names are resumed (kubectl viti resume), or have moved (kubectl viti move).",["KubernetesCluster"]],
   "Completed": ["no action","No action: this is as it should be."],
   "ConfigApplied": ["no action","No action: this is as it should be."],
   "ConfigCurrent": ["no action","No action: this is as it should be."],
