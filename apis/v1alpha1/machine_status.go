@@ -29,6 +29,13 @@ type MachineStatus struct {
 	// +optional
 	// +listType=atomic
 	IPAddresses []string `json:"ipAddresses,omitempty"`
+	// Names of the disks that the virtual machine has. A disk of the spec that is not
+	// among them does not exist yet: it can be changed and removed.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
+	Disks []string `json:"disks,omitempty"`
 	// Host that runs the virtual machine.
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`

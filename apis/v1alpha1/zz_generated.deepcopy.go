@@ -1655,6 +1655,11 @@ func (in *MachineStatus) DeepCopyInto(out *MachineStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Disks != nil {
+		in, out := &in.Disks, &out.Disks
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Task != nil {
 		in, out := &in.Task, &out.Task
 		*out = new(ProviderTask)

@@ -24,7 +24,7 @@ import (
 )
 
 // testKinds are the kinds that tests read in addition to those of the function.
-var testKinds = append(kinds(), kube.Kinds(kubevirtv1.GroupVersion, &kubevirtv1.VirtualMachineList{}, &kubevirtv1.VirtualMachineInstanceList{}), kube.Kinds(corev1.SchemeGroupVersion, &corev1.SecretList{}, &corev1.EventList{}))
+var testKinds = append(kinds(), kube.Kinds(kubevirtv1.GroupVersion, &kubevirtv1.VirtualMachineList{}, &kubevirtv1.VirtualMachineInstanceList{}), kube.Kinds(corev1.SchemeGroupVersion, &corev1.SecretList{}, &corev1.EventList{}, &corev1.ResourceQuota{}))
 
 // simulate runs the simulator of KubeVirt in a cluster, for one namespace.
 func simulate(t *testing.T, config *rest.Config, options kubevirtsim.Options) {

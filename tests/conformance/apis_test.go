@@ -829,6 +829,64 @@ func TestMachineChanges(t *testing.T) {
 	}
 }
 
+// TestMachineDiskChanges changes disks of a Machine with a virtual machine: a disk is as it was created from the moment on that it exists.
+func TestMachineDiskChanges(t *testing.T) {
+	t.Parallel()
+	client, namespace := setUp(t)
+	const machine = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: %s}\nspec: {template: small, disks: [{name: old, size: 10Gi, storageClass: slow}%s]}"
+	const data = ", {name: data, size: 10Gi, storageClass: slow}"
+	root, both := []any{"root", "old"}, []any{"root", "old", "data"}
+	for name, tc := range map[string]struct {
+		why    string
+		disks  []any
+		reason string
+		to     string
+		remedy string
+	}{
+		"remove-new":       {"a quota refuses the disk", root, "KubeVirtApiError", "", ""},
+		"class-new":        {"a quota refuses the disk", root, "KubeVirtApiError", ", {name: data, size: 10Gi, storageClass: fast}", ""},
+		"shrink-new":       {"a quota refuses the disk", root, "KubeVirtApiError", ", {name: data, size: 1Gi, storageClass: slow}", ""},
+		"remove":           {"the disk exists", both, "MachineRunning", "", "keep every disk of status.disks"},
+		"class":            {"the disk exists", both, "MachineRunning", ", {name: data, size: 10Gi, storageClass: fast}", "add another disk"},
+		"shrink":           {"the disk exists", both, "MachineRunning", ", {name: data, size: 1Gi, storageClass: slow}", "a disk cannot shrink"},
+		"remove-hindered":  {"another disk is refused", both, "StorageClassNotFound", "", "keep every disk of status.disks"},
+		"class-hindered":   {"another disk is refused", both, "TooManyDisks", ", {name: data, size: 10Gi, storageClass: fast}", "add another disk"},
+		"shrink-hindered":  {"no host has room", both, "InsufficientResources", ", {name: data, size: 1Gi, storageClass: slow}", "a disk cannot shrink"},
+		"shrink-back":      {"the disk did not grow", both, "DiskCannotGrow", ", {name: data, size: 1Gi, storageClass: slow}", ""},
+		"unknown":          {"an older release has written the status", nil, "KubeVirtApiError", "", "keep every disk of status.disks"},
+		"unknown-hindered": {"an older release has written the status", nil, "StorageClassNotFound", "", ""},
+		"unknown-shrink":   {"an older release has written the status", nil, "InsufficientResources", ", {name: data, size: 1Gi, storageClass: slow}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			target, obj := read(t, client, namespace, fmt.Sprintf(machine, name, data))
+			made, err := target.Create(t.Context(), obj, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			status := map[string]any{"provider": "kubevirt", "vmName": name, "conditions": []any{map[string]any{
+				"type": "Ready", "status": "False", "reason": tc.reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+			}}}
+			if tc.disks != nil {
+				status["disks"] = tc.disks
+			}
+			made.Object["status"] = status
+			if made, err = target.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			_, changed := read(t, client, namespace, fmt.Sprintf(machine, name, tc.to))
+			changed.SetResourceVersion(made.GetResourceVersion())
+			_, err = target.Update(t.Context(), changed, metav1.UpdateOptions{})
+			switch {
+			case tc.remedy == "" && err != nil:
+				t.Errorf("%s: want it accepted, got %v", tc.why, err)
+			case tc.remedy != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.remedy)):
+				t.Errorf("%s: want it rejected with %q, got %v", tc.why, tc.remedy, err)
+			}
+		})
+	}
+}
+
 // TestOldestKubernetes checks that the chart and the documentation require a Kubernetes that has what the CRDs use.
 func TestOldestKubernetes(t *testing.T) {
 	t.Parallel()

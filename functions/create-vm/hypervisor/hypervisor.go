@@ -20,6 +20,7 @@ type Interface interface {
 	// Ensure creates the virtual machine of a Machine if it does not exist, and otherwise
 	// takes at most one step that lasts towards the desired state. It returns the state that
 	// it observed and waits for nothing that it started.
+	// It writes the names of the disks that exist into m.Status.Disks, also if it returns an error afterwards.
 	Ensure(ctx context.Context, m *v1alpha1.Machine, want Desired) (State, error)
 	// Remove removes everything that was created for a Machine: the virtual machine, and then
 	// its disks. It returns what it waits for, and nothing once everything is gone. It keeps

@@ -58,6 +58,7 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 			return hypervisor.State{}, k.toUserError(err)
 		}
 	}
+	m.Status.Disks = readDisks(m, vm, want.Disks, claims)
 	if !made.isConfigured {
 		if err := k.handOverMachineConfig(ctx, m, want); err != nil {
 			return hypervisor.State{}, k.toUserError(err)

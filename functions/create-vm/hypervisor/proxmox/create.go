@@ -32,7 +32,7 @@ func (c creation) createMachine(ctx context.Context, m *v1alpha1.Machine, want h
 	if err := cmp.Or(want.UserDataError, checkSupported(m), c.checkSnippet(want.UserData)); err != nil {
 		return hypervisor.State{}, err
 	}
-	m.Status.VMName, m.Status.NodeName = "", ""
+	m.Status.VMName, m.Status.NodeName, m.Status.Disks = "", "", nil
 	first := decideFirstBoot(m, want)
 	all, err := c.cds.restrictStorages(ctx, all, first)
 	if err != nil {

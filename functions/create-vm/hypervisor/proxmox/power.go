@@ -32,6 +32,7 @@ func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, wan
 	if err := x.recordFound(ctx, m, vm); err != nil {
 		return hypervisor.State{}, err
 	}
+	m.Status.Disks = readDisks(m, vm, want.Disks)
 	if t, err := x.changes.apply(ctx, m, want, vm); err != nil || t != nil {
 		return startedState(m, vm, t), err
 	}

@@ -67,10 +67,16 @@ func (x *Hypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 		return taskState(m, m.Status.Task), nil
 	}
 	failure := classifyFailure(m, recorded, failed)
-	if failure == failureOther {
+	if failure == failureOther && (m.Status.Task != nil || recorded.Action != actionConfigure) {
 		return hypervisor.State{}, failed
 	}
 	vm, all, err := x.finder.find(ctx, m)
+	if failure == failureOther && err == nil && vm != nil { // the status lists the disk that the task has not created
+		m.Status.Disks = readDisks(m, vm, want.Disks)
+	}
+	if failure == failureOther {
+		return hypervisor.State{}, failed
+	}
 	if err != nil {
 		return hypervisor.State{}, err
 	}
@@ -105,6 +111,7 @@ func (x *Hypervisor) observeLocked(ctx context.Context, m *v1alpha1.Machine, wan
 		return hypervisor.State{}, err
 	}
 	s, lock := taskState(m, nil), vm.config["lock"]
+	m.Status.Disks = readDisks(m, vm, want.Disks)
 	s.VMName, s.NodeName, s.Reason = nameOf(m, vm), vm.node, ""
 	running := p.Status == pve.StatusVirtualMachineRunning
 	if running {

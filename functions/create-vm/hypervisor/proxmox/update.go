@@ -178,7 +178,11 @@ func (c changes) ensureDisks(ctx context.Context, m *v1alpha1.Machine, want hype
 			if err := c.cds.home.CheckUnchanged(ctx, m); err != nil {
 				return nil, err
 			}
-			return c.addDisk(ctx, vm, d)
+			t, err := c.addDisk(ctx, vm, d)
+			if err == nil {
+				m.Status.Disks = slices.Sorted(slices.Values(append(m.Status.Disks, d.Name)))
+			}
+			return t, err
 		}
 		if vm.current[slot] == "" {
 			continue // Proxmox VE resizes a disk only once it is attached
