@@ -310,7 +310,7 @@ func (r *rollout) decision(isPausing bool, until time.Time) Decision {
 	case len(waiting) == 0:
 		d.Ready, d.Reason, d.Message = true, ReasonCurrent, fmt.Sprintf("all clusters (%d) have the fields of the template", s.Clusters)
 	case len(held) == len(waiting):
-		d.Reason, d.Message = ReasonHeld, fmt.Sprintf("KubernetesCluster %s is paused: the rollout continues when it is resumed (%s)", names(held), resumed)
+		d.Reason, d.Message = ReasonHeld, fmt.Sprintf("KubernetesCluster %s is paused: the rollout continues when it is resumed (%s)", names(held), pausedBy)
 	case r.spec.Paused:
 		d.Reason, d.Message = ReasonPaused, wait(len(waiting))+leftOut(held)+": set spec.rollout.paused to false to continue"
 	case isPausing:
@@ -341,15 +341,15 @@ func wait(n int) string {
 	}
 }
 
-// resumed names what pauses a cluster.
-const resumed = "spec.paused, or the annotation " + v1alpha1.AnnotationPaused + " while kubectl viti moves it"
+// pausedBy names what pauses a cluster.
+const pausedBy = "spec.paused, or the annotation " + v1alpha1.AnnotationPaused + " while kubectl viti moves it"
 
 // leftOut names the paused clusters among those that wait, or returns nothing.
 func leftOut(held []Member) string {
 	if len(held) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", of which KubernetesCluster %s is paused and left out until it is resumed (%s)", names(held), resumed)
+	return fmt.Sprintf(", of which KubernetesCluster %s is paused and left out until it is resumed (%s)", names(held), pausedBy)
 }
 
 // names lists the first clusters of a list and counts the others.

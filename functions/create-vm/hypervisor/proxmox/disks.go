@@ -1,7 +1,6 @@
 package proxmox
 
 import (
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,7 +13,7 @@ import (
 var diskName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
 // readDisks returns the names of the disks that a virtual machine has: those of the spec, and those whose serial number is the name
-// of a disk. A clone may have such disks from its template: of them, only those that the status has.
+// of a disk. Disks that a clone has from its template may have such serial numbers too: only those that the status lists already count.
 func readDisks(m *v1alpha1.Machine, vm *virtualMachine, want []hypervisor.Disk) []string {
 	var names []string
 	wanted := map[string]bool{} // by the option of the disk
@@ -24,17 +23,19 @@ func readDisks(m *v1alpha1.Machine, vm *virtualMachine, want []hypervisor.Disk) 
 			names = append(names, d.Name)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(vm.config)) {
-		name := parseProperties(vm.config[key])["serial"]
+	for key, value := range vm.config {
+		if wanted[key] || !strings.HasPrefix(key, "scsi") {
+			continue
+		}
+		name := parseProperties(value)["serial"]
 		if i := slices.IndexFunc(m.Status.Disks, func(known string) bool { return diskSerial(known) == name }); i >= 0 {
 			name = m.Status.Disks[i]
 		} else if isClone(m) {
 			continue
 		}
-		if wanted[key] || !strings.HasPrefix(key, "scsi") || !diskName.MatchString(name) {
-			continue
+		if diskName.MatchString(name) {
+			names = append(names, name)
 		}
-		names = append(names, name)
 	}
 	slices.Sort(names)
 	return names

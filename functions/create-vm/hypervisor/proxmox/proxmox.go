@@ -67,14 +67,15 @@ func (x *Hypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 		return taskState(m, m.Status.Task), nil
 	}
 	failure := classifyFailure(m, recorded, failed)
-	if failure == failureOther && (m.Status.Task != nil || recorded.Action != actionConfigure) {
+	isOver := failure == failureOther
+	if isOver && (m.Status.Task != nil || recorded.Action != actionConfigure) {
 		return hypervisor.State{}, failed
 	}
 	vm, all, err := x.finder.find(ctx, m)
-	if failure == failureOther && err == nil && vm != nil { // the status lists the disk that the task has not created
-		m.Status.Disks = readDisks(m, vm, want.Disks)
-	}
-	if failure == failureOther {
+	if isOver {
+		if err == nil && vm != nil { // the status lists the disk that the task has not created
+			m.Status.Disks = readDisks(m, vm, want.Disks)
+		}
 		return hypervisor.State{}, failed
 	}
 	if err != nil {
