@@ -8,17 +8,18 @@ list: [10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10, "fc00::/7"]
 {{- $root := .root -}}
 {{- $v := .root.Values -}}
 {{- $env := dict -}}
-{{- if eq .name "gateway" }}{{ $env = merge (dict) $v.gateway.env -}}
+{{- if eq .name "gateway" }}{{ $env = merge (dict) (default dict $v.gateway.env) -}}
 {{- else }}{{ range (include "vitistack.env" (dict "root" $root "name" .name "own" list) | fromYaml).list }}{{ $_ := set $env .name .value }}{{ end }}{{ end -}}
-{{- $env = merge $env $v.config.env -}}
+{{- $env = merge $env (default dict $v.config.env) -}}
 {{- $rules := list -}}
 {{- range (include "vitistack.backends" . | fromYaml).list -}}
   {{- $urls := list -}}
   {{- range .env }}{{ $urls = concat $urls (include "vitistack.urls" (index $env . | default "") | fromYaml).list }}{{ end -}}
   {{- $value := index $v.networkPolicy .value -}}
   {{- $peers := (include "vitistack.peers" $value | fromYaml).list -}}
+  {{- $port := get $env (default "" .portVariable) | default .port -}}
   {{- range $urls | uniq -}}
-    {{- $rules = append $rules (include "vitistack.ruleOfURL" (dict "root" $root "url" . "value" $value "peers" $peers) | fromYaml) -}}
+    {{- $rules = append $rules (include "vitistack.ruleOfURL" (dict "root" $root "url" . "value" $value "peers" $peers "port" $port) | fromYaml) -}}
   {{- end -}}
   {{- $ports := default .ports $value.ports -}}
   {{- if and (not $urls) (or .always .secret $value.ports) }}{{ $rules = append $rules (dict "to" $peers "ports" $ports "known" false) }}{{ end -}}
@@ -30,12 +31,13 @@ list: [10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10, "fc00::/7"]
 {{ dict "list" $list | toYaml }}
 {{- end -}}
 
-{{/* The backends of a function or of the gateway, as a list: the value of networkPolicy with their addresses, the variables with their URLs, and the ports of backends whose URL the chart cannot read, because it is in a Secret or, with always, in objects. */}}
+{{/* The backends of a function or of the gateway, as a list: the value of networkPolicy with their addresses, the variables with their URLs, the port of URLs without one if it is not that of the scheme, and the ports of backends whose URL the chart cannot read, because it is in a Secret or, with always, in objects. */}}
 {{- define "vitistack.backends" -}}
 {{- $v := .root.Values -}}
+{{- $gateway := default dict $v.gateway.env -}}
 list:
 {{- if eq .name "kea-reserve" }}
-  - {value: kea, env: [KEA_URL, KEA_SECONDARY_URL]}
+  - {value: kea, env: [KEA_URL, KEA_BASE_URL, KEA_HOST, KEA_SECONDARY_URL], port: 8000, portVariable: KEA_PORT}
 {{- else if eq .name "provision-network" }}
   - {value: nam, env: [NAM_URL]}
   - {value: netbox, env: [NETBOX_URL]}
@@ -53,8 +55,8 @@ list:
   - {value: nodes, always: true}
   - {value: clusters, always: true}
   - {value: database, env: [DATABASE_URL], secret: {{ $v.database.existingSecret | quote }}, ports: [5432, 3306]}
-  - {value: redis, env: [REDIS_URL], secret: {{ or $v.redis.existingSecret (get $v.gateway.env "CACHE_REDIS_HOST") | quote }}, ports: [{{ get $v.gateway.env "CACHE_REDIS_PORT" | default 6379 | int }}]}
-  - {value: webhooks, env: [HANDLERS_WEBHOOK_ENDPOINTS], secret: {{ get $v.gateway.env "HANDLERS_WEBHOOK_ENABLED" | toString | eq "true" }}, ports: [443]}
+  - {value: redis, env: [REDIS_URL], secret: {{ or $v.redis.existingSecret (get $gateway "CACHE_REDIS_HOST") | quote }}, ports: [{{ get $gateway "CACHE_REDIS_PORT" | default 6379 | int }}]}
+  - {value: webhooks, env: [HANDLERS_WEBHOOK_ENDPOINTS], secret: {{ get $gateway "HANDLERS_WEBHOOK_ENABLED" | toString | eq "true" }}, ports: [443]}
   - {value: operators, env: [PROXMOX_OPERATOR_ENDPOINT, TALOS_OPERATOR_ENDPOINT, KEA_OPERATOR_ENDPOINT, KUBEVIRT_OPERATOR_ENDPOINT]}
 {{- end }}
   - {value: proxy, env: [HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, http_proxy, https_proxy, all_proxy]}
@@ -83,7 +85,7 @@ list:
 {{- $url := urlParse .url -}}
 {{- $host := $url.hostname -}}
 {{- $schemes := dict "http" 80 "https" 443 "socks5" 1080 "socks5h" 1080 "postgres" 5432 "postgresql" 5432 "mysql" 3306 "redis" 6379 "rediss" 6379 -}}
-{{- $port := regexFind `:[0-9]+$` $url.host | trimPrefix ":" | default (get $schemes $url.scheme) -}}
+{{- $port := regexFind `:[0-9]+$` $url.host | trimPrefix ":" | default .port | default (get $schemes $url.scheme) -}}
 {{- $port = int $port -}}
 {{- $to := .peers -}}
 {{- $known := true -}}
