@@ -1,4 +1,4 @@
-// Command crds turns enumerations and required fields in the spec of each CRD into validation rules. Run it in the root of the
+// Command crds turns enumerations and required fields in the spec of each CRD into validation rules, and labels the CRD. Run it in the root of the
 // repository after controller-gen, as make generate does.
 //
 // The API server evaluates no rule of an object that breaks the schema itself, and adds a message that says so. A value that
@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
@@ -48,12 +49,13 @@ func run() error {
 	return nil
 }
 
-// rewrite returns a CustomResourceDefinition whose schemas have the rules. A second call changes nothing.
+// rewrite returns a CustomResourceDefinition that has the label of the stack, by which an uninstallation selects it, and whose schemas have the rules. A second call changes nothing.
 func rewrite(text []byte) ([]byte, error) {
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
 		return nil, err
 	}
+	metav1.SetMetaDataLabel(&crd.ObjectMeta, "app.kubernetes.io/part-of", "vitistack")
 	for _, v := range crd.Spec.Versions {
 		rewriteSpec(v.Schema.OpenAPIV3Schema, crd.Spec.Names.Singular)
 	}
