@@ -373,7 +373,7 @@ func podsAreAdmitted(t *testing.T, c *cluster, h *helm) {
 
 // variantsApply builds each variant with kustomize, and applies it as a dry run.
 func variantsApply(t *testing.T, c *cluster) {
-	for variant, kind := range map[string]string{"kafka": "Broker", "authorized": "EventPolicy", "authenticated": "Broker", "node-events": "Service"} {
+	for variant, kind := range map[string]string{"kafka": "Broker", "authorized": "EventPolicy", "authenticated": "Broker", "node-events": "Service", "without-kubevirt": "ApiServerSource"} {
 		objects := kustomize(t, "knative/variants/"+variant)
 		if !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind }) {
 			t.Errorf("variant %s has no %s", variant, kind)
