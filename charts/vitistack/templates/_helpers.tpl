@@ -1,7 +1,7 @@
 {{/* An image by its name: (dict "root" $ "name" "gateway"). */}}
 {{- define "vitistack.image" -}}
 {{- $i := .root.Values.image -}}
-{{- with index $i.digests .name -}}
+{{- with index (default dict $i.digests) .name -}}
 {{ printf "%s/%s@%s" $i.repository $.name . }}
 {{- else -}}
 {{ printf "%s/%s:%s" $i.repository .name (default .root.Chart.AppVersion $i.tag) }}
@@ -310,7 +310,7 @@ list: [create-vm, bootstrap-talos, etcd-backup]
   {{- end -}}
   {{- $_ = set $o.spec "delivery" $delivery -}}
 {{- else if eq $o.kind "ApiServerSource" -}}
-  {{- $_ = set $o.spec "namespaceSelector" $v.eventSource.namespaceSelector -}}
+  {{- $_ = set $o.spec "namespaceSelector" (default dict $v.eventSource.namespaceSelector) -}}
   {{- if eq (toString $v.eventSource.kubevirt) "false" -}}
     {{- $resources := list -}}
     {{- range $o.spec.resources }}{{ if not (hasPrefix "kubevirt.io/" .apiVersion) }}{{ $resources = append $resources . }}{{ end }}{{ end -}}
@@ -321,5 +321,5 @@ list: [create-vm, bootstrap-talos, etcd-backup]
 {{- else if eq $o.kind "NetworkPolicy" -}}
   {{- include "vitistack.networkPolicy" . -}}
 {{- end -}}
-{{- with index $v.overrides (printf "%s/%s" $o.kind $o.metadata.name) }}{{ $_ = mustMergeOverwrite $o . }}{{ end -}}
+{{- with index (default dict $v.overrides) (printf "%s/%s" $o.kind $o.metadata.name) }}{{ $_ = mustMergeOverwrite $o . }}{{ end -}}
 {{- end -}}

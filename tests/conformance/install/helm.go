@@ -2,6 +2,7 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -21,6 +22,8 @@ import (
 // helm runs Helm against a cluster, with the chart of the repository.
 type helm struct {
 	binary, kubeconfig, home string
+	// namespace is the one of the release, vitistack-system if it is empty.
+	namespace string
 }
 
 // newHelm builds Helm, if necessary, in the version that tools/ship names.
@@ -51,9 +54,9 @@ func writeKubeconfig(path string, config *rest.Config) error {
 	return clientcmd.WriteToFile(*k, path)
 }
 
-// run returns the output of Helm. The release is vitistack in namespace vitistack-system.
+// run returns the output of Helm, in the namespace of the release.
 func (h *helm) run(ctx context.Context, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, h.binary, append(args, "--namespace", "vitistack-system")...)
+	command := exec.CommandContext(ctx, h.binary, append(args, "--namespace", cmp.Or(h.namespace, namespace))...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+h.kubeconfig, "HELM_CACHE_HOME="+h.home, "HELM_CONFIG_HOME="+h.home, "HELM_DATA_HOME="+h.home)
 	var out, errors bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errors

@@ -97,22 +97,155 @@ func TestWithoutKubeVirt(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, &rest.Config{})
 	for value, want := range map[string]int{"eventSource.kubevirt=false": 0, "eventSource.kubevirt=true": 4, "eventSource.kubevirt=null": 4} {
-		kinds, others := 0, 0
-		for _, u := range h.render(t, value) {
-			if u.GetKind() != "ApiServerSource" {
-				continue
-			}
-			resources, _, _ := unstructured.NestedSlice(u.Object, "spec", "resources")
-			for _, r := range resources {
-				if strings.HasPrefix(fmt.Sprint(r.(map[string]any)["apiVersion"]), "kubevirt.io/") {
-					kinds++
-				} else {
-					others++
-				}
-			}
-		}
+		kinds, others := watched(h.render(t, value))
 		if kinds != want || others != 14 {
 			t.Errorf("%s: the event sources watch %d kinds of KubeVirt and %d others, want %d and 14", value, kinds, others, want)
+		}
+	}
+}
+
+// TestVariantWithoutKubeVirt checks the same for the manifests.
+func TestVariantWithoutKubeVirt(t *testing.T) {
+	t.Parallel()
+	if kinds, others := watched(kustomize(t, "knative/variants/without-kubevirt")); kinds != 0 || others != 14 {
+		t.Errorf("the event sources watch %d kinds of KubeVirt and %d others, want 0 and 14", kinds, others)
+	}
+}
+
+// watched counts the kinds of KubeVirt, and the others, that event sources watch.
+func watched(objects []*unstructured.Unstructured) (kinds, others int) {
+	for _, u := range objects {
+		if u.GetKind() != "ApiServerSource" {
+			continue
+		}
+		resources, _, _ := unstructured.NestedSlice(u.Object, "spec", "resources")
+		for _, r := range resources {
+			if strings.HasPrefix(fmt.Sprint(r.(map[string]any)["apiVersion"]), "kubevirt.io/") {
+				kinds++
+			} else {
+				others++
+			}
+		}
+	}
+	return kinds, others
+}
+
+// TestOtherNamespace installs everything in another namespace, and looks for the name of the default one.
+func TestOtherNamespace(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, &rest.Config{})
+	h.namespace = "stack"
+	values := "prometheusRule.enabled=true,dashboard.enabled=true,serviceMonitor.enabled=true,nodeEvents.enabled=true,persistence.enabled=true," +
+		"secrets.namespaces={a},kea.tlsSecret=kea"
+	for _, class := range []string{"MTChannelBasedBroker", "Kafka", "NatsJetStreamBroker"} {
+		out, err := h.run(t.Context(), "install", "vitistack", chart(), "--dry-run=client", "--set", values+",broker.class="+class)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, namespace) {
+				t.Errorf("%s: this line names namespace %s, and the release is in %s: %s", class, namespace, h.namespace, strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
+// TestEmptyValues leaves every value empty that is empty by default, as a file does in which all lines below a key are comments.
+func TestEmptyValues(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(chart(), "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	h := newHelm(t, &rest.Config{})
+	want, err := h.run(t.Context(), "template", "vitistack", chart())
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := emptyPaths(values)
+	if len(empty) < 20 {
+		t.Fatalf("only %d values are empty by default", len(empty))
+	}
+	got, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", strings.Join(empty, "=null,")+"=null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("a value without content differs from the default (-want +got):\n%s", diff)
+	}
+}
+
+// TestSectionsWithoutContent removes each section of the values, as a file does in which all lines below the key are comments: Helm installs, or names the section.
+func TestSectionsWithoutContent(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(chart(), "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	h := newHelm(t, &rest.Config{})
+	sections := sectionPaths(values)
+	if len(sections) < 50 {
+		t.Fatalf("the values have only %d sections", len(sections))
+	}
+	for _, path := range sections {
+		_, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", path+"=null")
+		if name := path[strings.LastIndex(path, ".")+1:]; err != nil && !strings.Contains(err.Error(), "missing property '"+name+"'") {
+			t.Errorf("%s without content: %v", path, err)
+		}
+	}
+}
+
+// sectionPaths returns the paths of the maps with content.
+func sectionPaths(values map[string]any) (paths []string) {
+	for key, value := range values {
+		if value, isMap := value.(map[string]any); isMap && len(value) > 0 {
+			paths = append(paths, key)
+			for _, path := range sectionPaths(value) {
+				paths = append(paths, key+"."+path)
+			}
+		}
+	}
+	return paths
+}
+
+// emptyPaths returns the paths of the maps and lists without content.
+func emptyPaths(values map[string]any) (paths []string) {
+	for key, value := range values {
+		switch value := value.(type) {
+		case map[string]any:
+			if len(value) == 0 {
+				paths = append(paths, key)
+			}
+			for _, path := range emptyPaths(value) {
+				paths = append(paths, key+"."+path)
+			}
+		case []any:
+			if len(value) == 0 {
+				paths = append(paths, key)
+			}
+		}
+	}
+	return paths
+}
+
+// TestDefinitionsAreSelected checks that the command of docs/upgrade.md that deletes the definitions finds them, also where they were applied from files.
+func TestDefinitionsAreSelected(t *testing.T) {
+	t.Parallel()
+	definitions, err := files("apis/crds/*.yaml")
+	if err != nil || len(definitions) == 0 {
+		t.Fatalf("%d definitions: %v", len(definitions), err)
+	}
+	for _, crd := range definitions {
+		if crd.GetLabels()["app.kubernetes.io/part-of"] != "vitistack" {
+			t.Errorf("kubectl delete crd -l app.kubernetes.io/part-of=vitistack does not delete %s", crd.GetName())
 		}
 	}
 }
