@@ -25,10 +25,14 @@ type machineStore struct {
 	status    *statusWriter
 }
 
-// read reads the Machines of a cluster.
+// read reads the Machines of a cluster. A new cluster has none, and the creation finds those that it has nevertheless.
 func (s *machineStore) read(ctx context.Context, c *cluster) error {
 	list := &v1alpha1.MachineList{}
-	if err := s.kube.List(ctx, c.Namespace, v1alpha1.LabelClusterName+"="+c.Name, list); err != nil {
+	read := s.kube.List
+	if len(c.Status.Conditions) == 0 {
+		read = s.kube.ListCached
+	}
+	if err := read(ctx, c.Namespace, v1alpha1.LabelClusterName+"="+c.Name, list); err != nil {
 		return err
 	}
 	c.observed.machines = map[string]*v1alpha1.Machine{}

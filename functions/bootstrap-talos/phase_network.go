@@ -35,7 +35,7 @@ func (e *endpointAllocator) checkNetwork(ctx context.Context, c *cluster) error 
 	if isTrue(c.KubernetesCluster, v1alpha1.ConditionNetworkAvailable) && name != "" && c.Status.Endpoint != "" {
 		return nil
 	}
-	nn, err := network.Find(ctx, e.kube, c.Namespace, name)
+	nn, err := e.find(ctx, c, name)
 	var unresolved network.Unresolved
 	if errors.As(err, &unresolved) {
 		return reconcile.UserError{Reason: unresolved.Reason, Message: unresolved.Message}
@@ -48,6 +48,17 @@ func (e *endpointAllocator) checkNetwork(ctx context.Context, c *cluster) error 
 		return e.checkPlacement(ctx, c, nn)
 	}
 	return nil
+}
+
+// find returns the NetworkNamespace with a name, or with an empty name the only one of the namespace of a cluster, as network.Find does.
+func (e *endpointAllocator) find(ctx context.Context, c *cluster, name string) (*v1alpha2.NetworkNamespace, error) {
+	if name == "" {
+		var err error
+		if name, err = network.FindOnly(ctx, e.kube, c.Namespace); err != nil {
+			return nil, err
+		}
+	}
+	return network.Find(ctx, e.kube, c.Namespace, name)
 }
 
 // recordNetwork writes the NetworkNamespace in which a machine has its addresses into the status, once. The cluster

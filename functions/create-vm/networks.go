@@ -164,7 +164,7 @@ func (r networkReconciler) createNew(ctx context.Context, m *v1alpha1.Machine) b
 // ensureOwn returns the NetworkConfiguration of a machine without spec.networks,
 // and creates it if it is missing.
 func (r networkReconciler) ensureOwn(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.NetworkConfiguration, error) {
-	nn, err := network.Find(ctx, r.kube, m.Namespace, m.Spec.NetworkNamespaceName)
+	name, err := r.networkOf(ctx, m)
 	var unresolved network.Unresolved
 	if errors.As(err, &unresolved) {
 		return nil, reconcile.UserError{Reason: unresolved.Reason, Message: unresolved.Message}
@@ -172,7 +172,7 @@ func (r networkReconciler) ensureOwn(ctx context.Context, m *v1alpha1.Machine) (
 	if err != nil {
 		return nil, err
 	}
-	nc := ownConfiguration(m, nn.Name)
+	nc := ownConfiguration(m, name)
 	err = r.kube.Create(ctx, nc)
 	if kube.AlreadyExists(err) {
 		if err := r.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil {
@@ -181,6 +181,15 @@ func (r networkReconciler) ensureOwn(ctx context.Context, m *v1alpha1.Machine) (
 		return nc, checkConfigurationUsable(m, nc)
 	}
 	return nc, err
+}
+
+// networkOf returns the name of the NetworkNamespace of a machine without spec.networks. It returns network.Unresolved if there is none.
+func (r networkReconciler) networkOf(ctx context.Context, m *v1alpha1.Machine) (string, error) {
+	if m.Spec.NetworkNamespaceName == "" {
+		return network.FindOnly(ctx, r.kube, m.Namespace)
+	}
+	_, err := network.Find(ctx, r.kube, m.Namespace, m.Spec.NetworkNamespaceName)
+	return m.Spec.NetworkNamespaceName, err
 }
 
 // isNew reports whether a NetworkConfiguration is a machine's own and layer 2 has not

@@ -22,12 +22,12 @@ func (r providerReconciler) addFinalizer(ctx context.Context, p *v1alpha1.Machin
 	return err
 }
 
-// confirm reads the MachineProvider again after it was recorded in a Machine. If the
+// confirm reads a MachineProvider again after it was recorded in a Machine. If the
 // provider is being deleted, it may have been released without this Machine, so
 // confirm removes the record, and the next delivery chooses again. Both orders are
 // covered: either the release sees the record, or this read sees the deletion.
-func (r providerReconciler) confirm(ctx context.Context, m *v1alpha1.Machine, name string) error {
-	p := &v1alpha1.MachineProvider{}
+func (r providerReconciler) confirm(ctx context.Context, m *v1alpha1.Machine, p *v1alpha1.MachineProvider) error {
+	name := p.Name
 	err := r.kube.Get(ctx, "", name, p)
 	if err == nil && p.DeletionTimestamp == nil {
 		return nil

@@ -26,11 +26,41 @@ func (r providerReconciler) choose(ctx context.Context, m *v1alpha1.Machine) (*v
 		}
 		return p, err
 	}
-	candidates, err := r.candidates(ctx, m.Spec.ProviderRef)
+	if m.Spec.ProviderRef == nil || m.Spec.ProviderRef.Name == "" {
+		return r.chooseDefault(ctx, m)
+	}
+	var candidates []v1alpha1.MachineProvider
+	p := v1alpha1.MachineProvider{}
+	err := r.kube.Get(ctx, "", m.Spec.ProviderRef.Name, &p)
+	if err == nil {
+		candidates = append(candidates, p)
+	} else if !kube.NotFound(err) {
+		return nil, err
+	}
+	return r.chooseFrom(ctx, m, candidates)
+}
+
+// chooseDefault returns the default MachineProvider of a machine. It returns a UserError if there is none.
+func (r providerReconciler) chooseDefault(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.MachineProvider, error) {
+	list := &v1alpha1.MachineProviderList{}
+	err := r.kube.ListCached(ctx, "", "", list)
 	if err != nil {
 		return nil, err
 	}
-	if candidates, err = adoptingProviders(m, candidates); err != nil {
+	p, err := r.chooseFrom(ctx, m, list.Items)
+	if _, refused := reconcile.AsUserError(err); !refused {
+		return p, err
+	}
+	if err := r.kube.List(ctx, "", "", list); err != nil { // the cache may lack the last change
+		return nil, err
+	}
+	return r.chooseFrom(ctx, m, list.Items)
+}
+
+// chooseFrom returns the MachineProvider of a machine among candidates. It returns a UserError if there is none.
+func (r providerReconciler) chooseFrom(ctx context.Context, m *v1alpha1.Machine, candidates []v1alpha1.MachineProvider) (*v1alpha1.MachineProvider, error) {
+	candidates, err := adoptingProviders(m, candidates)
+	if err != nil {
 		return nil, err
 	}
 	return plan.ChooseProvider(m.Spec.ProviderRef, m.Namespace, candidates, r.kube.LabelsOf(ctx, m.Namespace))
@@ -48,22 +78,6 @@ func adoptingProviders(m *v1alpha1.Machine, all []v1alpha1.MachineProvider) ([]v
 		return nil, reconcile.UserError{Reason: "NoMachineProvider", Message: fmt.Sprintf("the virtual machine is at Proxmox VE (%s): create a MachineProvider of type %s, or name one in spec.providerRef", m.Status.ProviderID, v1alpha1.ProviderProxmox)}
 	}
 	return adopting, nil
-}
-
-// candidates returns the MachineProvider that a Machine names, if it exists, or all of them for a
-// Machine that names none.
-func (r providerReconciler) candidates(ctx context.Context, ref *v1alpha1.ProviderReference) ([]v1alpha1.MachineProvider, error) {
-	if ref == nil || ref.Name == "" {
-		list := &v1alpha1.MachineProviderList{}
-		err := r.kube.List(ctx, "", "", list)
-		return list.Items, err
-	}
-	p := v1alpha1.MachineProvider{}
-	err := r.kube.Get(ctx, "", ref.Name, &p)
-	if kube.NotFound(err) {
-		return nil, nil
-	}
-	return []v1alpha1.MachineProvider{p}, err
 }
 
 // recordedProvider returns the MachineProvider that is recorded in a Machine, or nothing if

@@ -232,7 +232,7 @@ func (f *function) addFinalizersAndProvider(ctx context.Context, before, m *v1al
 	if _, err := f.kube.Patch(ctx, before, m); err != nil {
 		return nil, err
 	}
-	if err := f.providers.confirm(ctx, m, provider.Name); err != nil {
+	if err := f.providers.confirm(ctx, m, provider); err != nil {
 		return nil, err
 	}
 	return m.DeepCopy(), nil

@@ -152,6 +152,13 @@ func (c *Client) List(ctx context.Context, namespace, selector string, list Obje
 	return c.ListPage(ctx, namespace, metav1.ListOptions{LabelSelector: selector}, list)
 }
 
+// ListCached is List as the API server's cache of the resource has it, which lacks the changes of the last milliseconds. It does not wait for
+// them: List waits up to 100 ms for each resource that has not changed itself while others have (progressRequestPeriod in
+// pkg/storage/cacher/progress of k8s.io/apiserver). It is for choices that are checked, or that an earlier delivery could have made.
+func (c *Client) ListCached(ctx context.Context, namespace, selector string, list ObjectList) error {
+	return c.ListPage(ctx, namespace, metav1.ListOptions{LabelSelector: selector, ResourceVersion: "0"}, list)
+}
+
 // ListPage is List with all the options of the API.
 func (c *Client) ListPage(ctx context.Context, namespace string, options metav1.ListOptions, list ObjectList) error {
 	request, ref, err := c.listing(namespace, options, list)

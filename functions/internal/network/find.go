@@ -34,6 +34,23 @@ func Find(ctx context.Context, c *kube.Client, namespace, name string) (*v1alpha
 	return plan.ChooseNetwork(namespace, "", list.Items)
 }
 
+// FindOnly returns the name of the only NetworkNamespace of a namespace. It returns Unresolved if there is none, or more than one.
+func FindOnly(ctx context.Context, c *kube.Client, namespace string) (string, error) {
+	list := &v1alpha2.NetworkNamespaceList{}
+	err := c.ListCached(ctx, namespace, "", list)
+	if err == nil && len(list.Items) != 1 { // the cache may lack the last change
+		err = c.List(ctx, namespace, "", list)
+	}
+	if err != nil {
+		return "", err
+	}
+	nn, err := plan.ChooseNetwork(namespace, "", list.Items)
+	if err != nil {
+		return "", err
+	}
+	return nn.Name, nil
+}
+
 // NameFor returns the name of the NetworkNamespace that a NetworkConfiguration is in. One
 // that names none, and has interfaces in one already, stays there, however many others
 // are created later. It is empty where the only one of the namespace is meant.

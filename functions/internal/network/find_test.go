@@ -1,10 +1,73 @@
 package network
 
 import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
 )
+
+// apiServer is a transport that answers every list of NetworkNamespaces, and notes the resourceVersion that is asked for.
+type apiServer struct {
+	cached, present []string
+	asked           []string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	version := r.URL.Query().Get("resourceVersion")
+	s.asked = append(s.asked, version)
+	names := s.present
+	if version == "0" {
+		names = s.cached
+	}
+	list := v1alpha2.NetworkNamespaceList{}
+	for _, name := range names {
+		list.Items = append(list.Items, v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	w := httptest.NewRecorder()
+	err := json.NewEncoder(w).Encode(list)
+	return w.Result(), err
+}
+
+func TestFindOnly(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason          string
+		cached, present []string
+		want, unknown   string
+		asked           []string
+	}{
+		"Cached":    {"the cache has the only one", []string{"a"}, []string{"a"}, "a", "", []string{"0"}},
+		"New":       {"the cache lacks the network that caused the event", nil, []string{"a"}, "a", "", []string{"0", ""}},
+		"Deleted":   {"the cache has a network that was deleted", []string{"a", "b"}, []string{"b"}, "b", "", []string{"0", ""}},
+		"None":      {"there is none", nil, nil, "", "NoNetworkNamespace", []string{"0", ""}},
+		"Ambiguous": {"nothing says which", []string{"a", "b"}, []string{"a", "b"}, "", "NetworkNamespaceAmbiguous", []string{"0", ""}},
+	} {
+		s := &apiServer{cached: tc.cached, present: tc.present}
+		client, err := kube.New(&rest.Config{Host: "server", QPS: -1, Transport: s}, "test",
+			kube.Kinds(v1alpha2.GroupVersion, &v1alpha2.NetworkNamespace{}, &v1alpha2.NetworkNamespaceList{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := FindOnly(t.Context(), client, "default")
+		var unresolved Unresolved
+		if errors.As(err, &unresolved); got != tc.want || unresolved.Reason != tc.unknown || (err != nil) != (tc.unknown != "") {
+			t.Errorf("%s: %s: got %q, %v, want %q, %s", name, tc.reason, got, err, tc.want, tc.unknown)
+		}
+		if !slices.Equal(s.asked, tc.asked) {
+			t.Errorf("%s: %s: asked for the versions %q, want %q", name, tc.reason, s.asked, tc.asked)
+		}
+	}
+}
 
 func TestMissing(t *testing.T) {
 	t.Parallel()

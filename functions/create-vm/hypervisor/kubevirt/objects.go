@@ -59,12 +59,23 @@ func (g guestObjects) withoutUsed(ctx context.Context, m *v1alpha1.Machine, clai
 // resolveClasses returns the StorageClasses of disks.
 func (k *Hypervisor) resolveClasses(ctx context.Context, disks []hypervisor.Disk) (map[string]string, error) {
 	classes := &storagev1.StorageClassList{}
-	if err := k.guests.List(ctx, "", "", classes); err != nil {
+	if err := k.guests.ListCached(ctx, "", "", classes); err != nil {
 		return nil, err
 	}
+	class, err := k.classesOf(disks, classes.Items)
+	if err == nil {
+		return class, nil
+	}
+	if err := k.guests.List(ctx, "", "", classes); err != nil { // the cache may lack the last change
+		return nil, err
+	}
+	return k.classesOf(disks, classes.Items)
+}
+
+func (k *Hypervisor) classesOf(disks []hypervisor.Disk, classes []storagev1.StorageClass) (map[string]string, error) {
 	class := map[string]string{}
 	for _, d := range append(slices.Clone(disks), hypervisor.Disk{}) {
-		name, err := resolveClass(classes.Items, d.StorageClass, k.defaults.StorageClass)
+		name, err := resolveClass(classes, d.StorageClass, k.defaults.StorageClass)
 		if err != nil && d.Name != "" {
 			return nil, err
 		}
