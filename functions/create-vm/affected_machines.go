@@ -12,6 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 )
@@ -29,6 +30,9 @@ func (f machineFinder) affectedMachines(ctx context.Context, in event.Event, ref
 		}
 		return []string{ref.Name}, nil
 	case causeVM, causeInstance:
+		if kubevirt.ShowsNothing(ref.Kind, objectIn(in)) {
+			return nil, nil
+		}
 		return []string{ref.Name}, nil
 	case causeNetwork:
 		return f.machinesWaitingForNetwork(ctx, in, ref)
@@ -42,6 +46,11 @@ func (f machineFinder) affectedMachines(ctx context.Context, in event.Event, ref
 		}
 	}
 	return nil, events.UnexpectedEvent(ref, hypervisor.FunctionName)
+}
+
+// objectIn returns a function that decodes the object of an event. It returns false for an event without one, or of a deletion.
+func objectIn(in event.Event) func(into any) bool {
+	return func(into any) bool { return !events.IsDelete(in.Type()) && events.ObjectFrom(in, into) }
 }
 
 // machinesWaitingForNetwork returns the names of the Machines that a change of a

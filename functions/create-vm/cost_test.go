@@ -102,6 +102,23 @@ func TestMachineCost(t *testing.T) {
 			want:  map[string]int{"GET machines": 1},
 		},
 		{
+			name: "Created", reason: "KubeVirt has not looked at the virtual machine yet",
+			event: func() event.Event {
+				e := s.vmEvent("m1", func(vm *kubevirtv1.VirtualMachine) { vm.Status = kubevirtv1.VirtualMachineStatus{} })
+				e.SetType(events.TypeAdd)
+				return e
+			},
+			want: map[string]int{},
+		},
+		{
+			name: "Scheduled", reason: "an instance that does not run yet says nothing that its virtual machine does not say",
+			event: func() event.Event {
+				s.awaitVM("m1", kubevirtv1.VirtualMachineStatusRunning)
+				return s.instanceEvent("m1", func(vmi *kubevirtv1.VirtualMachineInstance) { vmi.Status.Phase = kubevirtv1.Scheduled })
+			},
+			want: map[string]int{},
+		},
+		{
 			name: "Starting", reason: "the instance of a machine that does not run yet says nothing that its virtual machine does not say",
 			event: func() event.Event { return change(t, events.TypeRefUpdate, causeInstance, s.Namespace, "m1", nil) },
 			want:  map[string]int{"GET machines": 1},

@@ -72,9 +72,8 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	if err != nil {
 		return nil, err
 	}
-	decode := func(into any) bool { return !events.IsDelete(in.Type()) && events.ObjectFrom(in, into) }
 	for _, name := range names {
-		if err := kube.OnConflict(func() error { return f.reconcileMachine(ctx, ref.Namespace, name, cause, decode) }); err != nil {
+		if err := kube.OnConflict(func() error { return f.reconcileMachine(ctx, ref.Namespace, name, cause, objectIn(in)) }); err != nil {
 			return nil, err
 		}
 	}

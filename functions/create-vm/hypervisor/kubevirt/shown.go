@@ -35,6 +35,22 @@ func (k *Hypervisor) StateShown(m *v1alpha1.Machine, kind string, decode func(in
 	return s, ok
 }
 
+// ShowsNothing reports whether the object in an event about a kind, which decode decodes, shows nothing about its machine yet: a virtual
+// machine that KubeVirt has not looked at, or an instance that does not run yet, about which its virtual machine says all. A change of the
+// virtual machine follows, with an event of its own. It is false for an event without an object.
+func ShowsNothing(kind string, decode func(into any) bool) bool {
+	switch kind {
+	case "VirtualMachine":
+		vm := &kubevirtv1.VirtualMachine{}
+		return decode(vm) && vm.DeletionTimestamp == nil && vm.Status.PrintableStatus == "" && len(vm.Status.Conditions) == 0
+	case "VirtualMachineInstance":
+		vmi := &kubevirtv1.VirtualMachineInstance{}
+		return decode(vmi) && vmi.DeletionTimestamp == nil &&
+			slices.Contains([]kubevirtv1.VirtualMachineInstancePhase{kubevirtv1.VmPhaseUnset, kubevirtv1.Pending, kubevirtv1.Scheduling, kubevirtv1.Scheduled}, vmi.Status.Phase)
+	}
+	return false
+}
+
 // stateOfVM returns the state that a VirtualMachine shows, with the recorded state of its instance and of its disks, whose changes cause
 // events of their own. It is false if the instance was not recorded, or was started from another template than the present one: then the
 // instance says what it lacks.
