@@ -234,6 +234,11 @@ func TestControlPlaneIsKept(t *testing.T) {
 	if err := s.kube.Create(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
+	feed.Until(t, "the API server's cache has the cluster", func() (bool, string) {
+		list := &v1alpha1.KubernetesClusterList{}
+		err := s.kube.ListCached(t.Context(), s.namespace, "", list)
+		return len(list.Items) == 1, fmt.Sprint(err)
+	})
 	s.serve(1)
 	for _, name := range []string{"one", "two", "three"} {
 		s.configuration(name, "net", eth0())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/sim/faults"
 	sim "github.com/vitistack/stack/tests/sim/kea"
+	"github.com/vitistack/stack/tests/stand/feed"
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
@@ -49,6 +51,11 @@ func TestKept(t *testing.T) {
 	cluster.Spec.Topology = v1alpha1.ClusterTopology{Version: "1.33", ControlPlane: v1alpha1.ControlPlaneTopology{Replicas: 1}}
 	cluster.Spec.ControlPlaneEndpoint = &v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointVIP, Address: "10.77.0.3"}
 	w.must(w.kube.Create(t.Context(), cluster))
+	feed.Until(t, "the API server's cache has the cluster", func() (bool, string) {
+		list := &v1alpha1.KubernetesClusterList{}
+		err := w.kube.ListCached(t.Context(), w.namespace, "", list)
+		return len(list.Items) == 1, fmt.Sprint(err)
+	})
 	var got []string
 	for i, mac := range []string{"52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03", "52:54:00:00:00:04"} {
 		name := "vm" + string(rune('a'+i))

@@ -11,9 +11,10 @@ import (
 )
 
 // ControlPlanes returns the addresses that the clusters of a namespace request for their
-// control planes. They are allocated only to machines that request them.
+// control planes. They are allocated only to machines that request them. The list is as kube.Client.ListCached has it: an address
+// that a cluster has requested in the last milliseconds may just as well have been allocated before.
 func ControlPlanes(ctx context.Context, c *kube.Client, namespace string) (map[netip.Addr]bool, error) {
-	list, err := kube.ListShared[v1alpha1.KubernetesClusterList](ctx, c, namespace, metav1.ListOptions{})
+	list, err := kube.ListShared[v1alpha1.KubernetesClusterList](ctx, c, namespace, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return nil, err
 	}
