@@ -19,18 +19,19 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// newHeldEnv returns an env, and the switch that keeps all events from its function: then only the test delivers them.
-func newHeldEnv(t *testing.T) (*env, *atomic.Bool) {
+// newHeldEnv returns an env with options, and the switch that keeps all events from its function: then only the test delivers them.
+func newHeldEnv(t *testing.T, o envOptions) (*env, *atomic.Bool) {
 	t.Helper()
 	held := &atomic.Bool{}
-	return newEnv(t, envOptions{handle: func(handle events.Handler) events.Handler {
+	o.handle = func(handle events.Handler) events.Handler {
 		return func(ctx context.Context, in event.Event) (*event.Event, error) {
 			if held.Load() {
 				return nil, nil
 			}
 			return handle(ctx, in)
 		}
-	}}), held
+	}
+	return newEnv(t, o), held
 }
 
 // deliverLate delivers an event of resync for a cluster to another process. The delivery waits until meanwhile returns, after it has read the
@@ -68,7 +69,7 @@ func (s *env) awaitUpToDate(cluster string) {
 // seen the cluster complete first.
 func TestLateScaleDown(t *testing.T) {
 	t.Parallel()
-	s, held := newHeldEnv(t)
+	s, held := newHeldEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 2))
 	s.awaitRunning("shop", "cp-0", "pool-0", "pool-1")
 	held.Store(true)
@@ -87,7 +88,7 @@ func TestLateScaleDown(t *testing.T) {
 func TestLateConfiguration(t *testing.T) {
 	t.Parallel()
 	const apply = "MachineService/ApplyConfiguration"
-	s, held := newHeldEnv(t)
+	s, held := newHeldEnv(t, envOptions{})
 	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "patches"}, Data: map[string]string{"a.yaml": "machine:\n  sysctls:\n    vm.swappiness: \"1\"\n"}})
 	s.create(s.cluster("shop", 1, 1))
 	s.awaitRunning("shop", "cp-0", "pool-0")
@@ -113,7 +114,7 @@ func TestLateConfiguration(t *testing.T) {
 // virtual address. Another delivery has given the address to the nodes.
 func TestLateEndpoint(t *testing.T) {
 	t.Parallel()
-	s, held := newHeldEnv(t)
+	s, held := newHeldEnv(t, envOptions{})
 	held.Store(true)
 	s.create(s.cluster("shop", 3, 0))
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {

@@ -25,14 +25,23 @@ type machineStore struct {
 	status    *statusWriter
 }
 
-// read reads the Machines of a cluster. A new cluster has none, and the creation finds those that it has nevertheless.
-func (s *machineStore) read(ctx context.Context, c *cluster) error {
-	list := &v1alpha1.MachineList{}
-	read := s.kube.List
+// readFirst is read at the start of a delivery that creates what is missing. It does not wait for the Machines of a new cluster, which has
+// none: if it has nevertheless, their creation finds them.
+func (s *machineStore) readFirst(ctx context.Context, c *cluster) error {
 	if len(c.Status.Conditions) == 0 {
-		read = s.kube.ListCached
+		return s.readWith(ctx, c, s.kube.ListCached)
 	}
-	if err := read(ctx, c.Namespace, v1alpha1.LabelClusterName+"="+c.Name, list); err != nil {
+	return s.read(ctx, c)
+}
+
+// read reads the Machines of a cluster.
+func (s *machineStore) read(ctx context.Context, c *cluster) error {
+	return s.readWith(ctx, c, s.kube.List)
+}
+
+func (s *machineStore) readWith(ctx context.Context, c *cluster, readList func(ctx context.Context, namespace, selector string, list kube.ObjectList) error) error {
+	list := &v1alpha1.MachineList{}
+	if err := readList(ctx, c.Namespace, v1alpha1.LabelClusterName+"="+c.Name, list); err != nil {
 		return err
 	}
 	c.observed.machines = map[string]*v1alpha1.Machine{}

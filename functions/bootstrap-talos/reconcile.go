@@ -75,7 +75,7 @@ func (f *function) reconcileOnce(ctx context.Context, namespace, name string, op
 // that is under way, or other changes to the nodes.
 func (f *function) runPhases(ctx context.Context, c *cluster) error {
 	err := runAll(ctx, c,
-		f.machines.read,
+		f.machines.readFirst,
 		forgetRemoved,
 		f.machines.releaseDeleted,
 		f.remover.restartClocks,
