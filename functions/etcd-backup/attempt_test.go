@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/sim/faults"
@@ -173,4 +174,39 @@ func TestChangeDuringAttempt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRetryIsRequested has a user request a reconcile of a backup that has failed. It is tried again once for each request.
+func TestRetryIsRequested(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ServiceList", Error: "Unavailable"}); err != nil {
+		t.Fatal(err)
+	}
+	s.create(backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1))
+	s.expect(s.resync("nightly"), v1alpha1.EtcdBackupFailed, "BackupFailed")
+	request := func(value string) {
+		time.Sleep(time.Second) // metadata.managedFields has whole seconds
+		before := s.backup("nightly")
+		b := before.DeepCopy()
+		metav1.SetMetaDataAnnotation(&b.ObjectMeta, v1alpha1.AnnotationReconcile, value)
+		if _, err := s.kube.Patch(t.Context(), before, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request("first")
+	before := s.backup("nightly")
+	s.changed("nightly")
+	s.expect(s.backup("nightly"), v1alpha1.EtcdBackupFailed, "BackupFailed")
+	if s.backup("nightly").ResourceVersion == before.ResourceVersion {
+		t.Error("it is not tried again")
+	}
+	s.requireIdle("nightly", "the event is of its own failure")
+	if err := s.plan.Set(); err != nil {
+		t.Fatal(err)
+	}
+	s.requireIdle("nightly", "nothing was requested since")
+	request("second")
+	s.changed("nightly")
+	s.expect(s.backup("nightly"), v1alpha1.EtcdBackupCompleted, "Completed")
 }

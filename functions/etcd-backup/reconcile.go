@@ -55,7 +55,7 @@ type delivery struct {
 }
 
 // reconcileBackup takes a snapshot if one is due. Otherwise it writes when the next one is
-// due, and what would prevent it. Only an event of resync retries a failed attempt, because
+// due, and what would prevent it. Only an event of resync, or a user who requests a reconcile, retries a failed attempt, because
 // writing the failure causes an event too, which would retry at once.
 func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) error {
 	b := &v1alpha1.EtcdBackup{}
@@ -78,7 +78,7 @@ func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) e
 	before, begin := b.DeepCopy(), time.Now()
 	p, err := planSnapshot(b, kc, d.now())
 	if err == nil && !b.Spec.Suspend {
-		if hasFailed(b) && !d.retryFailed {
+		if hasFailed(b) && !d.retryFailed && !isRetryRequested(b) {
 			return nil // it has just failed
 		}
 		before, err = d.takeIfDue(ctx, b, kc, p)
@@ -121,6 +121,11 @@ func (d delivery) hasOtherAttempt(b *v1alpha1.EtcdBackup) bool {
 func hasFailed(b *v1alpha1.EtcdBackup) bool {
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason != reasonRunning && c.ObservedGeneration == b.Generation
+}
+
+// isRetryRequested reports whether a user has requested a reconcile since this function has written the status. Resync removes the request.
+func isRetryRequested(b *v1alpha1.EtcdBackup) bool {
+	return kube.ReconcileRequested(b) && !kube.IsOwnStatusWrite(b, functionName, true)
 }
 
 // startAttempt writes that this delivery takes the snapshot. Of two deliveries that try at

@@ -57,8 +57,12 @@ func setUp(t *testing.T) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
+	own, err := kube.New(server.Config(), functionName, v1alpha1.AddToScheme, core)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &env{T: t, namespace: server.Namespace(t), kube: api, plan: &faults.Plan{}}
-	s.function = &function{kube: api, volume: t.TempDir(), now: time.Now, attemptTimeout: attemptTimeout}
+	s.function = &function{kube: own, volume: t.TempDir(), now: time.Now, attemptTimeout: attemptTimeout}
 	s.powerOn()
 	return s
 }
@@ -235,15 +239,21 @@ func (s *env) backup(name string) *v1alpha1.EtcdBackup {
 	return b
 }
 
-// requireIdle delivers the event of a backup's own status write, which must change nothing.
-func (s *env) requireIdle(name, reason string) {
+// changed delivers the event of a change of a backup.
+func (s *env) changed(name string) {
 	s.Helper()
-	before := s.backup(name)
 	e := events.NewReconcileRequest("/functions/resync", events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdBackup", Namespace: s.namespace, Name: name}, "uid", "own")
 	e.SetType(events.TypeRefUpdate)
 	if _, err := s.function.handle(s.Context(), e); err != nil {
 		s.Fatal(err)
 	}
+}
+
+// requireIdle delivers the event of a backup's own status write, which must change nothing.
+func (s *env) requireIdle(name, reason string) {
+	s.Helper()
+	before := s.backup(name)
+	s.changed(name)
 	if s.backup(name).ResourceVersion != before.ResourceVersion {
 		s.Errorf("it was written to: %s", reason)
 	}
