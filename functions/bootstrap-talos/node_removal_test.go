@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/vitistack/stack/apis/cluster/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -153,4 +154,24 @@ func TestQuorum(t *testing.T) {
 		got := s.machines("shop")
 		return !slices.Contains(got, "cp-1"), strings.Join(got, " ")
 	})
+}
+
+// TestNodeBeforeStatus has the kubelet of a machine register before the status of the Machine says that it has a virtual machine, as it
+// happens if create-vm ends in between. A kubelet does not register again, so that the Node has to stay.
+func TestNodeBeforeStatus(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{started: func(s *env, m *v1alpha1.Machine) {
+		if plan.PoolOf(m) == v1alpha1.ControlPlanePool {
+			return
+		}
+		feed.Until(s, "the new node has registered", func() (bool, string) {
+			_, all := s.nodes("shop")
+			return len(all) == 2, strings.Join(all, ", ")
+		})
+		s.reconcile("shop")
+	}})
+	s.create(s.cluster("shop", 1, 0))
+	s.awaitRunning("shop", "cp-0")
+	s.change("shop", replicas(1, map[string]int32{"pool": 1}))
+	s.awaitRunning("shop", "cp-0", "pool-0")
 }

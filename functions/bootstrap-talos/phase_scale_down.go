@@ -140,7 +140,7 @@ func (r *remover) cleanEarlierNodes(ctx context.Context, c *cluster) error {
 		m := &v1alpha1.Machine{}
 		err := r.kube.Get(ctx, c.Namespace, n.Name, m)
 		switch {
-		case kube.NotFound(err), err == nil && plan.MayHaveJoined(m):
+		case kube.NotFound(err), err == nil && !plan.IsLeftOfEarlier(n, m):
 			continue
 		case err != nil:
 			return err

@@ -148,6 +148,9 @@ func (s *env) start(ctx context.Context, m *v1alpha1.Machine) error {
 	if err := s.power(ctx, m); err != nil {
 		return err
 	}
+	if s.started != nil {
+		s.started(s, m)
+	}
 	m.Status.Phase, m.Status.VMName, m.Status.RestartToken = v1alpha1.MachineRunning, m.Name, m.Spec.RestartToken
 	kube.SetReady(&m.Status.Conditions, m.Generation, true, "MachineRunning", "the machine is running")
 	return nil

@@ -68,6 +68,7 @@ type env struct {
 	seedless bool
 	// temporary is whether the network interfaces of machines have no permanent address.
 	temporary bool
+	started   func(*env, *v1alpha1.Machine)
 }
 
 // envOptions are the options of an env.
@@ -80,6 +81,8 @@ type envOptions struct {
 	now func() time.Time
 	// noResync is whether only changes cause events.
 	noResync bool
+	// started, if it is not nil, is called between the start of a machine and the status that says so.
+	started func(*env, *v1alpha1.Machine)
 }
 
 // dropEvents drops all events, for tests that call the function themselves.
@@ -101,7 +104,7 @@ func newEnv(t *testing.T, o envOptions) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &env{T: t, server: server, namespace: server.Namespace(t), plan: &faults.Plan{}, net: net, next: 2, held: map[string]int{}, seeds: map[string][]byte{}}
+	s := &env{T: t, server: server, namespace: server.Namespace(t), plan: &faults.Plan{}, net: net, next: 2, held: map[string]int{}, seeds: map[string][]byte{}, started: o.started}
 	if s.fleet, err = simtalos.Open(t.TempDir(), s.plan, slog.New(slog.DiscardHandler), simtalos.WithTiming(o.timing)); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,9 @@ import (
 // Node is a Node of the workload cluster.
 type Node struct {
 	Name, ResourceVersion string
-	Ready                 bool
+	// Created is when the Node was registered.
+	Created time.Time
+	Ready   bool
 	// ReadySince is when Ready changed last.
 	ReadySince time.Time
 	// Version is the version of the kubelet, with v, and TalosVersion the one of Talos, without.

@@ -90,6 +90,13 @@ func (d NodeRemoval) nextForPods() RemovalStep {
 	}
 }
 
+// IsLeftOfEarlier reports whether the Node of a Machine's name is left of an earlier Machine of that name: it was registered before the
+// Machine was created, and the Machine has not joined. A kubelet can register before the status of its Machine says that the virtual machine exists,
+// and does not register again, so that its Node must not be deleted.
+func IsLeftOfEarlier(n Node, m *v1alpha1.Machine) bool {
+	return n.Created.Before(m.CreationTimestamp.Time) && !MayHaveJoined(m)
+}
+
 // IsTakenOver reports whether a Machine has taken over the Node of an earlier Machine of its name, which was cordoned
 // for its removal.
 func IsTakenOver(n Node, m *v1alpha1.Machine) bool {

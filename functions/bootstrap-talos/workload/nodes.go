@@ -26,7 +26,7 @@ func (w *Client) Nodes(ctx context.Context) ([]plan.Node, error) {
 	for _, item := range list.Items {
 		info := item.Status.NodeInfo
 		n := plan.Node{
-			Name: item.Name, ResourceVersion: item.ResourceVersion, Version: info.KubeletVersion, TalosVersion: TalosVersion(info.OSImage), BootID: info.BootID,
+			Name: item.Name, ResourceVersion: item.ResourceVersion, Created: item.CreationTimestamp.Time, Version: info.KubeletVersion, TalosVersion: TalosVersion(info.OSImage), BootID: info.BootID,
 			Cordoned: item.Spec.Unschedulable, Labels: item.Labels, Annotations: item.Annotations, Taints: item.Spec.Taints,
 		}
 		for _, c := range item.Status.Conditions {
