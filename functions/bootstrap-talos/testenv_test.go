@@ -68,7 +68,8 @@ type env struct {
 	seedless bool
 	// temporary is whether the network interfaces of machines have no permanent address.
 	temporary bool
-	started   func(*env, *v1alpha1.Machine)
+	// started is the one of envOptions.
+	started func(*env, *v1alpha1.Machine)
 }
 
 // envOptions are the options of an env.

@@ -22,7 +22,7 @@ func (r providerReconciler) addFinalizer(ctx context.Context, p *v1alpha1.Machin
 	return err
 }
 
-// confirm reads a MachineProvider again after it was recorded in a Machine. If the
+// confirm reads p, a MachineProvider, again after it was recorded in a Machine. If the
 // provider is being deleted, it may have been released without this Machine, so
 // confirm removes the record, and the next delivery chooses again. Both orders are
 // covered: either the release sees the record, or this read sees the deletion.

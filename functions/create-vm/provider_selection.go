@@ -41,20 +41,13 @@ func (r providerReconciler) choose(ctx context.Context, m *v1alpha1.Machine) (*v
 }
 
 // chooseDefault returns the default MachineProvider of a machine. It returns a UserError if there is none.
-func (r providerReconciler) chooseDefault(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.MachineProvider, error) {
+func (r providerReconciler) chooseDefault(ctx context.Context, m *v1alpha1.Machine) (p *v1alpha1.MachineProvider, err error) {
 	list := &v1alpha1.MachineProviderList{}
-	err := r.kube.ListCached(ctx, "", "", list)
-	if err != nil {
-		return nil, err
-	}
-	p, err := r.chooseFrom(ctx, m, list.Items)
-	if _, refused := reconcile.AsUserError(err); !refused {
-		return p, err
-	}
-	if err := r.kube.List(ctx, "", "", list); err != nil { // the cache may lack the last change
-		return nil, err
-	}
-	return r.chooseFrom(ctx, m, list.Items)
+	err = r.kube.ListToChoose(ctx, "", list, func() (err error) {
+		p, err = r.chooseFrom(ctx, m, list.Items)
+		return err
+	})
+	return p, err
 }
 
 // chooseFrom returns the MachineProvider of a machine among candidates. It returns a UserError if there is none.

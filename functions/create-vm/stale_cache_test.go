@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +22,14 @@ func TestStaleCache(t *testing.T) {
 	s.DeleteMachine(s.Drive("m1", w, "runs", hypervisortest.IsRunning), w)
 }
 
+// providers returns a list of MachineProviders.
+func providers(names []string) (list v1alpha1.MachineProviderList) {
+	for _, name := range names {
+		list.Items = append(list.Items, v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return list
+}
+
 // TestDefaultProvider chooses the default MachineProvider from what the API server's cache and etcd have.
 func TestDefaultProvider(t *testing.T) {
 	t.Parallel()
@@ -40,22 +45,8 @@ func TestDefaultProvider(t *testing.T) {
 		"None":      {"there is none", nil, nil, "NoMachineProvider", 2},
 		"Ambiguous": {"nothing says which", []string{"a", "b"}, []string{"a", "b"}, "MachineProviderAmbiguous", 2},
 	} {
-		lists := 0
-		server := transport.Func(func(r *http.Request) (*http.Response, error) {
-			lists++
-			names := tc.present
-			if r.URL.Query().Get("resourceVersion") == "0" {
-				names = tc.cached
-			}
-			list := v1alpha1.MachineProviderList{}
-			for _, name := range names {
-				list.Items = append(list.Items, v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: name}})
-			}
-			w := httptest.NewRecorder()
-			err := json.NewEncoder(w).Encode(list)
-			return w.Result(), err
-		})
-		client, err := kube.New(&rest.Config{Host: "server", QPS: -1, Transport: server}, "test", kinds()...)
+		var asked []string
+		client, err := kube.New(&rest.Config{Host: "server", QPS: -1, Transport: transport.Lists(providers(tc.cached), providers(tc.present), &asked)}, "test", kinds()...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,8 +59,8 @@ func TestDefaultProvider(t *testing.T) {
 		} else {
 			got = p.Name
 		}
-		if got != tc.want || lists != tc.lists {
-			t.Errorf("%s: %s: got %s with %d lists, want %s with %d", name, tc.reason, got, lists, tc.want, tc.lists)
+		if got != tc.want || len(asked) != tc.lists {
+			t.Errorf("%s: %s: got %s with %d lists, want %s with %d", name, tc.reason, got, len(asked), tc.want, tc.lists)
 		}
 	}
 }

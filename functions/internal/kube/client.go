@@ -159,6 +159,21 @@ func (c *Client) ListCached(ctx context.Context, namespace, selector string, lis
 	return c.ListPage(ctx, namespace, metav1.ListOptions{LabelSelector: selector, ResourceVersion: "0"}, list)
 }
 
+// ListToChoose lists the objects of a namespace, or of all, and calls choose, which chooses among them. It lists them as ListCached does, and if choose
+// returns an error, lists the latest state and calls choose again: the cache may lack the last change.
+func (c *Client) ListToChoose(ctx context.Context, namespace string, list ObjectList, choose func() error) error {
+	if err := c.ListCached(ctx, namespace, "", list); err != nil {
+		return err
+	}
+	if choose() == nil {
+		return nil
+	}
+	if err := c.List(ctx, namespace, "", list); err != nil {
+		return err
+	}
+	return choose()
+}
+
 // ListPage is List with all the options of the API.
 func (c *Client) ListPage(ctx context.Context, namespace string, options metav1.ListOptions, list ObjectList) error {
 	request, ref, err := c.listing(namespace, options, list)

@@ -35,20 +35,16 @@ func Find(ctx context.Context, c *kube.Client, namespace, name string) (*v1alpha
 }
 
 // FindOnly returns the name of the only NetworkNamespace of a namespace. It returns Unresolved if there is none, or more than one.
-func FindOnly(ctx context.Context, c *kube.Client, namespace string) (string, error) {
+func FindOnly(ctx context.Context, c *kube.Client, namespace string) (name string, err error) {
 	list := &v1alpha2.NetworkNamespaceList{}
-	err := c.ListCached(ctx, namespace, "", list)
-	if err == nil && len(list.Items) != 1 { // the cache may lack the last change
-		err = c.List(ctx, namespace, "", list)
-	}
-	if err != nil {
-		return "", err
-	}
-	nn, err := plan.ChooseNetwork(namespace, "", list.Items)
-	if err != nil {
-		return "", err
-	}
-	return nn.Name, nil
+	err = c.ListToChoose(ctx, namespace, list, func() error {
+		nn, err := plan.ChooseNetwork(namespace, "", list.Items)
+		if err == nil {
+			name = nn.Name
+		}
+		return err
+	})
+	return name, err
 }
 
 // NameFor returns the name of the NetworkNamespace that a NetworkConfiguration is in. One

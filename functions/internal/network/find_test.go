@@ -1,10 +1,7 @@
 package network
 
 import (
-	"encoding/json"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
 
@@ -13,29 +10,15 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/transport"
 )
 
-// apiServer is a transport that answers every list of NetworkNamespaces, and notes the resourceVersion that is asked for.
-type apiServer struct {
-	cached, present []string
-	asked           []string
-}
-
-// RoundTrip implements http.RoundTripper.
-func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
-	version := r.URL.Query().Get("resourceVersion")
-	s.asked = append(s.asked, version)
-	names := s.present
-	if version == "0" {
-		names = s.cached
-	}
-	list := v1alpha2.NetworkNamespaceList{}
+// networks returns a list of NetworkNamespaces.
+func networks(names []string) (list v1alpha2.NetworkNamespaceList) {
 	for _, name := range names {
 		list.Items = append(list.Items, v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	w := httptest.NewRecorder()
-	err := json.NewEncoder(w).Encode(list)
-	return w.Result(), err
+	return list
 }
 
 func TestFindOnly(t *testing.T) {
@@ -52,8 +35,8 @@ func TestFindOnly(t *testing.T) {
 		"None":      {"there is none", nil, nil, "", "NoNetworkNamespace", []string{"0", ""}},
 		"Ambiguous": {"nothing says which", []string{"a", "b"}, []string{"a", "b"}, "", "NetworkNamespaceAmbiguous", []string{"0", ""}},
 	} {
-		s := &apiServer{cached: tc.cached, present: tc.present}
-		client, err := kube.New(&rest.Config{Host: "server", QPS: -1, Transport: s}, "test",
+		var asked []string
+		client, err := kube.New(&rest.Config{Host: "server", QPS: -1, Transport: transport.Lists(networks(tc.cached), networks(tc.present), &asked)}, "test",
 			kube.Kinds(v1alpha2.GroupVersion, &v1alpha2.NetworkNamespace{}, &v1alpha2.NetworkNamespaceList{}))
 		if err != nil {
 			t.Fatal(err)
@@ -63,8 +46,8 @@ func TestFindOnly(t *testing.T) {
 		if errors.As(err, &unresolved); got != tc.want || unresolved.Reason != tc.unknown || (err != nil) != (tc.unknown != "") {
 			t.Errorf("%s: %s: got %q, %v, want %q, %s", name, tc.reason, got, err, tc.want, tc.unknown)
 		}
-		if !slices.Equal(s.asked, tc.asked) {
-			t.Errorf("%s: %s: asked for the versions %q, want %q", name, tc.reason, s.asked, tc.asked)
+		if !slices.Equal(asked, tc.asked) {
+			t.Errorf("%s: %s: asked for the versions %q, want %q", name, tc.reason, asked, tc.asked)
 		}
 	}
 }

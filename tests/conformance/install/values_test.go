@@ -153,20 +153,12 @@ func TestOtherNamespace(t *testing.T) {
 // TestEmptyValues leaves every value empty that is empty by default, as a file does in which all lines below a key are comments.
 func TestEmptyValues(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(chart(), "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var values map[string]any
-	if err := yaml.Unmarshal(text, &values); err != nil {
-		t.Fatal(err)
-	}
 	h := newHelm(t, &rest.Config{})
 	want, err := h.run(t.Context(), "template", "vitistack", chart())
 	if err != nil {
 		t.Fatal(err)
 	}
-	empty := emptyPaths(values)
+	empty := emptyPaths(defaults(t))
 	if len(empty) < 20 {
 		t.Fatalf("only %d values are empty by default", len(empty))
 	}
@@ -182,16 +174,8 @@ func TestEmptyValues(t *testing.T) {
 // TestSectionsWithoutContent removes each section of the values, as a file does in which all lines below the key are comments: Helm installs, or names the section.
 func TestSectionsWithoutContent(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(chart(), "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var values map[string]any
-	if err := yaml.Unmarshal(text, &values); err != nil {
-		t.Fatal(err)
-	}
 	h := newHelm(t, &rest.Config{})
-	sections := sectionPaths(values)
+	sections := sectionPaths(defaults(t))
 	if len(sections) < 50 {
 		t.Fatalf("the values have only %d sections", len(sections))
 	}
@@ -201,6 +185,19 @@ func TestSectionsWithoutContent(t *testing.T) {
 			t.Errorf("%s without content: %v", path, err)
 		}
 	}
+}
+
+// defaults returns the default values of the chart.
+func defaults(t *testing.T) (values map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(chart(), "values.yaml"))
+	if err == nil {
+		err = yaml.Unmarshal(text, &values)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
 }
 
 // sectionPaths returns the paths of the maps with content.

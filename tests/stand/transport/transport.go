@@ -2,6 +2,7 @@
 package transport
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 )
@@ -32,4 +33,19 @@ func FromEmptyCache(r *http.Request) *http.Response {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.WriteString(`{"metadata":{"resourceVersion":"1"},"items":[]}`)
 	return w.Result()
+}
+
+// Lists returns a transport to an API server that answers lists of the resourceVersion 0 with cached, and all others with present. It appends the
+// resourceVersion of each list to asked.
+func Lists(cached, present any, asked *[]string) Func {
+	return func(r *http.Request) (*http.Response, error) {
+		version, list := r.URL.Query().Get("resourceVersion"), present
+		if version == "0" {
+			list = cached
+		}
+		*asked = append(*asked, version)
+		w := httptest.NewRecorder()
+		err := json.NewEncoder(w).Encode(list)
+		return w.Result(), err
+	}
 }

@@ -57,21 +57,16 @@ func (g guestObjects) withoutUsed(ctx context.Context, m *v1alpha1.Machine, clai
 }
 
 // resolveClasses returns the StorageClasses of disks.
-func (k *Hypervisor) resolveClasses(ctx context.Context, disks []hypervisor.Disk) (map[string]string, error) {
+func (k *Hypervisor) resolveClasses(ctx context.Context, disks []hypervisor.Disk) (class map[string]string, err error) {
 	classes := &storagev1.StorageClassList{}
-	if err := k.guests.ListCached(ctx, "", "", classes); err != nil {
-		return nil, err
-	}
-	class, err := k.classesOf(disks, classes.Items)
-	if err == nil {
-		return class, nil
-	}
-	if err := k.guests.List(ctx, "", "", classes); err != nil { // the cache may lack the last change
-		return nil, err
-	}
-	return k.classesOf(disks, classes.Items)
+	err = k.guests.ListToChoose(ctx, "", classes, func() (err error) {
+		class, err = k.classesOf(disks, classes.Items)
+		return err
+	})
+	return class, err
 }
 
+// classesOf returns the StorageClasses of disks among those of a cluster.
 func (k *Hypervisor) classesOf(disks []hypervisor.Disk, classes []storagev1.StorageClass) (map[string]string, error) {
 	class := map[string]string{}
 	for _, d := range append(slices.Clone(disks), hypervisor.Disk{}) {
