@@ -36,6 +36,7 @@ func TestInstall(t *testing.T) {
 	h := newHelm(t, config)
 	apply(t, c, "knative/00-namespace.yaml")
 	t.Run("Helm", func(t *testing.T) { helmLives(t, c, h) })
+	t.Run("Upgrade", func(t *testing.T) { lastReleaseUpgrades(t, c, h) })
 	t.Run("OIDC", func(t *testing.T) { oidcFollowsTheCluster(t, c, h) })
 	t.Run("Deploy", func(t *testing.T) { deploys(t, c, h) })
 	t.Run("Pages", func(t *testing.T) { followPages(t, c, h) })

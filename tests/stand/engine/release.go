@@ -41,6 +41,24 @@ func (e *Engine) Upgrade() {
 	e.Run()
 }
 
+// LastRelease returns the folder with the manifests, CRDs and the chart of the last release before this checkout. It skips t in a
+// clone without the history.
+func LastRelease(t testing.TB) string {
+	t.Helper()
+	folder := t.TempDir()
+	commit, err := git("rev-parse", "--verify", lastTag()+"^{commit}")
+	if err != nil {
+		t.Skip(errNoHistory)
+	}
+	script := `git archive "$0" charts apis/crds knative | tar -xf - -C "$1"`
+	command := exec.CommandContext(t.Context(), "sh", "-ec", script, commit, folder)
+	command.Dir = Root()
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("read the chart of %s: %v\n%s", commit, err, out)
+	}
+	return folder
+}
+
 var errNoHistory = errors.New("this clone lacks the last release: fetch the history of the repository (git fetch --unshallow --tags)")
 
 // lastRelease builds the functions of the last release, and keeps them in the cache.
