@@ -63,7 +63,8 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 	status := &statusWriter{kube: client}
 	secrets := &secretStore{kube: client, now: o.now}
 	machines := &machineStore{kube: client, manifests: store, images: o.images, status: status}
-	renderer := &configRenderer{kube: client, manifests: store, images: o.images, eventSink: o.eventSink}
+	claims := &configClaims{}
+	renderer := &configRenderer{kube: client, manifests: store, images: o.images, claims: claims, now: o.now, eventSink: o.eventSink}
 	plans := &planner{kube: client, talosVersion: o.talosVersion}
 	etcd := &etcdChecker{machines: machines}
 	nodes := &nodeLister{secrets: secrets}
@@ -81,7 +82,7 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 		keys:         &keyGenerator{secrets: secrets, machines: machines, status: status, now: o.now},
 		rotator:      &rotator{kube: client, secrets: secrets, status: status, now: o.now},
 		renderer:     renderer,
-		configurator: &nodeConfigurator{kube: client, secrets: secrets},
+		configurator: &nodeConfigurator{kube: client, secrets: secrets, claims: claims},
 		updater:      &configUpdater{kube: client, renderer: renderer, manifests: store, secrets: secrets, status: status, now: o.now},
 		bootstrap:    &bootstrapper{status: status, now: o.now},
 		etcd:         etcd,

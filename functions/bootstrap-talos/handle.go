@@ -169,7 +169,7 @@ func (f *function) reconcileAffected(ctx context.Context, clusters []v1alpha1.Ku
 }
 
 // configureMachine provides the configuration of one Machine, and marks the Machine once its node
-// runs it. A UserError is left to a full reconcile of the cluster, which writes it into the status.
+// runs it. It reconciles the whole cluster if that has to do more, or has to report a UserError in its status.
 func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha1.Machine, options reconcileOptions) (*event.Event, error) {
 	kc := &v1alpha1.KubernetesCluster{}
 	if err := f.kube.Get(ctx, m.Namespace, name, kc); err != nil {
@@ -178,27 +178,38 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 		}
 		return nil, err
 	}
-	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), deadline: pollDeadline(options)}
 	if kc.DeletionTimestamp != nil || kc.Spec.Paused || v1alpha1.IsPaused(kc) {
 		return nil, nil
 	}
-	full := func() (*event.Event, error) {
-		options.full = true
-		return f.reconcileCluster(ctx, m.Namespace, name, options)
-	}
-	if kc.Status.Endpoint == "" && m.Labels[v1alpha1.LabelClusterRole] == v1alpha1.RoleControlPlane {
-		return full() // other Machines may have waited for the address of this one
-	}
-	ready, err := f.readForConfig(ctx, c)
-	if errors.As(reconcile.SecretsError(err, plan.FunctionName), new(reconcile.UserError)) {
-		return full()
-	}
-	if err != nil || !ready {
+	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), deadline: pollDeadline(options)}
+	hasMore, err := f.configureOnly(ctx, c, m)
+	if err != nil || !hasMore {
 		return nil, err
+	}
+	options.full = true
+	return f.reconcileCluster(ctx, m.Namespace, name, options)
+}
+
+// configureOnly is configureMachine without the rest of the cluster. It reports whether that has to be reconciled too. A configuration
+// has the endpoint, which the control plane's address becomes before the status of the cluster says so, unless another control plane
+// may give it: other Machines may have waited for that address.
+func (f *function) configureOnly(ctx context.Context, c *cluster, m *v1alpha1.Machine) (hasMore bool, err error) {
+	isUserError := func(err error) bool {
+		return errors.As(reconcile.SecretsError(err, plan.FunctionName), new(reconcile.UserError))
+	}
+	givesEndpoint := c.Status.Endpoint == "" && m.Labels[v1alpha1.LabelClusterRole] == v1alpha1.RoleControlPlane
+	ready, err := f.readForConfig(ctx, c)
+	switch {
+	case isUserError(err):
+		return true, nil
+	case err != nil:
+		return false, err
+	case !ready || (givesEndpoint && len(c.plan.ControlPlanes()) > 1):
+		return givesEndpoint, nil
 	}
 	members := slices.DeleteFunc(c.unconfiguredMembers(), func(p plan.Member) bool { return p.Name != m.Name })
 	if len(members) == 0 {
-		return full()
+		return true, nil
 	}
 	c.observed.unconfigured = members
 	if c.observed.configs, err = f.renderer.renderAndSave(ctx, c, c.membersWithoutConfig(members)); err == nil {
@@ -206,13 +217,13 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 			return f.awaitNodeEvent(ctx, c, f.configurator.configureNodes(ctx, c))
 		})
 	}
-	if errors.As(reconcile.SecretsError(err, plan.FunctionName), new(reconcile.UserError)) {
-		return full()
+	switch {
+	case givesEndpoint || isUserError(err):
+		return true, nil
+	case reconcile.Retried(err):
+		return false, err
 	}
-	if !reconcile.Retried(err) {
-		return nil, nil // the next event of the Machine continues
-	}
-	return nil, err
+	return false, nil // the next event of the Machine continues
 }
 
 // readForConfig reads what the configuration of a node needs, and reports whether all of it

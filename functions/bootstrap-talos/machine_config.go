@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -24,6 +25,8 @@ type configRenderer struct {
 	kube      *kube.Client
 	manifests *manifests.Store
 	images    talos.Images
+	claims    *configClaims
+	now       func() time.Time
 	// eventSink is the address to which nodes send their events, or empty.
 	eventSink string
 }
@@ -41,13 +44,20 @@ func (r *configRenderer) renderMissing(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// renderAndSave renders the configurations of members, and saves them without secrets.
+// renderAndSave renders the configurations of the members that no other delivery provides, and saves them without secrets.
 func (r *configRenderer) renderAndSave(ctx context.Context, c *cluster, members []plan.Member) (map[string][]byte, error) {
+	members = r.claims.claim(c, members, r.now())
 	configs, files, err := r.renderConfigs(ctx, c, members)
-	if err != nil || len(files) == 0 {
+	if err == nil && len(files) > 0 {
+		err = r.manifests.Save(ctx, c.KubernetesCluster, files)
+	}
+	if err != nil {
+		for _, m := range members {
+			r.claims.release(c.observed.machines[m.Name].GetUID())
+		}
 		return nil, err
 	}
-	return configs, r.manifests.Save(ctx, c.KubernetesCluster, files)
+	return configs, nil
 }
 
 // renderConfigs renders the configurations of members. files are the same without secrets, to be

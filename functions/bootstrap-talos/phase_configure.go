@@ -25,6 +25,7 @@ import (
 type nodeConfigurator struct {
 	kube    *kube.Client
 	secrets *secretStore
+	claims  *configClaims
 }
 
 // unconfiguredMembers returns the members whose Machines have addresses and whose nodes have not
@@ -90,6 +91,7 @@ func (n *nodeConfigurator) configureNode(ctx context.Context, c *cluster, m *v1a
 	hasPlace := m.MachineConfigSecret() != "" // the talos-operator sends a configuration to the node instead
 	if config != nil && hasPlace {
 		if err := n.provideConfig(ctx, c, m, config); err != nil {
+			n.claims.release(m.UID)
 			return "", err
 		}
 	}
