@@ -9,11 +9,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -309,7 +311,7 @@ func (d *Deliverer) try(ctx context.Context, endpoint Endpoint, delivery history
 	}
 	res, err := d.clientFor(endpoint).Do(req)
 	if err != nil {
-		return answer{err: fmt.Errorf("deliver to %s: %w", endpoint.Name, err)}
+		return answer{err: fmt.Errorf("deliver to %s: %w", endpoint.Name, withoutURL(err))}
 	}
 	defer func() { _ = res.Body.Close() }()
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer))
@@ -321,6 +323,16 @@ func (d *Deliverer) try(ctx context.Context, endpoint Endpoint, delivery history
 		final:      final(res.StatusCode) && endpoint.Retries >= 0,
 		retryAfter: retryAfter(res.Header.Get("Retry-After"), time.Now()),
 	}
+}
+
+// withoutURL returns the error of a request without the URL, whose path and query may be a credential of the endpoint. Dead letters and the
+// log have the error.
+func withoutURL(err error) error {
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		return failed.Err
+	}
+	return err
 }
 
 // final reports whether a status is permanent: the endpoint does not exist any more, or it is at another address.

@@ -372,3 +372,24 @@ func TestHangingEndpointHoldsUpNoOther(t *testing.T) {
 	s.record("e1", "t", "")
 	s.expect("works delivered")
 }
+
+// TestSecretAddress has an endpoint that cannot be reached, with a secret in the path and in the query of its address. The dead letter, which
+// readers of the REST API see, has neither.
+func TestSecretAddress(t *testing.T) {
+	t.Parallel()
+	s := startWithin(t, outbound.Parse("10.0.0.0/8"), "memory:", webhook.Endpoint{
+		Name: "w", URL: "http://127.0.0.1/hooks/secret-path?token=secret-token", Timeout: time.Second,
+	})
+	s.record("e1", "t", "")
+	s.expect("w dead")
+	var letters []history.DeadLetter
+	for len(letters) == 0 {
+		var err error
+		if letters, err = s.store.DeadLetters(t.Context(), history.LetterQuery{Limit: 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := letters[0].Error; strings.Contains(got, "secret-") || !strings.HasPrefix(got, "deliver to w: dial tcp 127.0.0.1:80: connections to 127.0.0.1 are not allowed here") {
+		t.Errorf("the dead letter says %q", got)
+	}
+}
