@@ -127,7 +127,7 @@ func (h *Health) dependencies(now time.Time) []inventory.Dependency {
 	defer h.mu.Unlock()
 	return []inventory.Dependency{
 		h.database.report(inventory.DependencyDatabase, "DatabaseUnavailable",
-			"The gateway cannot use the database of the history: history and dead letters answer 503. Events wait at the Broker for an hour, and dead letters for a minute: later ones are lost. "+logSaysWhy, now),
+			"The gateway cannot use the database of the history, or the database takes no changes, as with a full disk: history and dead letters may answer 503. Events wait at the Broker for an hour, and dead letters for a minute: later ones are lost. "+logSaysWhy, now),
 		h.cache.report(inventory.DependencyCache, "CacheUnavailable",
 			"The gateway cannot use Redis: replicas do not share events, metrics and answers. "+logSaysWhy, now),
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 )
 
 // ErrNotReady is returned until the database has been reached and its schema is migrated.
@@ -23,6 +24,8 @@ type database struct {
 	ready atomic.Bool
 	// problem is why it is not ready yet, as the last attempt told.
 	problem atomic.Pointer[error]
+	// writesFail is set after a change that could not be written, until Ping has written something.
+	writesFail atomic.Bool
 }
 
 // Mode returns the kind of the database, for example sqlite.
@@ -31,7 +34,8 @@ func (d *database) Mode() string { return d.dialect.name }
 // Stats returns statistics of the connections to the database.
 func (d *database) Stats() sql.DBStats { return d.sql.Stats() }
 
-// Ping returns an error unless the database answers and is migrated.
+// Ping returns an error unless the database answers, is migrated, and takes changes. A database whose disk is full, or that is read-only,
+// answers and takes none, so Ping writes something after a change has failed.
 func (d *database) Ping(ctx context.Context) error {
 	if err := d.requireReady(); err != nil {
 		return err
@@ -39,7 +43,23 @@ func (d *database) Ping(ctx context.Context) error {
 	if err := d.sql.PingContext(ctx); err != nil {
 		return fmt.Errorf("reach the database: %w", err)
 	}
+	if !d.writesFail.Swap(false) {
+		return nil
+	}
+	if err := d.mark(ctx, "checked", time.Now()); err != nil {
+		d.writesFail.Store(true)
+		return fmt.Errorf("write to the database: %w", err)
+	}
 	return nil
+}
+
+// mark writes a time under a name.
+func (d *database) mark(ctx context.Context, name string, at time.Time) error {
+	n, err := d.exec(ctx, nil, "UPDATE marks SET time = ? WHERE name = ?", at.UnixMicro(), name)
+	if err == nil && n == 0 {
+		_, err = d.exec(ctx, nil, d.dialect.insertNew("marks", "name, time", 2), name, at.UnixMicro())
+	}
+	return err
 }
 
 // requireReady returns ErrNotReady with its reason until the schema is migrated.

@@ -288,6 +288,42 @@ func TestOneBadRecordHarmsNoOther(t *testing.T) {
 	if err := <-errs; err == nil {
 		t.Error("the bad record was written")
 	}
+	if err := s.Ping(t.Context()); err != nil {
+		t.Errorf("the bad record counts as a fault of the database: %v", err)
+	}
+}
+
+// TestDatabaseTakesNoChanges has a database that answers and takes no changes, as one with a full disk. Ping says so until it takes changes again.
+func TestDatabaseTakesNoChanges(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t, "sqlite://"+filepath.Join(t.TempDir(), "h.db"), func(c *config.Database) { c.MaxOpenConns, c.MaxIdleConns = 1, 1 })
+	for _, readOnly := range []bool{true, false} {
+		if _, err := s.sql.ExecContext(t.Context(), fmt.Sprintf("PRAGMA query_only = %t", readOnly)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Write(t.Context(), Record{Events: []Event{anEvent("e")}}); (err != nil) != readOnly {
+			t.Errorf("read-only is %t, and a write ends with %v", readOnly, err)
+		}
+		for range 2 {
+			if err := s.Ping(t.Context()); (err != nil) != readOnly {
+				t.Errorf("read-only is %t, and ping says %v", readOnly, err)
+			}
+		}
+	}
+}
+
+// TestPingWrites has Ping write to every kind of database, for the first time and again.
+func TestPingWrites(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		for range 2 {
+			s.writesFail.Store(true)
+			if err := s.Ping(t.Context()); err != nil || s.writesFail.Load() {
+				t.Errorf("ping: %v", err)
+			}
+		}
+	})
 }
 
 func TestDatabaseComesLater(t *testing.T) {

@@ -133,6 +133,9 @@ func (w *writer) writeBatch(ctx context.Context, batch []*request) {
 	delivers := false
 	for _, r := range batch {
 		delivers = delivers || (r.err == nil && r.delivers)
+		if r.err != nil && !errors.Is(r.err, ErrConflict) {
+			w.writesFail.Store(true)
+		}
 		close(r.done)
 	}
 	if delivers {
