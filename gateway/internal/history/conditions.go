@@ -21,8 +21,15 @@ func (c *conditions) sql() (string, []any) {
 	return strings.Join(c.parts, " AND "), c.args
 }
 
+// add adds a condition. Texts in its arguments come from callers, and are written as they are in the database.
 func (c *conditions) add(part string, args ...any) {
-	c.parts, c.args = append(c.parts, part), append(c.args, args...)
+	c.parts = append(c.parts, part)
+	for _, arg := range args {
+		if text, ok := arg.(string); ok {
+			arg = storable(text)
+		}
+		c.args = append(c.args, arg)
+	}
 }
 
 // equal adds nothing for an empty value.

@@ -393,6 +393,37 @@ func TestAddressesOfMySQL(t *testing.T) {
 	}
 }
 
+// TestTextsThatNoDatabaseHas looks for texts with NUL, and for texts that are not UTF-8. PostgreSQL refuses both.
+func TestTextsThatNoDatabaseHas(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		e := anEvent("e1")
+		e.Name = "odd\xff\x00"
+		write(t, s, Record{Events: []Event{e}})
+		for text, want := range map[string]int{"odd\xff\x00": 1, "odd\x00": 0, "\xff": 0} {
+			if found, err := s.Events(t.Context(), Query{Name: text, Limit: 10}); err != nil || len(found) != want {
+				t.Errorf("the name %q: found %d times, want %d (%v)", text, len(found), want, err)
+			}
+			for name, q := range map[string]Query{
+				"text": {Text: text}, "type": {Types: []string{text}}, "types": {Types: []string{text + "*"}}, "namespaces": {Namespaces: []string{text}},
+				"page": {Order: Order{By: "name", After: 1 << 40, AfterValue: "zz" + text}},
+			} {
+				q.Limit = 10
+				if _, err := s.Events(t.Context(), q); err != nil {
+					t.Errorf("%s %q: %v", name, text, err)
+				}
+				if _, err := s.Count(t.Context(), q, 10); err != nil {
+					t.Errorf("count by %s %q: %v", name, text, err)
+				}
+			}
+			if _, err := s.DeadLetters(t.Context(), LetterQuery{Text: text, Destination: text, Limit: 10}); err != nil {
+				t.Errorf("dead letters with %q: %v", text, err)
+			}
+		}
+	})
+}
+
 // TestTextIsFoundInAnyCase looks for texts with letters beyond ASCII, and with characters that JSON escapes.
 func TestTextIsFoundInAnyCase(t *testing.T) {
 	t.Parallel()

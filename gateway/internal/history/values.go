@@ -18,10 +18,15 @@ func timeOf(micro int64) time.Time {
 	return time.UnixMicro(min(max(micro, firstTime), lastTime)).UTC()
 }
 
-// fit shortens a value that is too long for its column, so that different values stay different. It replaces bytes that PostgreSQL and
-// MySQL refuse in a text: NUL, and what is not UTF-8, such as the status line of a server in another encoding.
+// storable replaces bytes that PostgreSQL and MySQL refuse in a text: NUL, and what is not UTF-8, such as the status line of a server in
+// another encoding.
+func storable(s string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
+}
+
+// fit shortens a value that is too long for its column, so that different values stay different, and makes it storable.
 func fit(s string, most int) string {
-	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
+	s = storable(s)
 	if len(s) <= most {
 		return s
 	}
