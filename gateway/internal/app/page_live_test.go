@@ -307,8 +307,14 @@ func TestPageLogin(t *testing.T) {
 	if got := browser.Eval[string](b, `document.cookie + localStorage.getItem("key")`); strings.Contains(got, "nobody") {
 		t.Errorf("a script can read the key: %s", got)
 	}
+	b.Do(`{ const real = fetch; window.fetch = (path, o) => (o?.method === "DELETE" ? Promise.reject(new TypeError("no network")) : real(path, o)); window.connectAgain = () => { window.fetch = real; }; }`)
+	b.Do(`[...document.querySelectorAll("#tools button")].find((x) => x.textContent === "Log out").click()`)
+	b.Wait("why the session goes on", `document.querySelector("#notice [role=alert]")?.textContent === "You are still logged in: the gateway cannot be reached. Log out again later."`)
+	b.Accessible("still logged in")
+	b.Do(`window.connectAgain()`)
 	b.Do(`[...document.querySelectorAll("#tools button")].find((x) => x.textContent === "Log out").click()`)
 	b.Wait("the login", `document.querySelector("main h1")?.textContent === "Log in"`)
+	b.Wait("the end of the notice", `!document.querySelector("#notice [role=alert]")`)
 	enter(key)
 	b.Wait("the machines", `document.querySelector("tbody")`)
 	if err := os.WriteFile(keys, nil, 0o600); err != nil {

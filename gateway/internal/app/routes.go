@@ -127,7 +127,8 @@ func (a *app) callerRoutes(inv *handlers.Inventory) []httpserver.Route {
 		{Method: http.MethodPost, Path: base + "/events", Handler: a.external.Receive, RateLimited: true, Bodies: bodies, CheckHead: a.external.CheckHead},
 		{Method: http.MethodGet, Path: base + "/session", Handler: a.auth.ShowSession, RateLimited: true, OwnBucket: true},
 		{Method: http.MethodPost, Path: base + "/session", Handler: a.auth.BeginSession, RateLimited: true, Bodies: bodies},
-		{Method: http.MethodDelete, Path: base + "/session", Handler: a.auth.EndSession, RateLimited: true},
+		// A logout has no rate limit: a browser whose logout is refused still has the session.
+		{Method: http.MethodDelete, Path: base + "/session", Handler: a.auth.EndSession},
 	}
 }
 

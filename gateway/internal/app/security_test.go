@@ -279,6 +279,22 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// TestLogoutBeyondTheRateLimit has a user log out who has just opened many views. A browser whose logout is refused would keep the session.
+func TestLogoutBeyondTheRateLimit(t *testing.T) {
+	t.Parallel()
+	key, line := keyLine(t, "me", "read")
+	s := start(t, "--auth.enabled=true", "--auth.keys="+line, "--rateLimit.enabled=true", "--rateLimit.requestsPerMinute=1", "--rateLimit.burstSize=2")
+	cookie, _, _ := strings.Cut(s.do(http.MethodPost, "/api/v1/session", `{"key":"`+key+`"}`).Header.Get("Set-Cookie"), ";")
+	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		if r := s.get("/api/v1/clusters", "Cookie", cookie); r.StatusCode != want {
+			t.Fatalf("a view: %s, want %d", r.Status, want)
+		}
+	}
+	if r := s.do(http.MethodDelete, "/api/v1/session", "", "Cookie", cookie); r.StatusCode != http.StatusNoContent || !strings.Contains(r.Header.Get("Set-Cookie"), "vitistack_session=;") {
+		t.Errorf("log out: %s, %s", r.Status, r.Header.Get("Set-Cookie"))
+	}
+}
+
 func TestKubernetesTokens(t *testing.T) {
 	t.Parallel()
 	var reviews fakeReviews

@@ -79,7 +79,7 @@ func (c *Config) middleware() []Key {
 		list(&o.AllowedHeaders, "cors.allowedHeaders", "Content-Type,Authorization,If-None-Match,Last-Event-ID,X-Request-ID", "Headers that these origins may send."),
 		list(&o.ExposedHeaders, "cors.exposedHeaders", "X-Total-Count,ETag,Link,X-Request-ID,Retry-After,RateLimit,RateLimit-Policy", "Headers that these origins may read."),
 		integer(&o.MaxAge, "cors.maxAge", "", 86400, bounds{0, 1<<31 - 1}, "Seconds for which a browser may cache these rules."),
-		boolean(&r.Enabled, "rateLimit.enabled", "", true, "Whether the request rate is limited. Health, metrics, the page and the Broker's deliveries have no limit."),
+		boolean(&r.Enabled, "rateLimit.enabled", "", true, "Whether the request rate is limited. Health, metrics, the page, logouts and the Broker's deliveries have no limit."),
 		integer(&r.RequestsPerMinute, "rateLimit.requestsPerMinute", "", 60, bounds{1, 1_000_000}, "Requests per minute and caller."),
 		integer(&r.BurstSize, "rateLimit.burstSize", "", 10, bounds{1, 1_000_000}, "Requests in a burst."),
 		text(&r.KeyGenerator, "rateLimit.keyGenerator", "", "ip", "How callers are distinguished: ip by IPv4 address or IPv6 /64, key by API key or, without a key, by address.", "ip", "key"),

@@ -230,9 +230,11 @@ export async function login(key) {
   await start();
 }
 
-// logout ends the session. A gateway that requires no key still shows what anyone may read.
+// logout ends the session. A gateway that requires no key still shows what anyone may read. It fails unless the gateway has deleted the cookie,
+// which scripts cannot.
 export async function logout() {
-  await fetch("/api/v1/session", { method: "DELETE" });
+  const answer = await fetch("/api/v1/session", { method: "DELETE" }).catch(() => undefined);
+  if (!answer?.ok) throw new Error(`You are still logged in: ${answer ? `the gateway answers ${answer.status}` : "the gateway cannot be reached"}. Log out again later.`);
   if (connection.session?.required) forgetSession();
   else await start();
 }

@@ -118,7 +118,7 @@ function drawFrame(route) {
   const s = summary();
   patch(document.getElementById("connection"), [icon(s.state), h("span", { class: "state", "data-state": connection.state }, s.text)]);
   document.getElementById("connection").title = s.detail;
-  patch(document.getElementById("notice"), [notice(s), openNotice()]);
+  patch(document.getElementById("notice"), [notice(s), openNotice(), connection.session?.name && stillLoggedIn && h("p", { class: "note bad", role: "alert" }, stillLoggedIn)]);
   patch(document.getElementById("tools"), [
     h(
       "button",
@@ -147,8 +147,15 @@ function drawFrame(route) {
       h("button", { type: "button", id: "find", onclick: () => openPalette(searched()), "aria-haspopup": "dialog", "aria-label": "Search everything" }, "Search"),
     h("button", { type: "button", onclick: showKeys, "aria-haspopup": "dialog", "aria-label": "Keys" }, "?"),
     connection.session?.name?.startsWith("key/") &&
-      h("button", { type: "button", onclick: logout, title: connection.session.name }, "Log out"),
+      h("button", { type: "button", onclick: endSession, title: connection.session.name }, "Log out"),
   ]);
+}
+
+// stillLoggedIn says why the session has not ended.
+let stillLoggedIn = "";
+async function endSession() {
+  stillLoggedIn = await logout().then(() => "", (err) => err.message);
+  notify("connection");
 }
 
 // notice says that the shown data may be old, how old it is, and what happens next.
