@@ -109,6 +109,8 @@ func TestBackups(t *testing.T) {
 	b := &v1alpha1.EtcdBackup{TypeMeta: metav1.TypeMeta{APIVersion: "vitistack.io/v1alpha1", Kind: "EtcdBackup"}, ObjectMeta: meta("team-a", "nightly")}
 	b.Spec.ClusterName, b.Spec.Schedule, b.Spec.Retention, b.Spec.StorageLocation.Type = "shop", "@daily", 7, v1alpha1.BackupS3
 	b.Status.Phase, b.Status.LastBackupTime, b.Status.BackupCount = v1alpha1.EtcdBackupFailed, &born, 3
+	next := metav1.NewTime(time.Now().AddDate(0, 0, 20).Truncate(time.Second))
+	b.Status.NextBackupTime = &next
 	b.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "BackupFailed", Message: "bucket etcd is full", LastTransitionTime: born}}
 	s.api.Put(t, "etcdbackups", b)
 	eventually(t, "the list", func() bool { return s.get("/api/v1/backups").Header.Get("X-Total-Count") == "1" })
@@ -132,6 +134,8 @@ func TestBackups(t *testing.T) {
 	page.Open("#/backups/team-a/nightly")
 	page.Wait("the backup", `document.querySelector("#main")?.textContent.includes("3 of at most 7")`)
 	page.Accessible("one backup")
+	page.Wait("the day of the next snapshot", `[...document.querySelectorAll(".facts div")].find((x) => x.textContent.startsWith("Next snapshot")).textContent.includes(
+		new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" }).format(new Date("`+next.UTC().Format(time.RFC3339)+`")))`)
 	page.Open("#/clusters/team-a/shop")
 	page.Wait("the backup of the cluster", `document.querySelector("#backups-title")?.parentElement.textContent.includes("nightly")`)
 }

@@ -62,7 +62,8 @@ const written = (format, time) => (Number.isNaN(Date.parse(time)) ? "" : format.
 
 export const clock = (time) => written(clockFormat, time);
 
-export const moment = (time) => written(since(time) < 43200 ? clockFormat : dayFormat, time);
+// moment is a time of the last or the next twelve hours by the clock, and any other one with its day.
+export const moment = (time) => written(Math.abs(since(time)) < 43200 ? clockFormat : dayFormat, time);
 
 // place is where an object is, as it is written in URLs and commands.
 export const place = (item) => (item.namespace ? `${item.namespace}/${item.name}` : item.name);
