@@ -25,24 +25,33 @@ type Event struct {
 	Source string
 }
 
-// maxEvents bounds the Events of one object.
-const maxEvents = 200
+// Bounds of the Events of one object. The API server lists them by their names, which are hashes, so that the newest ones may be on any page.
+const (
+	maxEvents      = 200
+	eventsPageSize = 500
+	maxEventPages  = 20
+)
 
-// Events returns the Kubernetes Events about the object with a UID, the newest first. The Events of an object without a namespace
+// Events returns the newest Kubernetes Events about the object with a UID, the newest first. The Events of an object without a namespace
 // are in the namespace default.
 func (c *Client) Events(ctx context.Context, namespace, uid string) ([]Event, error) {
-	list := &corev1.EventList{}
-	options := &metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", uid).String(), Limit: maxEvents}
+	options := &metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", uid).String(), Limit: eventsPageSize}
 	namespace = cmp.Or(namespace, metav1.NamespaceDefault)
-	if err := c.core.Get().Namespace(namespace).Resource("events").VersionedParams(options, c.params).Do(ctx).Into(list); err != nil {
-		return nil, fmt.Errorf("read Events of %s in %s: %w", uid, namespace, err)
-	}
-	all := make([]Event, 0, len(list.Items))
-	for i := range list.Items {
-		all = append(all, eventOf(&list.Items[i]))
+	var all []Event
+	for range maxEventPages {
+		list := &corev1.EventList{}
+		if err := c.core.Get().Namespace(namespace).Resource("events").VersionedParams(options, c.params).Do(ctx).Into(list); err != nil {
+			return nil, fmt.Errorf("read Events of %s in %s: %w", uid, namespace, err)
+		}
+		for i := range list.Items {
+			all = append(all, eventOf(&list.Items[i]))
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			break
+		}
 	}
 	slices.SortStableFunc(all, func(a, b Event) int { return b.Last.Compare(a.Last) })
-	return all, nil
+	return all[:min(len(all), maxEvents)], nil
 }
 
 // eventOf reads an Event as recorders of both APIs write it: with a count and two times, or with one time and a series.

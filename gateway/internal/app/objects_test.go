@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -66,6 +67,25 @@ func TestObject(t *testing.T) {
 	eventually(t, "the machine", func() bool { return s.get("/api/v1/machines/uid-web").StatusCode == http.StatusOK })
 	if got := s.get("/api/v1/objects/uid-web").object(t); got["partial"] == nil || got["events"] == nil {
 		t.Errorf("an object whose Events the gateway may not read: %v", got)
+	}
+}
+
+// TestObjectWithManyEvents reads an object with more Kubernetes Events than an answer has, as a cluster of hundreds of nodes gets while it is created.
+// The newest one, whose name is the last, is the first.
+func TestObjectWithManyEvents(t *testing.T) {
+	t.Parallel()
+	s := startCold(t, func(api *fakeapi.Server) {
+		api.Serve("events")
+		api.Put(t, "kubernetesclusters", aCluster("team-a", "shop", "Creating"))
+		for i := range 600 {
+			putEvent(t, api, "team-a", fmt.Sprintf("shop.%03d", i), "uid-shop", "Normal", "MachinesNotRunning", "600 machines are not running", time.Hour-time.Duration(i)*time.Second)
+		}
+		putEvent(t, api, "team-a", "shop.zzz", "uid-shop", "Warning", "MachineFailed", "Machine shop-w-7 has failed", 0)
+	})
+	s.waitReady()
+	events := s.get("/api/v1/objects/uid-shop").object(t)["events"].([]any)
+	if first := events[0].(map[string]any); len(events) != 200 || first["reason"] != "MachineFailed" {
+		t.Errorf("there are %d Events, and the first is %v", len(events), first)
 	}
 }
 
