@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/cloudevents/sdk-go/v2/event"
 
+	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/tests/stand/browser"
 )
 
@@ -125,4 +126,23 @@ func TestPageDeadLettersBeyondTheRateLimit(t *testing.T) {
 	b.Wait("the progress", `/\d+ of 30 are done. The gateway limits requests: the next one follows in \d+ s./.test(document.querySelector(".confirm [role=status]")?.textContent)`)
 	b.Wait("the end of all letters", `document.querySelector("main")?.textContent.includes("Discarded 30 dead letters")`)
 	eventually(t, "the empty list", func() bool { return s.get("/api/v1/dead-letters?limit=1").Header.Get("X-Total-Count") == "0" })
+}
+
+// TestPageManyDeadLetters shows as many dead letters as a request may ask for, and says how to find the others.
+func TestPageManyDeadLetters(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	var letters []history.DeadLetter
+	for i := range 1001 {
+		letters = append(letters, history.DeadLetter{ID: strconv.Itoa(i), Source: "/apis", Destination: "http://create-vm/", Type: "dev.knative.apiserver.ref.add", Name: "web", Time: time.Now(), Data: "{}"})
+	}
+	if _, err := s.app.history.Write(t.Context(), history.Record{DeadLetters: letters}); err != nil {
+		t.Fatal(err)
+	}
+	b := browser.New(t, s.url, 1200, 900)
+	b.Open("#/dead-letters?limit=960")
+	b.Wait("the letters", `document.querySelectorAll(".letters > li").length === 960`)
+	b.Do(`[...document.querySelectorAll("main button")].find((x) => x.textContent === "Show older ones").click()`)
+	b.Wait("all letters that can be shown", `document.querySelectorAll(".letters > li").length === 1000 && document.querySelector("main").textContent.includes("The newest 1,000 are shown. Search to find others.")`)
+	b.Clean()
 }

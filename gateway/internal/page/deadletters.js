@@ -9,6 +9,8 @@ import { feed, notify, streamState } from "./store.js";
 import { eventText } from "./texts.js";
 
 const pageSize = 50;
+// mostShown is the largest limit of a request.
+const mostShown = 1000;
 // view has the action that waits for a confirmation, what has been removed, and what went wrong, by sequence.
 const view = { wanted: null, busy: false, gone: new Set(), errors: new Map(), keyError: "", progress: "", done: "" };
 
@@ -207,7 +209,8 @@ export const deadLettersView = {
     view.errors.clear();
   },
   draw({ query }) {
-    const asked = new URLSearchParams({ limit: String(Number(query.get("limit")) || pageSize) });
+    const limit = Math.min(Number(query.get("limit")) || pageSize, mostShown);
+    const asked = new URLSearchParams({ limit: String(limit) });
     for (const name of ["q", "namespace", "destination", "type"]) if (query.get(name)) asked.set(name, query.get(name));
     const path = `/api/v1/dead-letters?${asked}`;
     const answer = requestData(path, deadLettersStamp());
@@ -236,7 +239,10 @@ export const deadLettersView = {
           ? h("p", { class: "empty" }, filtered ? "No dead letter matches." : "No dead letters: every event was accepted.")
           : h("ul", { class: "plain letters" }, letters.map((l) => editable(l, path))),
       ),
-      answer.next && h("button", { type: "button", onclick: () => setQuery({ limit: String(letters.length + pageSize) }) }, "Show older ones"),
+      answer.next &&
+        (limit < mostShown
+          ? h("button", { type: "button", onclick: () => setQuery({ limit: String(limit + pageSize) }) }, "Show older ones")
+          : h("p", { class: "soft" }, `The newest ${count(mostShown)} are shown. Search to find others.`)),
       h("p", { class: "soft small" }, link(href("events"), "All events")),
     ];
   },
