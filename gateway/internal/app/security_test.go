@@ -19,7 +19,10 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/events/dsse"
 	"github.com/vitistack/stack/events/standardwebhooks"
 	"github.com/vitistack/stack/gateway/internal/auth"
 	"github.com/vitistack/stack/tests/fakeapi"
@@ -276,6 +279,42 @@ func TestSession(t *testing.T) {
 	}
 	if out := s.do(http.MethodDelete, "/api/v1/session", "").Header.Get("Set-Cookie"); !strings.Contains(out, "vitistack_session"+"=;") {
 		t.Errorf("log out: %s", out)
+	}
+}
+
+// TestSessionAfterARestartWithoutTheAPIServer has a gateway start that cannot read its signing key. It cannot tell whether a session is valid, so
+// the page has to try again, and must not ask for a key.
+func TestSessionAfterARestartWithoutTheAPIServer(t *testing.T) {
+	t.Parallel()
+	key, line := keyLine(t, "me", "read")
+	first := start(t, "--auth.enabled=true", "--auth.keys="+line)
+	cookie, _, _ := strings.Cut(first.do(http.MethodPost, "/api/v1/session", `{"key":"`+key+`"}`).Header.Get("Set-Cookie"), ";")
+	signing, err := first.app.kubernetes.SigningKeys(platformNamespace()).Secret(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	restarted := startCold(t, func(api *fakeapi.Server) {
+		api.Put(t, "secrets", &corev1.Secret{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: platformNamespace(), Name: dsse.SecretName}, Data: signing.Data,
+		})
+		api.FailResource(dsse.SecretName, http.StatusServiceUnavailable)
+	}, "--auth.enabled=true", "--auth.keys="+line)
+	restarted.waitReady()
+	for _, path := range []string{"/api/v1/session", "/api/v1/clusters"} {
+		if r := restarted.get(path, "Cookie", cookie); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
+			t.Errorf("%s without the signing key: %s %s", path, r.Status, r.body)
+		}
+	}
+	if r := restarted.get("/api/v1/session"); r.StatusCode != http.StatusOK {
+		t.Errorf("a browser without a session: %s", r.Status)
+	}
+	if r := restarted.get("/api/v1/clusters", "Authorization", "Bearer "+key, "Cookie", cookie); r.StatusCode != http.StatusOK {
+		t.Errorf("a key, which needs no signing key: %s", r.Status)
+	}
+	restarted.api.FailResource(dsse.SecretName, 0)
+	eventually(t, "the session", func() bool { return restarted.get("/api/v1/clusters", "Cookie", cookie).StatusCode == http.StatusOK })
+	if got := restarted.get("/api/v1/session", "Cookie", cookie).object(t); got["name"] != "key/me" {
+		t.Errorf("the session is %v", got)
 	}
 }
 

@@ -47,6 +47,9 @@ func (a *Authenticator) Admit(c *fiber.Ctx, who Caller, token string, r Requirem
 		}
 	}
 	if who.Name == "" {
+		if err := unreadSession(c); err != nil {
+			return err
+		}
 		a.challenge(c)
 		return problem.New(http.StatusUnauthorized, "a key is needed: send it as %s: %s", a.Settings.KeyHeader, strings.TrimSpace(a.Settings.KeyPrefix+" KEY"))
 	}

@@ -95,6 +95,7 @@ func (a *Authenticator) keyHash(c *fiber.Ctx) (hash [sha256.Size]byte, ends time
 	}
 	secret, err := a.sessionSecret()
 	if err != nil {
+		c.Locals(sessionUnread, true)
 		return hash, ends, false
 	}
 	hash, ends, err = session.Open(secret, token, time.Now())

@@ -29,6 +29,18 @@ func (a *Authenticator) sessionSecret() ([]byte, error) {
 	return a.DeriveKey(ctx, sessionPurpose, session.KeySize)
 }
 
+// sessionUnread is the key in a request's locals that says that the session of the request could not be read.
+const sessionUnread = "session unread"
+
+// unreadSession returns the problem of a request whose session could not be read, or nil. A session may be valid while the signing key cannot be
+// read, as after a restart of the gateway without the API server, so a browser must not take the request for one without a session.
+func unreadSession(c *fiber.Ctx) error {
+	if c.Locals(sessionUnread) == nil {
+		return nil
+	}
+	return problem.New(http.StatusServiceUnavailable, "the session cannot be read now, since the Kubernetes API does not answer: try again in a moment").WithRetryAfter(5)
+}
+
 // sessionJSON describes a browser's session.
 type sessionJSON struct {
 	// Required reports whether requests need a key.
@@ -43,6 +55,9 @@ func (a *Authenticator) ShowSession(c *fiber.Ctx) error {
 	who, token := a.Identify(c)
 	if token != "" {
 		who, _ = a.review(token)
+	}
+	if err := unreadSession(c); err != nil && a.Settings.Enabled && who.Name == "" {
+		return err
 	}
 	out.Name, out.Scopes = who.Name, who.Scopes.Names()
 	return response.JSON(c, http.StatusOK, out)
