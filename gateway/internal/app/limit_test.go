@@ -83,6 +83,10 @@ func TestCallersAreCountedByTheirOwnAddress(t *testing.T) {
 		{"the first request by IPv6", []string{"2001:db8::1"}, http.StatusOK},
 		{"the same host has all addresses of its /64", []string{"2001:db8::ffff:2"}, http.StatusTooManyRequests},
 		{"another /64", []string{"2001:db8:0:1::1"}, http.StatusOK},
+		{"the proxy writes the port of the client", []string{"203.0.113.11:51000"}, http.StatusOK},
+		{"another client of this proxy", []string{"203.0.113.12:51000"}, http.StatusOK},
+		{"the same client from another port", []string{"203.0.113.12:51001"}, http.StatusTooManyRequests},
+		{"an IPv6 client of this proxy", []string{"[2001:db8:0:2::1]:51000"}, http.StatusOK},
 	} {
 		if res := s.forwarded("/api/v1/clusters", tc.lines...); res.StatusCode != tc.want {
 			t.Errorf("%s: %s, want %d", tc.reason, res.Status, tc.want)

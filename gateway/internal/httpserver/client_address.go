@@ -56,7 +56,7 @@ func (s *Server) origin(remote netip.Addr, c *fiber.Ctx) netip.Addr {
 	}
 	hops := forwardedFor(c)
 	for i := len(hops) - 1; i >= 0; i-- {
-		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		hop, err := parseHop(strings.TrimSpace(hops[i]))
 		if err != nil {
 			break
 		}
@@ -66,6 +66,14 @@ func (s *Server) origin(remote netip.Addr, c *fiber.Ctx) netip.Addr {
 		}
 	}
 	return remote
+}
+
+// parseHop parses an address of X-Forwarded-For. Some proxies, such as the Application Gateway of Azure, write the port of the client behind it.
+func parseHop(text string) (netip.Addr, error) {
+	if hop, err := netip.ParseAddrPort(text); err == nil {
+		return hop.Addr(), nil
+	}
+	return netip.ParseAddr(strings.Trim(text, "[]"))
 }
 
 // forwardedFor returns the addresses in all lines of X-Forwarded-For. Some proxies, such as HAProxy, add a line of their own below the
