@@ -16,6 +16,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/tests/fakeapi"
 )
 
 // names are the names in a list, in its order.
@@ -180,6 +182,30 @@ func TestPaging(t *testing.T) {
 	r := s.get(nextOf(t, s.get("/api/v1/machines?limit=4")) + "&status=running")
 	if r.StatusCode != http.StatusBadRequest {
 		t.Errorf("a place in another list is taken for one in this: %s", r.Status)
+	}
+}
+
+// TestManyClusters lists more clusters than a page has. Without a limit all are listed, also those that a filter selects, or that a key may see:
+// the body has no place to say that it is cut.
+func TestManyClusters(t *testing.T) {
+	t.Parallel()
+	whole, wholeLine := keyLine(t, "whole", "read")
+	limited, limitedLine := limitedKey(t, "limited", "read", "team-a")
+	const n = inventory.PageSize + 1
+	s := startCold(t, func(api *fakeapi.Server) {
+		for i := range n {
+			api.Put(t, "kubernetesclusters", aCluster("team-a", fmt.Sprintf("c%04d", i), "Running"))
+		}
+	}, "--auth.enabled=true", "--auth.keys="+wholeLine+","+limitedLine)
+	s.waitReady()
+	for _, request := range []struct {
+		key, query string
+		want       int
+	}{{whole, "", n}, {whole, "?status=active", n}, {whole, "?sort=-name", n}, {limited, "", n}, {whole, "?limit=10", 10}, {limited, "?limit=1000", 1000}} {
+		r := s.get("/api/v1/clusters"+request.query, "Authorization", "Bearer "+request.key)
+		if got := len(names(t, r, "clusters")); got != request.want || (nextOf(t, r) != "") != (got < n) || r.Header.Get("X-Total-Count") != fmt.Sprint(n) {
+			t.Errorf("%q lists %d of %s, want %d; the next page is %q", request.query, got, r.Header.Get("X-Total-Count"), request.want, nextOf(t, r))
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"iter"
+	"math"
 	"strconv"
 
 	"github.com/gofiber/fiber/v2"
@@ -24,14 +25,18 @@ type list struct {
 	entries iter.Seq[listing.Entry]
 	// resources are the resources that a caller needs rights on.
 	resources []apiserver.Resource
-	// exact lists have one field in their model, so that their body does not tell that it is cut.
+	// exact lists have one field in their model, so that their body cannot tell that it is cut. They are cut only if the request names a limit.
 	exact bool
 }
 
 // sendList answers a query on a list with the entries that the caller may see. Pages are cached until the list changes, because
 // many clients of the page send the same query.
 func (h *Inventory) sendList(c *fiber.Ctx, l list) error {
-	q, err := listing.Parse(utils.CopyString(string(c.Request().URI().QueryString())), l.vocabulary, inventory.PageSize)
+	limit := inventory.PageSize
+	if l.exact {
+		limit = math.MaxInt
+	}
+	q, err := listing.Parse(utils.CopyString(string(c.Request().URI().QueryString())), l.vocabulary, limit)
 	if err != nil {
 		return err
 	}
