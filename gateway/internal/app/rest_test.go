@@ -61,6 +61,7 @@ func furnish(t *testing.T, s *env) {
 		m := aMachine("team-a", fmt.Sprintf("shop-cp-%d", i), phase)
 		m.Labels = map[string]string{v1alpha1.LabelClusterName: "shop", v1alpha1.LabelClusterRole: "control-plane"}
 		m.Status.Provider, m.Status.NodeName = "kv", "host-1"
+		m.Status.IPAddresses = []string{fmt.Sprintf("10.0.0.%d", 5+i), fmt.Sprintf("2001:db8::%d", 5+i)}
 		m.Annotations = map[string]string{"note": "x"}
 		s.api.Put(t, "machines", m)
 	}
@@ -109,6 +110,9 @@ func TestLists(t *testing.T) {
 		"Encoded":     {reason: "an operator that a client has encoded", path: "networks?vlan%3E=7&vlan%3C=10", field: "networks", want: []string{"net"}},
 		"Times":       {reason: "a time in another zone", path: "machines?createdAt<=2026-01-02T04:04:05%2B01:00&limit=1", field: "machines", want: []string{"shop-cp-0"}},
 		"Numbers":     {reason: "numbers of machines", path: "machines?diskBytes>=9&sort=-memoryBytes,name&limit=1", field: "machines", want: []string{"shop-cp-0"}},
+		"Address":     {reason: "any address of a machine, in any notation", path: "machines?address=2001:DB8:0::6", field: "machines", want: []string{"shop-cp-1"}},
+		"AddressElse": {reason: "machines without the address", path: "machines?address!=2001:db8::6", field: "machines", want: []string{"shop-cp-0", "shop-cp-2"}},
+		"AddressFrom": {reason: "a range of addresses", path: "machines?address>=2001:db8::6&address<=2001:db8::ffff", field: "machines", want: []string{"shop-cp-1", "shop-cp-2"}},
 		"TextMAC":     {reason: "text in a value that is no attribute", path: "addresses?q=02:00:00:00:00:01", field: "addresses", want: []string{"shop-cp-0"}},
 		"TextField":   {reason: "the name of a field is no text of an item", path: "machines?q=powerState", field: "machines"},
 		"TextSpec":    {reason: "text in the status of a resource", path: "resources?q=waiting+for+shop-pool-0", field: "resources", want: []string{"shop"}},

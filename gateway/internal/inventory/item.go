@@ -119,6 +119,14 @@ func (i *Item) Attribute(name string) string {
 	return i.facts.attribute(name)
 }
 
+// Values returns all values of an attribute that may have several, which are the addresses of a Machine, and nothing of others.
+func (i *Item) Values(name string) []string {
+	if f, ok := i.facts.(*machineFacts); ok && name == "address" {
+		return f.Addresses
+	}
+	return nil
+}
+
 // Mentions reports whether one of the item's values or attributes contains text, which has to be in lower case.
 func (i *Item) Mentions(text string) bool {
 	if contains(i.Name, text) || contains(i.Namespace, text) || TextIn(i.JSON, text) {

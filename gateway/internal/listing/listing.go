@@ -27,6 +27,12 @@ type Entry interface {
 	Listed() []byte
 }
 
+// multiple is an Entry some of whose attributes have several values, by any of which filters select it.
+type multiple interface {
+	// Values returns all values of an attribute, or nothing for one that has a single value.
+	Values(name string) []string
+}
+
 // Page is the part of a list that a query selects.
 type Page struct {
 	Body httpbody.Body
@@ -91,11 +97,29 @@ func (q *Query) selectFrom(all iter.Seq[Entry]) (page []rankedEntry, total int, 
 
 func (q *Query) matches(e Entry) bool {
 	for _, f := range q.filters {
-		if !q.selects(f, e.Attribute(f.attribute)) {
+		if !q.selectsEntry(f, e) {
 			return false
 		}
 	}
 	return q.text == "" || e.Mentions(q.text)
+}
+
+// selectsEntry reports whether a filter selects an entry by one of its values. The filter != selects an entry that has no such value.
+func (q *Query) selectsEntry(f filter, e Entry) bool {
+	m, ok := e.(multiple)
+	if !ok {
+		return q.selects(f, e.Attribute(f.attribute))
+	}
+	values := m.Values(f.attribute)
+	isSelected := func(value string) bool { return q.selects(f, value) }
+	switch {
+	case len(values) == 0:
+		return isSelected(e.Attribute(f.attribute))
+	case f.operator == '!':
+		return !slices.ContainsFunc(values, func(value string) bool { return !isSelected(value) })
+	default:
+		return slices.ContainsFunc(values, isSelected)
+	}
 }
 
 // selects reports whether a filter selects a value. A range selects no entry that lacks the attribute.
