@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/stack/tests/fakeapi"
 	"github.com/vitistack/stack/tests/stand/browser"
 	"github.com/vitistack/stack/tests/stand/stall"
 )
@@ -37,4 +38,26 @@ func TestPageGatewayHangs(t *testing.T) {
 	p.Resume()
 	b.Wait("the overview", `document.querySelector("main h1") && !document.querySelector(".loading")`)
 	b.Wait("the connection", live)
+}
+
+// TestPageRequestHangs has requests of views that are never answered, as those to a gateway whose node has lost its power. The views say so, and
+// ask again.
+func TestPageRequestHangs(t *testing.T) {
+	t.Parallel()
+	s := startCold(t, func(api *fakeapi.Server) { busy(t, api) })
+	s.waitReady()
+	p := stall.New(t, func(r *http.Request) bool {
+		return strings.HasSuffix(r.URL.Path, "/timeline") || strings.HasSuffix(r.URL.Path, "/api/v1/events")
+	})
+	p.Forward(t, s.url)
+	p.Stop()
+	b := browser.New(t, p.URL, 1000, 700)
+	b.Before(`{ const exact = AbortSignal.timeout.bind(AbortSignal); AbortSignal.timeout = (wait) => exact(wait === 60_000 ? 1000 : wait); }`)
+	b.Open("#/clusters/team-a/shop")
+	b.Wait("what is wrong", `document.getElementById("timeline-title")?.parentElement.textContent.includes("The gateway cannot be reached")`)
+	b.See("#/events")
+	b.Wait("what is wrong", `document.querySelector("main").textContent.includes("The history cannot be read at present")`)
+	p.Resume()
+	b.See("#/clusters/team-a/shop")
+	b.Wait("the timeline", `document.querySelector(".waterfall")`)
 }

@@ -6,8 +6,14 @@ import { notify } from "./store.js";
 
 // minInterval is the least time between two requests for the same path, in milliseconds.
 const minInterval = 4000;
+// answerTimeout is how long a request may take, in milliseconds. The gateway waits half as long for the database and the Kubernetes API.
+// Without it, a request to a gateway that has vanished would keep its view from asking the next gateway.
+const answerTimeout = 60_000;
 const mostKept = 40;
 const kept = new Map();
+
+// fetchAnswer sends a request that fails if its answer does not come in time.
+export const fetchAnswer = (path) => fetch(path, { signal: AbortSignal.timeout(answerTimeout) });
 
 // requestData returns the answer for a path: {data, error, loading}. It sends a request when stamp is other than in the
 // last call. Until the new answer arrives, it returns the old one.
@@ -34,7 +40,7 @@ async function fetchInto(entry, path, stamp) {
   entry.loading = true;
   entry.at = Date.now();
   try {
-    const answer = await fetch(path);
+    const answer = await fetchAnswer(path);
     const body = await answer.json();
     if (answer.ok) {
       entry.data = body;

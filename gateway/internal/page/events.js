@@ -1,6 +1,7 @@
 // The stream of domain events, with what the history has before it.
 import { h, link } from "./dom.js";
 import { count, moment } from "./format.js";
+import { fetchAnswer } from "./api.js";
 import { searchForm } from "./grid.js";
 import { href, setQuery } from "./router.js";
 import { all, derive, feed, notify, streamState } from "./store.js";
@@ -76,13 +77,13 @@ async function load(path, fresh) {
   view.failed = "";
   const gaps = streamState.gaps;
   const before = streamState.gapAt;
-  const answer = await fetch(path).catch(() => null);
-  const events = answer?.ok ? (await answer.json()).events : [];
+  const answer = await fetchAnswer(path).catch(() => null);
+  const events = answer?.ok ? await answer.json().then((body) => body.events, () => null) : null;
   // The filters may have changed while the answer was on its way.
   if (view.loading !== path) return;
   view.loading = "";
   view.gaps = gaps;
-  if (answer?.ok) {
+  if (events) {
     if (fresh) {
       view.path = path;
       view.older = [];
