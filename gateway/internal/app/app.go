@@ -185,14 +185,14 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 	}
 	a.replicas = &replicas.Replicas{Cache: a.cache, Hub: a.hub, Pushed: &a.metrics.Pushed, Epoch: a.store.Current().Epoch, Timeout: c.APITimeout, Log: log}
 	a.deliverer = &webhook.Deliverer{
-		History: a.history, Endpoints: endpoints, Log: a.component("webhook"), Outbound: outbound.FromEnvironment(), Count: a.metrics.Delivery,
+		History: a.history, Endpoints: endpoints, Log: a.component("webhook"), Outbound: outbound.FromEnvironment(), Count: a.metrics.Delivery, Timeout: c.APITimeout,
 	}
 	delay := time.Duration(0)
 	if c.SinkURL != "" {
 		delay = brokerDelay
 	}
 	a.producer = domainevents.New(domainevents.Options{
-		Store: a.store, History: a.history, Show: a.showOwnEvent, BrokerDelay: delay, Log: log,
+		Store: a.store, History: a.history, Show: a.showOwnEvent, BrokerDelay: delay, Timeout: c.APITimeout + c.Database.FlushInterval, Log: log,
 		Synced: a.isSynced, Version: a.currentVersion,
 		Deliveries: func(e event.Event, namespace string, direct bool) []history.Delivery {
 			skip := ""

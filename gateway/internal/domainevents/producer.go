@@ -38,7 +38,10 @@ type Options struct {
 	// BrokerDelay is the time for which a change that the gateway has seen waits for the Broker to deliver it, so that its event can be
 	// a reply.
 	BrokerDelay time.Duration
-	Log         *slog.Logger
+	// Timeout bounds each attempt to record an object, because a connection to a database that has vanished hangs for a quarter of an hour. It
+	// has to be longer than the flush interval of History.
+	Timeout time.Duration
+	Log     *slog.Logger
 }
 
 // Producer records the domain events of changed objects, and shows and delivers each event once.
@@ -147,7 +150,9 @@ func (p *Producer) work(ctx context.Context) {
 		if stop {
 			return
 		}
-		_, err := p.reconcile(ctx, s, "")
+		limited, cancel := context.WithTimeout(ctx, p.Timeout)
+		_, err := p.reconcile(limited, s, "")
+		cancel()
 		p.queue.Done(s)
 		if err == nil || ctx.Err() != nil {
 			p.queue.Forget(s)

@@ -114,6 +114,8 @@ type Deliverer struct {
 	// AbandonedAfter is the time after which a due delivery that no replica makes becomes a dead letter, because its
 	// endpoint is not configured. Default: five minutes.
 	AbandonedAfter time.Duration
+	// Timeout bounds each query of the history, because a connection to a database that has vanished hangs for a quarter of an hour. Default: 30 s.
+	Timeout time.Duration
 
 	// inside and outside connect to endpoints inside and outside of the cluster.
 	inside, outside *http.Client
@@ -132,6 +134,8 @@ const (
 	idleDelay = 30 * time.Second
 	// abandonedAfter is the default of AbandonedAfter. Meanwhile a replica with an earlier configuration may still end.
 	abandonedAfter = 5 * time.Minute
+	// queryTimeout is the default of Timeout.
+	queryTimeout = 30 * time.Second
 	// claimMargin is the time beyond its timeout for which other replicas do not claim a delivery.
 	claimMargin = 10 * time.Second
 	// maxAnswer bounds in bytes what is read of a response.
@@ -221,8 +225,15 @@ func (d *Deliverer) deliverTo(ctx context.Context, e Endpoint, wake <-chan struc
 	}
 }
 
+// limit bounds a query of the history.
+func (d *Deliverer) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, cmp.Or(d.Timeout, queryTimeout))
+}
+
 // pause returns the time until the next delivery is due.
 func (d *Deliverer) pause(ctx context.Context, e Endpoint) time.Duration {
+	ctx, cancel := d.limit(ctx)
+	defer cancel()
 	due, ok, err := d.History.NextDue(ctx, e.party())
 	if err != nil || !ok {
 		return idleDelay
@@ -232,8 +243,7 @@ func (d *Deliverer) pause(ctx context.Context, e Endpoint) time.Duration {
 
 // deliverDue makes the due deliveries in parallel, and returns their number.
 func (d *Deliverer) deliverDue(ctx context.Context, e Endpoint) (int, error) {
-	now := time.Now()
-	claimed, err := d.History.Claim(ctx, e.party(), now, now.Add(e.Timeout+claimMargin))
+	claimed, err := d.claim(ctx, e)
 	var running sync.WaitGroup
 	for _, delivery := range claimed {
 		running.Go(func() { d.deliver(ctx, e, delivery) })
@@ -242,11 +252,20 @@ func (d *Deliverer) deliverDue(ctx context.Context, e Endpoint) (int, error) {
 	return len(claimed), err
 }
 
+func (d *Deliverer) claim(ctx context.Context, e Endpoint) ([]history.Delivery, error) {
+	ctx, cancel := d.limit(ctx)
+	defer cancel()
+	now := time.Now()
+	return d.History.Claim(ctx, e.party(), now, now.Add(e.Timeout+claimMargin))
+}
+
 func (d *Deliverer) deliver(ctx context.Context, endpoint Endpoint, delivery history.Delivery) {
 	answer := d.try(ctx, endpoint, delivery)
 	if ctx.Err() != nil {
 		return
 	}
+	ctx, cancel := d.limit(ctx)
+	defer cancel()
 	if answer.err == nil {
 		d.Count(endpoint.Name, Delivered)
 		d.logError(d.History.Delivered(ctx, delivery))

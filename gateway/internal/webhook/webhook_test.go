@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,6 +24,8 @@ import (
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/gateway/internal/webhook"
+	"github.com/vitistack/stack/tests/stand/freeze"
+	"github.com/vitistack/stack/tests/stand/servers"
 )
 
 // receiver is an endpoint that answers with planned statuses, and then with 204.
@@ -89,6 +92,12 @@ func start(t *testing.T, url string, endpoints ...webhook.Endpoint) *env {
 
 func startWithin(t *testing.T, rules outbound.Rules, url string, endpoints ...webhook.Endpoint) *env {
 	t.Helper()
+	return startChanged(t, func(d *webhook.Deliverer) { d.Outbound = rules }, url, endpoints...)
+}
+
+// startChanged runs a deliverer that a test has changed.
+func startChanged(t *testing.T, change func(*webhook.Deliverer), url string, endpoints ...webhook.Endpoint) *env {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	store, err := history.Open(&config.Database{
 		URL: url, MaxOpenConns: 5, MaxIdleConns: 2, BatchSize: 10, FlushInterval: 10 * time.Millisecond, Retention: 1000 * time.Hour,
@@ -101,9 +110,10 @@ func startWithin(t *testing.T, rules outbound.Rules, url string, endpoints ...we
 		endpoints[i].FirstDelay = time.Millisecond
 	}
 	d := &webhook.Deliverer{
-		History: store, Endpoints: endpoints, Log: log, Outbound: rules, AbandonedAfter: 20 * time.Millisecond,
+		History: store, Endpoints: endpoints, Log: log, AbandonedAfter: 20 * time.Millisecond,
 		Count: func(endpoint, outcome string) { s.outcomes <- endpoint + " " + outcome },
 	}
+	change(d)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { d.Run(ctx) })
@@ -356,6 +366,37 @@ func TestSSRF(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestVanishedDatabase has the connections to the database hang while an endpoint answers, as after the node of the database has lost its power. Another
+// node has the database since, and the delivery continues there.
+func TestVanishedDatabase(t *testing.T) {
+	t.Parallel()
+	address, err := url.Parse(servers.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := freeze.New(t, address.Host)
+	address.Host = proxy.Addr()
+	begun, answer := make(chan struct{}, 10), make(chan int, 10)
+	r := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		begun <- struct{}{}
+		select {
+		case code := <-answer:
+			w.WriteHeader(code)
+		case <-req.Context().Done():
+		}
+	}))
+	t.Cleanup(r.Close)
+	s := startChanged(t, func(d *webhook.Deliverer) { d.Timeout = time.Second }, address.String(), webhook.Endpoint{Name: "w", URL: r.URL, Timeout: 2 * time.Second, Retries: 3})
+	s.record("e1", "t", "")
+	<-begun
+	proxy.Freeze()
+	answer <- http.StatusServiceUnavailable
+	s.expect("w retried")
+	answer <- http.StatusNoContent // once the claim of the delivery has ended, because the failure could not be recorded
+	s.expect("w delivered")
+	proxy.Cut()
 }
 
 // TestHangingEndpointHoldsUpNoOther has one endpoint that never answers.
