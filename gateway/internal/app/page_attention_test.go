@@ -1,6 +1,7 @@
 package app
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/tests/fakeapi"
 	"github.com/vitistack/stack/tests/stand/browser"
+	"github.com/vitistack/stack/tests/stand/servers"
 )
 
 // readyFor is the condition Ready, which became what it is some time ago. An empty reason means True.
@@ -179,5 +181,28 @@ func TestPageAttention(t *testing.T) {
 	if got := browser.Eval[string](b, `import("/page/reasons.js").then(({ reasons }) => Object.values(reasons).map((r) => r[0]).filter((who) => !`+roles+`.includes(who)).join())`); got != "" {
 		t.Errorf("roles with other names: %s", got)
 	}
+	b.Clean()
+}
+
+// TestPageDatabaseDown shows on the overview whether the database of the history works, while it is cut off and after that.
+func TestPageDatabaseDown(t *testing.T) {
+	t.Parallel()
+	address, err := url.Parse(servers.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := cutProxy(t, address.Host)
+	database := address.Host
+	address.Host = link.Addr().String()
+	s := start(t, "--database.url="+address.String(), "--health.checkInterval=1s")
+	b := browser.New(t, s.url, 1200, 800)
+	b.Open("#/overview")
+	row := `[...document.querySelectorAll(".health tr")].find((x) => x.textContent.startsWith("Event history"))?.querySelector("td")?.innerText`
+	b.Wait("a database that works", row+` === "healthy"`)
+	link.lead("")
+	b.Wait("a database that is cut off", row+` === "unhealthy"`)
+	b.Accessible("without the database")
+	link.lead(database)
+	b.Wait("a database that works again", row+` === "healthy"`)
 	b.Clean()
 }

@@ -10,8 +10,6 @@ import { bar } from "./tables.js";
 import { aboutReason } from "./advice.js";
 import { kindOf, layers, nounOf } from "./kinds.js";
 import { humanize } from "./texts.js";
-import { requestData } from "./api.js";
-import { version } from "./store.js";
 
 const mostShown = 12;
 
@@ -196,7 +194,6 @@ function tile(view, title, n, what) {
 // health is that of each layer, by its objects and functions, and of each backend.
 function health() {
   const found = problems();
-  const own = requestData("/health", version("operators"));
   return h(
     "section",
     { "aria-labelledby": "health-title" },
@@ -245,27 +242,17 @@ function health() {
             "none in use",
             "No backends in use yet.",
           ),
-        all("dependencies")
-          .filter((d) => parts[d.kind])
-          .map((d) => line(d.id, parts[d.kind], d.status === "unknown" ? "wait" : operatorState[d.status], d.status, d.kind === "eventSource" ? d.name.split("/")[1] : "")),
-        ["database", "cache"].map(
-          (name) =>
-            own.data?.checks &&
-            line(
-              name,
-              name === "database" ? "Event history" : "Cache",
-              own.data.checks[name] === "healthy" ? "good" : "bad",
-              own.data.checks[name],
-              "",
-            ),
-        ),
+        [...all("dependencies")]
+          .sort((a, b) => partNames.indexOf(a.kind) - partNames.indexOf(b.kind))
+          .map((d) => line(d.id, parts[d.kind] ?? d.kind, d.status === "unknown" ? "wait" : operatorState[d.status], d.status, d.kind === "eventSource" ? d.name.split("/")[1] : "")),
       ),
     ),
   );
 }
 
 const backends = { kubevirt: "KubeVirt", proxmox: "Proxmox VE", kea: "ISC Kea", talos: "Talos Linux" };
-const parts = { broker: "Broker", eventSource: "Event source", resync: "Resync" };
+const parts = { broker: "Broker", eventSource: "Event source", resync: "Resync", database: "Event history", cache: "Cache" };
+const partNames = Object.keys(parts);
 const networkBackends = { nam: "NAM", netbox: "NetBox" };
 const operatorState = { healthy: "good", degraded: "act", unhealthy: "bad", unreachable: "bad" };
 
