@@ -19,10 +19,13 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
+// namespace is the one that the manifests and the documentation name.
+const namespace = "vitistack-system"
+
 // helm runs Helm against a cluster, with the chart of the repository.
 type helm struct {
 	binary, kubeconfig, home string
-	// namespace is the one of the release, vitistack-system if it is empty.
+	// namespace is the one of the release. The default is the constant of this name.
 	namespace string
 }
 

@@ -19,8 +19,6 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-const namespace = "vitistack-system"
-
 // TestInstall installs, upgrades and uninstalls with Helm, and then with the plain manifests.
 func TestInstall(t *testing.T) {
 	t.Parallel()
