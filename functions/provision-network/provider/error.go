@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/vitistack/stack/apis/v1alpha2"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/vitistack/stack/functions/internal/httpclient"
 )
 
@@ -156,9 +157,9 @@ func (b Backend) InvalidResponse(problem string) Error {
 	return PermanentError(reasonUnexpectedAnswer, "invalid response from %s: %s", b.Name, problem)
 }
 
-// SegmentGone returns the Error for a part of the segment of nn that the backend no longer
-// has. Nothing is created in its place, because that would be another segment.
-func (b Backend) SegmentGone(nn *v1alpha2.NetworkNamespace, part string) Error {
+// SegmentGone returns the Error for a part of the segment of a network that the backend no longer
+// has. uid is the UID that the backend knows the network by. Nothing is created in its place, because that would be another segment.
+func (b Backend) SegmentGone(uid types.UID, part string) Error {
 	return PermanentError(ReasonGone, "%s no longer has the %s of this network. The network keeps it, because machines may use it: restore it there with the UID %s, or delete this network and create it again",
-		b.Name, part, nn.UID)
+		b.Name, part, uid)
 }

@@ -130,7 +130,7 @@ func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segm
 	res, err := p.client.Do(ctx, httpclient.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &answer)
 	switch {
 	case provider.IsNotFound(err):
-		return segment.Segment{}, Backend.SegmentGone(nn, "segment")
+		return segment.Segment{}, Backend.SegmentGone(v1alpha1.OriginalUID(nn), "segment")
 	case err != nil:
 		return segment.Segment{}, Backend.RequestError(err)
 	}

@@ -201,6 +201,14 @@ func TestCreatedAgain(t *testing.T) {
 	if has, err := m.nam.Provide(t.Context(), again); err != nil || !has.Same(had) {
 		t.Errorf("the network has %v, had %v: %v", has, had, err)
 	}
+	// The manager loses the segment. The message names the UID with which the manager has to restore it.
+	if err := m.nam.Release(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	_, err = m.nam.Find(t.Context(), again)
+	if f := asError(t, err); f.Reason != provider.ReasonGone || !strings.Contains(f.Message, "restore it there with the UID "+uidA) {
+		t.Errorf("got %+v", f)
+	}
 }
 
 // TestFaults checks the error of each way in which a manager can fail.

@@ -142,7 +142,7 @@ func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segm
 			return segment.Segment{}, err
 		}
 		if len(own) == 0 {
-			return segment.Segment{}, Backend.SegmentGone(nn, string(families[i])+" prefix")
+			return segment.Segment{}, Backend.SegmentGone(nn.UID, string(families[i])+" prefix")
 		}
 		found := &own[max(0, slices.IndexFunc(own, func(p prefix) bool { return p.prefix == before }))]
 		addPrefix(&s, found)
@@ -152,7 +152,7 @@ func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segm
 			return segment.Segment{}, err
 		}
 		if !slices.ContainsFunc(addresses, func(a address) bool { return a.address.Addr() == gateway }) {
-			return segment.Segment{}, Backend.SegmentGone(nn, "gateway "+gateway.String())
+			return segment.Segment{}, Backend.SegmentGone(nn.UID, "gateway "+gateway.String())
 		}
 	}
 	if has.VLAN != 0 {
@@ -161,7 +161,7 @@ func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segm
 			return segment.Segment{}, err
 		}
 		if len(own) == 0 {
-			return segment.Segment{}, Backend.SegmentGone(nn, "VLAN")
+			return segment.Segment{}, Backend.SegmentGone(nn.UID, "VLAN")
 		}
 		s.VLAN = own[max(0, slices.IndexFunc(own, func(v vlan) bool { return v.VID == has.VLAN }))].VID
 	}
