@@ -145,7 +145,7 @@ func shelves() netboxsim.Options {
 		Parents: []netboxsim.Parent{
 			{Prefix: netip.MustParsePrefix("10.50.0.0/24"), Role: "tenants", Site: "az1", Status: "active"},
 			{Prefix: netip.MustParsePrefix("10.51.0.0/25"), Role: "tenants", Site: "az1"},
-			{Prefix: netip.MustParsePrefix("10.52.0.0/23"), Role: "tenants", Site: "az1", CustomFields: map[string]string{"tier": "gold"}},
+			{Prefix: netip.MustParsePrefix("10.52.0.0/23"), Role: "tenants", Site: "az1", CustomFields: map[string]any{"tier": "gold"}},
 			{Prefix: netip.MustParsePrefix("10.53.0.0/16"), Role: "tenants", Site: "az2"},
 			{Prefix: netip.MustParsePrefix("10.54.0.0/16"), Role: "tenants", Site: "az3", Location: "room-7"},
 			{Prefix: netip.MustParsePrefix("2001:db8:50::/56"), Site: "az1"},

@@ -26,8 +26,9 @@ type Parent struct {
 	// Location is the slug of a location in the site that the prefix is scoped to. The API then shows
 	// only the location, but filters the prefix by its site as well (CachedScopeMixin and
 	// ScopedFilterSet of NetBox 4.2).
-	Location     string
-	CustomFields map[string]string
+	Location string
+	// CustomFields are the custom fields as NetBox has them in JSON: a text, a number, a list, or an object with its id.
+	CustomFields map[string]any
 	// Status is the status of the prefix. Default: container.
 	Status string
 }

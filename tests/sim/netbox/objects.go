@@ -79,7 +79,10 @@ func (s *Server) meets(o fields, query map[string][]string) bool {
 		var has string
 		switch custom, isCustom := strings.CutPrefix(name, "cf_"); {
 		case isCustom && s.known[custom]:
-			has = plain(member(o, "custom_fields", custom))
+			if !hasField(member(o, "custom_fields", custom), values) {
+				return false
+			}
+			continue
 		case name == "status", name == "family":
 			has = plain(member(o, name, "value"))
 		case name == "role":
@@ -103,6 +106,21 @@ func (s *Server) meets(o fields, query map[string][]string) bool {
 		}
 	}
 	return true
+}
+
+// hasField reports whether a custom field has one of the values of a filter. NetBox filters numbers by MultiValueNumberFilter, objects by their
+// IDs, and multiple selections and objects by each of their values (CustomField.to_filter in netbox/extras/models/customfields.py).
+func hasField(value any, values []string) bool {
+	switch value := value.(type) {
+	case []any:
+		return slices.ContainsFunc(value, func(one any) bool { return hasField(one, values) })
+	case fields:
+		return hasField(value["id"], values)
+	case float64:
+		return slices.ContainsFunc(values, func(text string) bool { n, err := strconv.ParseFloat(text, 64); return err == nil && n == value })
+	default:
+		return slices.Contains(values, plain(value))
+	}
 }
 
 func member(o fields, name, key string) any {

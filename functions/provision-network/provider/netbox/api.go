@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -142,6 +143,24 @@ func (p prefix) copyScope(body map[string]any) {
 	}
 	if p.VRF != nil {
 		body["vrf"] = p.VRF.ID
+	}
+}
+
+// isFieldValue reports whether a custom field has the value that a text describes, as NetBox's filters compare them: a number
+// by its value, a reference to an object by the ID of the object, and a list by each of its values.
+func isFieldValue(has any, text string) bool {
+	switch has := has.(type) {
+	case nil:
+		return false
+	case float64:
+		n, err := strconv.ParseFloat(text, 64)
+		return err == nil && n == has
+	case map[string]any:
+		return isFieldValue(has["id"], text)
+	case []any:
+		return slices.ContainsFunc(has, func(one any) bool { return isFieldValue(one, text) })
+	default:
+		return fmt.Sprint(has) == text
 	}
 }
 

@@ -68,7 +68,7 @@ func shelves() sim.Options {
 		Parents: []sim.Parent{
 			{Prefix: netip.MustParsePrefix("10.50.0.0/24"), Role: "tenants", Site: "az1", Status: "active"},
 			{Prefix: netip.MustParsePrefix("10.51.0.0/25"), Role: "tenants", Site: "az1"},
-			{Prefix: netip.MustParsePrefix("10.52.0.0/23"), Role: "tenants", Site: "az1", CustomFields: map[string]string{"tier": "gold"}},
+			{Prefix: netip.MustParsePrefix("10.52.0.0/23"), Role: "tenants", Site: "az1", CustomFields: map[string]any{"tier": "gold"}},
 			{Prefix: netip.MustParsePrefix("10.53.0.0/16"), Role: "tenants", Site: "az2"},
 			{Prefix: netip.MustParsePrefix("10.54.0.0/16"), Role: "tenants", Site: "az3", Location: "room-7"},
 			{Prefix: netip.MustParsePrefix("2001:db8:50::/56"), Site: "az1"},
@@ -281,6 +281,41 @@ func TestChooses(t *testing.T) {
 			got, err := l.netbox.Provide(t.Context(), someNetwork(uidA, netboxSpec(tc.request)))
 			if reasonIn(err) != tc.refuse || (err != nil && !strings.Contains(err.Error(), tc.says)) || got.Prefixes() != tc.prefix {
 				t.Errorf("%s: got %s, %v", tc.reason, got.Prefixes(), err)
+			}
+		})
+	}
+}
+
+// TestChoosesByField selects a parent by a custom field of each type.
+func TestChoosesByField(t *testing.T) {
+	t.Parallel()
+	rack := func(id float64) any { return map[string]any{"id": id, "display": "rack", "name": "rack"} }
+	for name, tc := range map[string]struct {
+		has  any
+		text string
+		want bool
+	}{
+		"Text":      {"gold", "gold", true},
+		"Similar":   {"gold-2", "gold", false},
+		"Integer":   {float64(42), "42", true},
+		"Million":   {float64(1234567), "1234567", true},
+		"Decimal":   {10.5, "10.50", true},
+		"Other":     {float64(1234567), "1234568", false},
+		"Boolean":   {true, "true", true},
+		"Selection": {[]any{"gold", "silver"}, "silver", true},
+		"NotOne":    {[]any{"gold", "silver"}, "bronze", false},
+		"Object":    {rack(1500000), "1500000", true},
+		"Objects":   {[]any{rack(7), rack(8)}, "8", true},
+		"Empty":     {nil, "gold", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLibrary(t, sim.Options{Parents: []sim.Parent{
+				{Prefix: netip.MustParsePrefix("10.60.0.0/16"), Site: "az1", CustomFields: map[string]any{"kind": tc.has}},
+			}})
+			got, err := l.netbox.Provide(t.Context(), someNetwork(uidA, netboxSpec(v1alpha2.NetBoxRequest{CustomFields: map[string]string{"kind": tc.text}})))
+			if tc.want && (err != nil || got.Prefixes() != "10.60.0.0/24") || !tc.want && reasonIn(err) != "NoParentPrefix" {
+				t.Errorf("field %v, requested %q: got %s, %v", tc.has, tc.text, got.Prefixes(), err)
 			}
 		})
 	}

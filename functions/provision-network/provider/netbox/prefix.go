@@ -125,7 +125,7 @@ func (p Provider) parentPrefixes(ctx context.Context, want v1alpha2.NetBoxReques
 		fits := err == nil && o.Status.Value == "container" && o.prefix.Addr().Is4() == (family == v1alpha2.IPv4) &&
 			(want.Role == "" || o.Role != nil && o.Role.Slug == want.Role) && (want.Site == "" || o.isAt(want.Site))
 		for name, value := range want.CustomFields {
-			fits = fits && fmt.Sprint(o.CustomFields[name]) == value
+			fits = fits && isFieldValue(o.CustomFields[name], value)
 		}
 		if fits {
 			parents = append(parents, o)
