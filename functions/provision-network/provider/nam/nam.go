@@ -5,6 +5,7 @@ package nam
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -130,6 +131,9 @@ func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segm
 	res, err := p.client.Do(ctx, httpclient.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &answer)
 	switch {
 	case provider.IsNotFound(err):
+		if err := p.checkManager(ctx); err != nil {
+			return segment.Segment{}, err
+		}
 		return segment.Segment{}, Backend.SegmentGone(v1alpha1.OriginalUID(nn), "segment")
 	case err != nil:
 		return segment.Segment{}, Backend.RequestError(err)
@@ -166,13 +170,32 @@ func (p Provider) Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) er
 	res, err := p.client.Do(ctx, httpclient.Request{Method: http.MethodDelete, Path: segmentPath(nn)}, nil)
 	switch {
 	case provider.IsNotFound(err):
-		return nil
+		return p.checkManager(ctx)
 	case err != nil:
 		return Backend.RequestError(err)
 	case res.Status == http.StatusAccepted:
 		return provider.Working(Backend.Name+" is removing the segment", res.RetryAfter())
 	case res.Status != http.StatusNoContent:
 		return Backend.InvalidResponse(fmt.Sprintf("status %d is neither 202 nor 204", res.Status))
+	default:
+		return nil
+	}
+}
+
+// checkManager returns an Error if what has answered that it has no segment does not list segments either: a gateway that does
+// not know the address, and another API, answer 404 in JSON as the manager does. A manager that refuses the list to the client exists.
+func (p Provider) checkManager(ctx context.Context) error {
+	var answer struct {
+		Items *[]json.RawMessage `json:"items"`
+	}
+	_, err := p.client.Do(ctx, httpclient.Request{Method: http.MethodGet, Path: "/segments", Query: url.Values{"limit": {"1"}}}, &answer)
+	switch {
+	case provider.IsKind(err, httpclient.Unauthorized):
+		return nil
+	case err != nil:
+		return Backend.RequestError(err)
+	case answer.Items == nil:
+		return Backend.InvalidResponse("it is not a list of segments")
 	default:
 		return nil
 	}

@@ -293,6 +293,40 @@ func TestIsNotThere(t *testing.T) {
 	}
 }
 
+// TestIsAnotherAPI has something else than the manager answer 404 in JSON: it does not know whether there is a segment.
+func TestIsAnotherAPI(t *testing.T) {
+	t.Parallel()
+	m := newManager(t, 0)
+	nn := someNetwork(uidA, namSpec(v1alpha2.SegmentRequest{}))
+	if _, err := m.nam.Provide(t.Context(), nn); err != nil {
+		t.Fatal(err)
+	}
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"message":"no Route matched with those values"}`))
+	}))
+	t.Cleanup(gateway.Close)
+	for name, url := range map[string]string{"Gateway": gateway.URL, "Path": strings.TrimSuffix(m.url, "/v1") + "/v2"} {
+		p := Provider{client(t, url, namToken)}
+		if err := p.Release(t.Context(), nn); err == nil || asError(t, err).Reason != "SourceNotFound" {
+			t.Errorf("%s: the release returns %v, want an error about NAM_URL", name, err)
+		}
+		if _, err := p.Find(t.Context(), nn); asError(t, err).Reason != "SourceNotFound" {
+			t.Errorf("%s: the segment is not gone: %v", name, err)
+		}
+	}
+	if err := m.nam.Release(t.Context(), nn); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.plan.Set(faults.Rule{Operation: "GET /segments", Error: "403"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.nam.Release(t.Context(), nn); err != nil {
+		t.Errorf("a manager that refuses the list has no segment: %v", err)
+	}
+}
+
 // TestLosesAnswers loses the answer to a request that was carried out.
 func TestLosesAnswers(t *testing.T) {
 	t.Parallel()
