@@ -45,6 +45,35 @@ func TestOverlap(t *testing.T) {
 	w.expect(w.get("b"), "Ready", reasonProvisioned)
 }
 
+// TestOverlapOfProvider has NetBox provide a prefix that a manual network has. A network that is only created again gets the same
+// prefix; after what the message says it is Ready.
+func TestOverlapOfProvider(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t)
+	w := newEnv(t, map[string]provider.Interface{"netbox": l.netbox})
+	spec := netboxSpec(v1alpha2.NetBoxRequest{Role: "tenants", Site: "az1", SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 26}})
+	spec.DatacenterIdentifier = ""
+	w.network("old", manualSpec("10.51.0.0/26", "10.51.0.1", 0))
+	w.expect(w.reconcile("old"), "Ready", reasonProvisioned)
+	for range 2 {
+		w.network("new", spec)
+		const says = "delete this network, have the network team mark 10.51.0.0/26 as used at provider netbox, which has chosen the segment, and create this network again, or delete that network"
+		if message := w.expect(w.reconcile("new"), "Error", plan.ReasonOverlap); !strings.HasSuffix(message, says) {
+			t.Errorf("got %q, want that it ends with %q", message, says)
+		}
+		w.delete(w.get("new"))
+		if w.reconcile("new") != nil {
+			t.Fatal("the network is deleted")
+		}
+	}
+	l.create(t, "/api/ipam/prefixes/2/available-prefixes/", map[string]any{"prefix_length": 26, "status": "reserved", "description": "old"})
+	w.network("new", spec)
+	if nn := w.reconcile("new"); nn.Status.IPv4Prefix != "10.51.0.64/26" {
+		t.Errorf("got prefix %q", nn.Status.IPv4Prefix)
+	}
+	w.expect(w.get("new"), "Ready", reasonProvisioned)
+}
+
 // meeting delays the first status write of each participant until all are about to write. Each has
 // then checked for conflicts and found none.
 type meeting struct {

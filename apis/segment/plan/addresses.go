@@ -77,6 +77,6 @@ func (u AddressUsers) checkUser(nn *v1alpha2.NetworkNamespace, seg segment.Segme
 		return nil
 	}
 	return usererror.Error{Reason: ReasonOverlap, Message: fmt.Sprintf(
-		"%s (VLAN %d) contains %s, which %s %s/%s has in NetworkNamespace %s: choose another prefix or VLAN, or delete that %s",
-		seg.Prefixes(), seg.VLAN, address, user.kind, user.namespace, user.name, user.network, user.kind)}
+		"%s (VLAN %d) contains %s, which %s %s/%s has in NetworkNamespace %s: %s, or delete that %s",
+		seg.Prefixes(), seg.VLAN, address, user.kind, user.namespace, user.name, user.network, otherSegmentAdvice(nn, seg.Prefixes()), user.kind)}
 }

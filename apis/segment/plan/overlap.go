@@ -139,7 +139,7 @@ func CheckOverlap(nn *v1alpha2.NetworkNamespace, seg segment.Segment, others []v
 		}
 		switch decidePrecedence(own, state, isOlder(nn, other)) {
 		case givesUp:
-			return false, overlapError(seg, other, theirs)
+			return false, overlapError(nn, seg, other, theirs)
 		case waitsForOther:
 			waits = true
 		}
@@ -154,13 +154,23 @@ func conflictsInVLAN(seg, theirs segment.Segment, nn, other *v1alpha2.NetworkNam
 }
 
 // overlapError returns the error of a network whose segment overlaps that of holder.
-func overlapError(seg segment.Segment, holder *v1alpha2.NetworkNamespace, theirs segment.Segment) usererror.Error {
+func overlapError(nn *v1alpha2.NetworkNamespace, seg segment.Segment, holder *v1alpha2.NetworkNamespace, theirs segment.Segment) usererror.Error {
 	if !seg.Overlaps(theirs) {
 		return usererror.Error{Reason: ReasonOverlap, Message: fmt.Sprintf(
 			"VLAN %d is that of NetworkNamespace %s/%s: choose another VLAN, delete that network, or ask the platform team to set spec.shareVLANs in a NetworkPool",
 			seg.VLAN, holder.Namespace, holder.Name)}
 	}
 	return usererror.Error{Reason: ReasonOverlap, Message: fmt.Sprintf(
-		"%s (VLAN %d) overlaps %s of NetworkNamespace %s/%s: choose another prefix or VLAN, or delete that network",
-		seg.Prefixes(), seg.VLAN, theirs.Prefixes(), holder.Namespace, holder.Name)}
+		"%s (VLAN %d) overlaps %s of NetworkNamespace %s/%s: %s, or delete that network",
+		seg.Prefixes(), seg.VLAN, theirs.Prefixes(), holder.Namespace, holder.Name, otherSegmentAdvice(nn, theirs.Prefixes()))}
+}
+
+// otherSegmentAdvice says how a network gets another segment than one whose addresses are used. A provider that chooses the segment
+// gives it out again unless it knows of the use.
+func otherSegmentAdvice(nn *v1alpha2.NetworkNamespace, used string) string {
+	provider, _ := ProviderOf(nn.Spec)
+	if provider == v1alpha2.ProviderManual {
+		return "choose another prefix or VLAN"
+	}
+	return fmt.Sprintf("delete this network, have the network team mark %s as used at provider %s, which has chosen the segment, and create this network again", used, provider)
 }
