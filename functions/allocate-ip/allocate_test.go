@@ -63,6 +63,26 @@ func TestConfigurationGetsItsAddresses(t *testing.T) {
 	s.requireConsistentLeases()
 }
 
+// TestServersKeepTheirAddresses has a network whose DNS servers are in its prefix. Only a machine that requests one of their addresses gets it.
+func TestServersKeepTheirAddresses(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.serve(1)
+	s.network("net", "10.0.0.0/29", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1", DNS: []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"}})
+	s.configuration("web", "net", eth0())
+	if got := s.awaitReason("web", "NetworkConfigured").Status.NetworkInterfaces[0].IPv4Addresses; !slices.Equal(got, []string{"10.0.0.6"}) {
+		t.Errorf("got %v, want the only address that no server has", got)
+	}
+	resolver := eth0()
+	resolver.IPv4Addresses = []v1alpha2.IPv4Address{"10.0.0.3"}
+	s.configuration("resolver", "net", resolver)
+	if got := s.awaitReason("resolver", "NetworkConfigured").Status.NetworkInterfaces[0].IPv4Addresses; !slices.Equal(got, []string{"10.0.0.3"}) {
+		t.Errorf("a machine that requests the address of a DNS server is that server: got %v", got)
+	}
+	s.configuration("db", "net", eth0())
+	s.awaitReason("db", "PoolExhausted")
+}
+
 func TestRequestedAddress(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)

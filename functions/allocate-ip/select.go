@@ -41,7 +41,7 @@ func (r allocationReconciler) claimFromPool(ctx context.Context, nn *v1alpha2.Ne
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	p = p.Without(kept)
+	p = p.Without(kept).Without(network.Servers(nn))
 	if p.Size() > nearlyFull && !isPoolExhausted(a) && len(h.former) == 0 {
 		for i := range probeCount(p) {
 			got := p.At(probePlace(p, h, i))

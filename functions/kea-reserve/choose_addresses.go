@@ -103,7 +103,7 @@ func chooseAddress(req request, nic interfaceRequest, states []kea.State, taken 
 	}
 	address, ok := pick(req.prefix, req.uid+"/"+nic.name, func(a netip.Addr) bool {
 		_, held := taken[a]
-		return !held && !req.reserved[a] && req.isUsable(a)
+		return !held && !req.reserved[a] && !req.servers[a] && req.isUsable(a)
 	})
 	if !ok {
 		return netip.Addr{}, reconcile.UserError{Reason: reasonExhausted, Message: fmt.Sprintf("%s has no free address: release one, or use a larger network", req.prefix)}

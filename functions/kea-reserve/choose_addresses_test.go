@@ -8,7 +8,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
@@ -46,6 +49,43 @@ func others(mac, address string) kea.Reservation {
 
 func there(held ...kea.Reservation) kea.State {
 	return kea.State{Subnet: kea.Subnet{ID: 7, Prefix: segment}, SubnetFound: true, CanCreateSubnet: true, Reservations: held}
+}
+
+// TestServersKeepTheirAddresses has a network whose DNS servers and egress address are in its prefix. Only a machine that requests one of their
+// addresses, or has it, gets it.
+func TestServersKeepTheirAddresses(t *testing.T) {
+	t.Parallel()
+	nn := &v1alpha2.NetworkNamespace{
+		Spec:   v1alpha2.NetworkNamespaceSpec{IPAllocation: &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationDHCP, DHCP: &v1alpha2.DHCPOptions{DNS: []string{"10.77.0.4"}}}},
+		Status: v1alpha2.NetworkNamespaceStatus{IPv4Prefix: "10.77.0.0/29", IPv4Gateway: "10.77.0.1", IPv4EgressIP: "10.77.0.2", DNS: []string{"10.77.0.3", "10.77.0.4", "10.77.0.5"}},
+	}
+	state := kea.State{Subnet: kea.Subnet{ID: 7, Prefix: netip.MustParsePrefix("10.77.0.0/29")}, SubnetFound: true}
+	for name, tc := range map[string]struct {
+		requested string
+		lease     []kea.Lease
+		want      string
+	}{
+		"Any":       {want: "10.77.0.6"},
+		"Requested": {requested: "10.77.0.3", want: "10.77.0.3"},
+		"Leased":    {lease: []kea.Lease{{MAC: macA, Address: addr("10.77.0.4")}}, want: "10.77.0.4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nc := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{UID: "u1"}, Spec: v1alpha1.NetworkConfigurationSpec{NetworkInterfaces: []v1alpha1.InterfaceSpec{{Name: "eth0", MACAddress: macA}}}}
+			if tc.requested != "" {
+				nc.Spec.NetworkInterfaces[0].IPv4Addresses = []v1alpha2.IPv4Address{v1alpha2.IPv4Address(tc.requested)}
+			}
+			with := state
+			with.Leases = tc.lease
+			req, err := newRequest(nc, nn, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p, err := planReservations(req, []kea.State{with}); err != nil || p.addresses[0] != addr(tc.want) {
+				t.Errorf("got %v, %v: want %s", p.addresses, err, tc.want)
+			}
+		})
+	}
 }
 
 func TestDecide(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	networkplan "github.com/vitistack/stack/apis/network/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
@@ -28,7 +29,10 @@ type request struct {
 	classes                []string
 	// reserved are the control-plane addresses of clusters, which an interface gets only if it
 	// asks for one.
-	reserved   map[netip.Addr]bool
+	reserved map[netip.Addr]bool
+	// servers are the DNS servers and the egress addresses of the network, which an interface gets only if it asks for
+	// one, or has it already.
+	servers    map[netip.Addr]bool
 	interfaces []interfaceRequest
 }
 
@@ -49,7 +53,7 @@ func newRequest(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace
 	req := request{
 		uid: string(nc.UID), name: nc.Namespace + "/" + nc.Name, network: string(nn.UID),
 		former: v1alpha1.FormerUIDs(nc), formerNetworks: v1alpha1.FormerUIDs(nn), unmarked: v1alpha1.AdoptsUnmarked(nc),
-		dns: dnsOf(nn), classes: classesOf(nn, classes),
+		dns: dnsOf(nn), classes: classesOf(nn, classes), servers: network.Servers(nn),
 	}
 	var err error
 	if req.prefix, err = netip.ParsePrefix(nn.Status.IPv4Prefix); err != nil || !req.prefix.Addr().Is4() {
