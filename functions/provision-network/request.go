@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/vitistack/stack/apis/segment"
@@ -65,10 +66,15 @@ func (f *function) prepareRequest(ctx context.Context, nn *v1alpha2.NetworkNames
 		if err := f.kube.CheckSpecCurrent(ctx, nn); err != nil { // a changed spec may name the former provider again, and machines use its segment
 			return nil, err
 		}
-		if err := f.provider(release).Release(ctx, nn); err != nil {
-			refusal = provider.PermanentError("ProviderChanged", "provider %s was asked for a segment, and has to release it first: %s", release, err)
-		} else {
+		err := f.provider(release).Release(ctx, nn)
+		switch working := (provider.Error{}); {
+		case err == nil:
 			delete(nn.Annotations, v1alpha1.AnnotationProvider)
+		case errors.As(err, &working) && !working.Permanent:
+			working.Message = fmt.Sprintf("provider %s was asked for a segment, and has to release it first: %s", release, working.Message)
+			refusal = working
+		default:
+			refusal = provider.PermanentError("ProviderChanged", "provider %s was asked for a segment, and has to release it first: %s", release, err)
 		}
 	}
 	if refusal != nil {

@@ -55,6 +55,33 @@ func TestDecideStep(t *testing.T) {
 	}
 }
 
+// TestProviderChangesDuringRelease names another provider while the manager creates the segment. The manager takes its time for the release, after
+// which the other provider is asked.
+func TestProviderChangesDuringRelease(t *testing.T) {
+	t.Parallel()
+	const slow = 15 * time.Second
+	m, l := newManager(t, slow), newLibrary(t)
+	w := newEnv(t, map[string]provider.Interface{"nam": m.nam, "netbox": l.netbox})
+	w.network("net", asks("nam"))
+	w.expect(w.reconcile("net"), "Pending", provider.ReasonWorking)
+	w.change("net", func(nn *v1alpha2.NetworkNamespace) {
+		nn.Spec.NetworkProvisioning = netboxSpec(v1alpha2.NetBoxRequest{Role: "tenants", Site: "az1"}).NetworkProvisioning
+	})
+	nn := w.reconcile("net")
+	if message := w.expect(nn, "Pending", provider.ReasonWorking); !strings.Contains(message, "provider nam was asked for a segment, and has to release it first") {
+		t.Errorf("the message says what the network waits for: %s", message)
+	}
+	if wait := nextCheck(nn).Sub(w.clock.Now()); wait > slow+time.Second {
+		t.Errorf("the manager is asked again after %s, and needs %s", wait, slow)
+	}
+	m.clock.Pass(slow)
+	w.clock.Pass(slow + time.Second)
+	w.expect(w.reconcile("net"), "Ready", reasonProvisioned)
+	if left := m.Segments(); len(left) > 0 {
+		t.Errorf("the manager has %v", left)
+	}
+}
+
 func TestDecideProvider(t *testing.T) {
 	t.Parallel()
 	anything, err := plan.SelectPools(nil, "team-a", nil, true)
