@@ -200,6 +200,7 @@ func TestEditedInNetBox(t *testing.T) {
 		ready  string
 	}{
 		"Prefix":  {"the segment is another one", "prefixes", "prefix", func(p netip.Prefix) string { return netip.PrefixFrom(p.Addr(), 27).String() }, "SourceChanged"},
+		"Host":    {"the prefix is that of one address, so that the gateway is outside", "prefixes", "prefix", func(p netip.Prefix) string { return netip.PrefixFrom(p.Addr(), 32).String() }, "SourceChanged"},
 		"Gateway": {"the gateway is another address", "ip-addresses", "address", func(p netip.Prefix) string { return p.Addr().Next().Next().String() + "/26" }, provider.ReasonGone},
 		"Mask":    {"the gateway is the same address", "ip-addresses", "address", func(p netip.Prefix) string { return p.Addr().Next().String() + "/24" }, reasonProvisioned},
 	} {
