@@ -33,10 +33,8 @@ func New(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (Pool, error) 
 	}
 	var b netipx.IPSetBuilder
 	b.AddRange(netipx.IPRangeFrom(o.start, o.end))
-	b.Remove(o.prefix.Addr())
-	if o.prefix.Addr().Is4() && o.prefix.Bits() < 31 {
-		b.Remove(netipx.PrefixLastIP(o.prefix))
-	}
+	removeEdges(&b, o.prefix)
+	removeEdges(&b, o.segment)
 	for _, router := range []netip.Addr{o.gateway, o.announced} {
 		if router.IsValid() {
 			b.Remove(router)
@@ -61,12 +59,7 @@ func New(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (Pool, error) 
 func Whole(prefix netip.Prefix, gateway netip.Addr) Pool {
 	var b netipx.IPSetBuilder
 	b.AddPrefix(prefix)
-	if prefix.Bits() < prefix.Addr().BitLen()-1 {
-		b.Remove(prefix.Addr())
-		if prefix.Addr().Is4() {
-			b.Remove(netipx.PrefixLastIP(prefix))
-		}
-	}
+	removeEdges(&b, prefix)
 	if gateway.IsValid() {
 		b.Remove(gateway)
 	}
@@ -75,6 +68,17 @@ func Whole(prefix netip.Prefix, gateway netip.Addr) Pool {
 		p.ranges = set.Ranges()
 	}
 	return p
+}
+
+// removeEdges removes the network address and the broadcast address of a prefix. A prefix of two addresses has neither.
+func removeEdges(b *netipx.IPSetBuilder, prefix netip.Prefix) {
+	if prefix.Bits() >= prefix.Addr().BitLen()-1 {
+		return
+	}
+	b.Remove(prefix.Addr())
+	if prefix.Addr().Is4() {
+		b.Remove(netipx.PrefixLastIP(prefix))
+	}
 }
 
 // OutsidePool is the error of a requested address that a pool does not have.
