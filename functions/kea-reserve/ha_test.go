@@ -13,8 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
+	"github.com/vitistack/stack/tests/sim/faults"
+	sim "github.com/vitistack/stack/tests/sim/kea"
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
@@ -196,6 +199,62 @@ func TestSplit(t *testing.T) {
 		if len(distinct) != len(macs) {
 			t.Errorf("addresses are reserved twice: %v", got)
 		}
+	}
+}
+
+// TestReleaseWaitsForBoth has one of two servers down while an interface requests another address, or is removed. Both servers keep the reservation,
+// so that no other machine gets the address and has to give it back when the server answers again.
+func TestReleaseWaitsForBoth(t *testing.T) {
+	t.Parallel()
+	const macC = "52:54:00:00:00:0c"
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.NetworkConfiguration)
+		after  map[string]string
+	}{
+		"AnotherAddress": {func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces[1].IPv4Addresses[0] = "10.77.0.51" }, map[string]string{macA: "10.77.0.40", macB: "10.77.0.51", macC: "10.77.0.50"}},
+		"NoInterface":    {func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces = nc.Spec.NetworkInterfaces[:1] }, map[string]string{macA: "10.77.0.40", macC: "10.77.0.50"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			primary, secondary := simulate(t, sim.Kea3, stand.Options{}), simulate(t, sim.Kea2, stand.Options{})
+			w := newEnv(t, []string{primary.URL(), secondary.URL()})
+			w.network("net", "10.77.0.0/24", nil)
+			ask := func(addresses ...v1alpha2.IPv4Address) func(*v1alpha1.NetworkConfiguration) {
+				return func(nc *v1alpha1.NetworkConfiguration) {
+					for i, a := range addresses {
+						nc.Spec.NetworkInterfaces[i].IPv4Addresses = []v1alpha2.IPv4Address{a}
+					}
+				}
+			}
+			w.configuration("first", []string{macA, macB}, ask("10.77.0.40", "10.77.0.50"))
+			w.reconcile("first")
+			w.must(secondary.faults.Set(faults.Rule{Error: "503"}))
+			before := w.get("first")
+			nc := before.DeepCopy()
+			tc.change(nc)
+			_, err := w.kube.Patch(t.Context(), before, nc)
+			w.must(err)
+			if err := w.deliver("NetworkConfiguration", "first", events.TypeRefUpdate); err == nil || events.IsPermanent(err) {
+				t.Errorf("the Broker must redeliver, got %v", err)
+			}
+			if nc = w.get("first"); addressOf(t, nc, 1) != "10.77.0.50" || !strings.HasPrefix(ready(nc), "False KeaUnavailable: ask the secondary Kea server") {
+				t.Errorf("one server is down: Ready %s, address %s", ready(nc), addressOf(t, nc, 1))
+			}
+			w.configuration("second", []string{macC}, ask("10.77.0.50"))
+			if nc = w.reconcile("second"); !strings.HasPrefix(ready(nc), "False AddressTaken") {
+				t.Errorf("the other server has the address for another machine: Ready %s", ready(nc))
+			}
+			w.must(secondary.faults.Set())
+			w.clock.Pass(2 * userErrorCheckInterval)
+			w.must(w.deliver("NetworkConfiguration", "second", events.TypeResync))
+			w.must(w.deliver("NetworkConfiguration", "first", events.TypeResync))
+			w.must(w.deliver("NetworkConfiguration", "second", events.TypeResync))
+			for _, server := range []*simulated{primary, secondary} {
+				if diff := cmp.Diff(tc.after, hosts(t, server)); diff != "" || !strings.HasPrefix(ready(w.get("second")), "True") || !strings.HasPrefix(ready(w.get("first")), "True") {
+					t.Errorf("both servers are up (-want +got):\n%s", diff)
+				}
+			}
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
@@ -45,6 +46,16 @@ func compareReservations(req request, state kea.State, states []kea.State, addre
 		}
 	}
 	return c
+}
+
+// isReleasing reports whether a server has a reservation of the request for an address that is not one of addresses, so that another
+// NetworkConfiguration can get it.
+func (req request) isReleasing(states []kea.State, addresses []netip.Addr) bool {
+	return slices.ContainsFunc(states, func(state kea.State) bool {
+		return slices.ContainsFunc(state.Reservations, func(r kea.Reservation) bool {
+			return req.owns(r.Owner) && r.Address.IsValid() && !slices.Contains(addresses, r.Address)
+		})
+	})
 }
 
 // subnetIDFor returns the ID of a subnet that has to be created: the one that it has on the

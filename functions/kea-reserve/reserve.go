@@ -67,7 +67,8 @@ func (f *function) readPlan(req request, all kea.Connections) (plan, error) {
 	return planReservations(req, all.Up().States())
 }
 
-// applyPlan changes the servers, the primary one first, and reads back the result. It skips a
+// applyPlan changes the servers, the primary one first, and reads back the result. It returns an Outage, and changes nothing, if an address is released
+// while a server is down, because another machine would get an address that this server still gives to the first one. It skips a
 // server that fails from then on. If a server refuses its Change, applyPlan changes no further
 // server, because the result explains the refusal.
 func (f *function) applyPlan(ctx context.Context, nc *v1alpha1.NetworkConfiguration, req request, all kea.Connections, d plan) (plan, error) {
@@ -83,10 +84,8 @@ func (f *function) applyPlan(ctx context.Context, nc *v1alpha1.NetworkConfigurat
 		}
 	}
 	up := all.Up()
-	if d.isRemoving() { // after the servers were read: what a changed spec adds later is not removed
-		if err := f.kube.CheckSpecCurrent(ctx, nc); err != nil {
-			return plan{}, err
-		}
+	if err := f.checkRemovals(ctx, nc, req, all, d); err != nil {
+		return plan{}, err
 	}
 	if err := f.checkSubnetsAllowed(ctx, up, req, d.changes); err != nil {
 		return plan{}, err
@@ -120,6 +119,19 @@ func (f *function) applyPlan(ctx context.Context, nc *v1alpha1.NetworkConfigurat
 		return plan{}, kea.Outage{kea.Classify(why)}
 	}
 	return plan{}, kea.ErrChanged
+}
+
+// checkRemovals returns an error if what a plan removes has to stay: an Outage if an address is released while a server is down, and one for which
+// kube.Conflict is true if the spec has changed since it was read. The servers were read before, so that what a changed spec adds later is not removed.
+func (f *function) checkRemovals(ctx context.Context, nc *v1alpha1.NetworkConfiguration, req request, all kea.Connections, d plan) error {
+	switch {
+	case len(all.Down()) > 0 && req.isReleasing(all.Up().States(), d.addresses):
+		return all.Outage()
+	case d.isRemoving():
+		return f.kube.CheckSpecCurrent(ctx, nc)
+	default:
+		return nil
+	}
 }
 
 // checkSubnetsAllowed returns a UserError if a change adds reservations to a subnet that
