@@ -248,10 +248,30 @@ func (a api) do(ctx context.Context, method, path string, query url.Values, body
 			shown = provider.PermanentError(shown.Reason, "NetBox refuses %s: %s", strings.ToLower(method)+" "+path, said)
 		}
 		if text := string(e.Body); strings.Contains(text, fieldUID) && strings.Contains(text, "Unknown") {
-			shown = provider.PermanentError("SourceNotPrepared", "NetBox has no custom field %s: create one of type text for prefixes, IP addresses and VLANs", fieldUID)
+			shown = errNotPrepared
 		}
 	}
 	return requestError{shown, err}
+}
+
+// errNotPrepared says that NetBox lacks the custom field.
+var errNotPrepared = provider.PermanentError("SourceNotPrepared", "NetBox has no custom field %s: create one of type text for prefixes, IP addresses and VLANs", fieldUID)
+
+// checkPrepared returns errNotPrepared if NetBox shows a prefix without the custom field: it ignores the filter then, and no object
+// says which network it is of.
+func (a api) checkPrepared(ctx context.Context) error {
+	var page struct {
+		Results []object `json:"results"`
+	}
+	if err := a.do(ctx, http.MethodGet, "/api/ipam/prefixes/", url.Values{"limit": {"1"}}, nil, &page); err != nil {
+		return err
+	}
+	for _, o := range page.Results {
+		if _, has := o.CustomFields[fieldUID]; !has {
+			return errNotPrepared
+		}
+	}
+	return nil
 }
 
 // remove deletes an object. It succeeds if the object is gone.

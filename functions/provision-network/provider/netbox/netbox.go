@@ -142,7 +142,7 @@ func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segm
 			return segment.Segment{}, err
 		}
 		if len(own) == 0 {
-			return segment.Segment{}, Backend.SegmentGone(nn.UID, string(families[i])+" prefix")
+			return segment.Segment{}, cmp.Or(p.api.checkPrepared(ctx), error(Backend.SegmentGone(nn.UID, string(families[i])+" prefix")))
 		}
 		found := &own[max(0, slices.IndexFunc(own, func(p prefix) bool { return p.prefix == before }))]
 		addPrefix(&s, found)
@@ -200,11 +200,12 @@ func (p Provider) Created(ctx context.Context) (all []v1alpha1.Orphan, err error
 }
 
 // Release deletes all objects that have the network's UID. The VLAN is last, because NetBox
-// keeps a VLAN while a prefix refers to it.
+// keeps a VLAN while a prefix refers to it. If nothing has the UID of a network with a segment, the custom field has to exist.
 func (p Provider) Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	if err := p.adopt(ctx, nn); err != nil {
 		return err
 	}
+	removed := 0
 	for _, kind := range kinds {
 		all, err := list[object](ctx, p.api, kind, uidQuery(nn))
 		if err != nil {
@@ -217,7 +218,11 @@ func (p Provider) Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) er
 			if err := p.api.remove(ctx, kind, o.ID); err != nil {
 				return err
 			}
+			removed++
 		}
+	}
+	if has := nn.Status.IPv4Prefix != "" || nn.Status.IPv6Prefix != ""; has && removed == 0 {
+		return p.api.checkPrepared(ctx)
 	}
 	return nil
 }

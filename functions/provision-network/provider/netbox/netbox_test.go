@@ -252,6 +252,25 @@ func reasonIn(err error) string {
 	return ""
 }
 
+// TestFieldIsGone has an administrator delete the custom field of NetBox. What a network has is unknown then: it is neither gone nor released.
+func TestFieldIsGone(t *testing.T) {
+	t.Parallel()
+	o := shelves()
+	o.Fields = []string{}
+	l := newLibrary(t, o)
+	nn := someNetwork(uidA, netboxSpec(v1alpha2.NetBoxRequest{}))
+	if err := l.netbox.Release(t.Context(), nn); err != nil {
+		t.Errorf("a network that never had a segment: %v", err)
+	}
+	nn.Status.IPv4Prefix = "10.52.0.0/24"
+	if err := l.netbox.Release(t.Context(), nn); reasonIn(err) != "SourceNotPrepared" {
+		t.Errorf("the release returns %v", err)
+	}
+	if _, err := l.netbox.Find(t.Context(), nn); reasonIn(err) != "SourceNotPrepared" {
+		t.Errorf("the check returns %v", err)
+	}
+}
+
 func TestChooses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
