@@ -97,6 +97,26 @@ func TestExternal(t *testing.T) {
 	w.must(w.deliverAnswer(events.TypeNetworkProvisioned, good))
 }
 
+// TestUnusableAnswer has an IPAM provide a segment that the network cannot have because of its spec. The event of the status write does not request
+// the segment again, so that the condition stays.
+func TestUnusableAnswer(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, nil)
+	spec := asks("corp-ipam")
+	spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationStatic, Static: &v1alpha2.StaticPool{VLANID: 4000}}
+	nn := w.network("net", spec)
+	w.expect(w.reconcile("net"), "Pending", provider.ReasonWorking)
+	w.must(w.deliverAnswer(events.TypeNetworkProvisioned, events.NetworkProvisioned{UID: string(nn.UID), ID: "seg-1", IPv4Prefix: "10.20.30.0/24", IPv4Gateway: "10.20.30.1", VLANID: 230}))
+	w.expect(w.get("net"), "Error", "InvalidSpec")
+	requests := len(w.sentTypes())
+	w.expect(w.reconcile("net"), "Error", "InvalidSpec")
+	if sent := w.sentTypes(); len(sent) != requests {
+		t.Errorf("the IPAM is asked again: %v", sent)
+	}
+	w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.VLANID = 0 })
+	w.expect(w.reconcile("net"), "Pending", provider.ReasonWorking)
+}
+
 // TestAnswerTooLate has an IPAM create a segment after its network was deleted.
 func TestAnswerTooLate(t *testing.T) {
 	t.Parallel()

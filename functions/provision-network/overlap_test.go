@@ -74,6 +74,52 @@ func TestOverlapOfProvider(t *testing.T) {
 	w.expect(w.get("new"), "Ready", reasonProvisioned)
 }
 
+// TestUnusableSegmentIsNotRequestedAgain has a provider provide a segment that the network cannot have, because of its spec, or of another
+// network. The events of the own status writes request nothing, and neither the provider nor the API server is kept busy. A change of the spec, and the
+// deletion of the other network, end the delay.
+func TestUnusableSegmentIsNotRequestedAgain(t *testing.T) {
+	t.Parallel()
+	m, l := newManager(t, 0), newLibrary(t)
+	static := &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationStatic, Static: &v1alpha2.StaticPool{VLANID: 4000}}
+	for name, tc := range map[string]struct {
+		spec   v1alpha2.NetworkNamespaceSpec
+		reason string
+		mend   func(*env)
+	}{
+		"NAM": {namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 26}), "InvalidSpec", func(w *env) {
+			w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.VLANID = 0 })
+			w.reconcile("net")
+		}},
+		"NetBox": {netboxSpec(v1alpha2.NetBoxRequest{Role: "tenants", Site: "az1", SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 26}}), plan.ReasonOverlap, func(w *env) {
+			w.delete(w.get("old"))
+			w.reconcile("old")
+			w.must(w.deliver(kindNetwork, "old", events.TypeRefDelete))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEnv(t, map[string]provider.Interface{"nam": m.nam, "netbox": l.netbox})
+			tc.spec.DatacenterIdentifier = ""
+			if tc.reason == plan.ReasonOverlap {
+				w.network("old", manualSpec("10.51.0.0/26", "10.51.0.1", 0))
+				w.expect(w.reconcile("old"), "Ready", reasonProvisioned)
+			} else {
+				tc.spec.IPAllocation = static
+			}
+			w.network("net", tc.spec)
+			nn := w.reconcile("net")
+			w.expect(nn, "Error", tc.reason)
+			for range 3 {
+				if again := w.reconcile("net"); again.ResourceVersion != nn.ResourceVersion {
+					t.Errorf("an event of its own status write has the segment requested again: %+v", again.Status)
+				}
+			}
+			tc.mend(w)
+			w.expect(w.get("net"), "Ready", reasonProvisioned)
+		})
+	}
+}
+
 // meeting delays the first status write of each participant until all are about to write. Each has
 // then checked for conflicts and found none.
 type meeting struct {

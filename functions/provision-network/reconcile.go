@@ -58,6 +58,8 @@ type reconcileOptions struct {
 	full bool
 	// answer is the answer of an external IPAM, or nil.
 	answer *external.Answer
+	// retry is whether the segment is requested before nextCheckTime, because what it has waited for may be over.
+	retry bool
 }
 
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
@@ -112,7 +114,7 @@ func (f *function) reconcileNetwork(ctx context.Context, namespace, name string,
 	if !isAnswerFor(nn, o.answer) {
 		o.answer = nil
 	}
-	switch decideStep(nn, o.answer != nil, f.now()) {
+	switch decideStep(nn, o.answer != nil || o.retry, f.now()) {
 	case stepDelete:
 		return f.deleteNetwork(ctx, nn)
 	case stepCheck:
@@ -245,7 +247,7 @@ func (f *function) reconcileOverlapping(ctx context.Context) error {
 		return err
 	}
 	for _, nn := range waiting {
-		if err := kube.OnConflict(func() error { return f.reconcileNetwork(ctx, nn.Namespace, nn.Name, reconcileOptions{}) }); err != nil {
+		if err := kube.OnConflict(func() error { return f.reconcileNetwork(ctx, nn.Namespace, nn.Name, reconcileOptions{retry: true}) }); err != nil {
 			return err
 		}
 	}

@@ -35,7 +35,7 @@ const (
 //
 // A segment that has been Ready stays in the status, whatever the provider or the spec says
 // later, because machines use it. A segment that was only claimed is removed from the status
-// if a user has to change something.
+// if a user has to change something. Until then a provider that is asked for segments is asked again after a delay, as after other permanent errors.
 func setSegmentResult(nn *v1alpha2.NetworkNamespace, seg segment.Segment, err error, now time.Time) reconcile.Outcome {
 	if err == nil {
 		segment.SetStatus(nn, seg)
@@ -57,7 +57,7 @@ func setSegmentResult(nn *v1alpha2.NetworkNamespace, seg segment.Segment, err er
 		phase = v1alpha2.ProvisioningError
 	}
 	outcome := setStatus(nn, phase, failure.Reason, failure.Message)
-	if !isUserError {
+	if providerName, _ := plan.ProviderOf(nn.Spec); !isUserError || providerName != v1alpha2.ProviderManual {
 		nn.Status.NextCheckTime = checkTime(now, failure.Delay(failing))
 	}
 	return outcome

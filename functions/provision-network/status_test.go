@@ -39,6 +39,8 @@ func TestSetResult(t *testing.T) {
 	}
 	cases := map[string]struct {
 		reason string
+		// spec is that of a network of the provider manual if it is empty.
+		spec   v1alpha2.NetworkNamespaceSpec
 		status v1alpha2.NetworkNamespaceStatus
 		seg    segment.Segment
 		err    error
@@ -62,6 +64,12 @@ func TestSetResult(t *testing.T) {
 			err:    reconcile.UserError{Reason: "InvalidSpec", Message: "write a prefix"},
 			want:   v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningError, Phase: "Error", Status: "InvalidSpec"},
 			ready:  metav1.ConditionFalse, why: "InvalidSpec", news: true,
+		},
+		"RefusedSegment": {
+			reason: "only the requester can fix the spec, and the provider is not asked at each event",
+			spec:   asks("nam"), err: reconcile.UserError{Reason: "SegmentOverlap", Message: "delete this network"},
+			want:  v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningError, Phase: "Error", Status: "SegmentOverlap", NextCheckTime: in(provider.MaxDelay + time.Second)},
+			ready: metav1.ConditionFalse, why: "SegmentOverlap", news: true,
 		},
 		"RefusedLater": {
 			reason: "machines keep using a segment that the spec no longer describes",
@@ -101,7 +109,10 @@ func TestSetResult(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			nn := &v1alpha2.NetworkNamespace{Status: tc.status}
+			nn := &v1alpha2.NetworkNamespace{Spec: tc.spec, Status: tc.status}
+			if nn.Spec.NetworkProvisioning == nil {
+				nn.Spec = manualSpec("192.168.10.0/24", "192.168.10.1", 200)
+			}
 			outcome := setSegmentResult(nn, tc.seg, tc.err, noon)
 			if diff := cmp.Diff(tc.want, nn.Status, cmpopts.IgnoreFields(v1alpha2.NetworkNamespaceStatus{}, "Conditions")); diff != "" {
 				t.Errorf("%s: status (-want +got):\n%s", tc.reason, diff)
