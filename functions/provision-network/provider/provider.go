@@ -16,7 +16,7 @@ type Interface interface {
 	// Provide returns the segment of nn. The first call creates it, and every later call for
 	// the same UID returns the same segment. It returns a reconcile.UserError if the spec of
 	// nn has to change, and an Error if the provider has no segment for nn now. If that is Outdated, the caller releases the
-	// segment of the earlier request. Provide does that only for a network whose status has no segment.
+	// segment of the earlier request. Provide does that only for a network that holds no segment (plan.HoldsSegment).
 	Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error)
 	// Release gives the segment of nn back. It succeeds if there is no segment. It returns an
 	// Error while the provider is removing the segment, or cannot remove it.

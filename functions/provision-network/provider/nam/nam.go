@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/apis/segment"
+	"github.com/vitistack/stack/apis/segment/plan"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/httpclient"
@@ -77,7 +78,7 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (s
 		DatacenterIdentifier: nn.Spec.DatacenterIdentifier, SupervisorIdentifier: nn.Spec.SupervisorIdentifier,
 		IPFamilies: size.IPFamilies, IPv4PrefixLength: size.IPv4PrefixLength, IPv6PrefixLength: size.IPv6PrefixLength,
 	}}, &answer)
-	if provider.IsKind(err, httpclient.Conflict) && nn.Status.IPv4Prefix == "" && nn.Status.IPv6Prefix == "" {
+	if provider.IsKind(err, httpclient.Conflict) && !plan.HoldsSegment(nn) {
 		return segment.Segment{}, p.resolveConflict(ctx, nn, err)
 	}
 	if err != nil {

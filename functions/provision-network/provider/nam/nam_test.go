@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/httpclient"
@@ -208,6 +209,27 @@ func TestCreatedAgain(t *testing.T) {
 	_, err = m.nam.Find(t.Context(), again)
 	if f := asError(t, err); f.Reason != provider.ReasonGone || !strings.Contains(f.Message, "restore it there with the UID "+uidA) {
 		t.Errorf("got %+v", f)
+	}
+}
+
+// TestClaimedIsOutdated edits the request of a network that has claimed its segment and was not Ready before its process died. Nothing
+// uses the segment.
+func TestClaimedIsOutdated(t *testing.T) {
+	t.Parallel()
+	m := newManager(t, 0)
+	nn := someNetwork(uidA, namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 24}))
+	seg, err := m.nam.Provide(t.Context(), nn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	segment.SetStatus(nn, seg)
+	nn.Spec = namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 25})
+	for phase, outdated := range map[v1alpha2.ProvisioningPhase]bool{v1alpha2.ProvisioningPending: true, v1alpha2.ProvisioningReady: false} {
+		nn.Status.ProvisioningPhase = phase
+		_, err = m.nam.Provide(t.Context(), nn)
+		if f := asError(t, err); f.Outdated != outdated || f.Permanent == outdated {
+			t.Errorf("%s: got %+v, want outdated %t", phase, f, outdated)
+		}
 	}
 }
 
