@@ -36,7 +36,7 @@ func isShared(getenv func(string) string) (bool, error) {
 // NetworkNamespace which does not exist. While NetBox does not answer, the last report stays.
 func (f *function) reportOrphans(ctx context.Context) error {
 	var found []v1alpha1.Orphan
-	if lister, ok := f.providers[v1alpha2.ProviderNetBox].(provider.Lister); ok && !f.sharedNetBox {
+	if lister, ok := f.provider(v1alpha2.ProviderNetBox).(provider.Lister); ok && !f.sharedNetBox {
 		created, err := lister.Created(ctx)
 		if err != nil {
 			events.Report(ctx, "", "Did not look for orphans: "+err.Error())

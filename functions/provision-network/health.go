@@ -44,14 +44,14 @@ func findingOf(named provider.Backend, began, ended time.Time, err error) (backe
 // other request.
 func (f *function) checkHealth(ctx context.Context) error {
 	for _, name := range servers {
-		prober, configured := f.providers[name].(provider.Prober)
+		prober, configured := f.provider(name).(provider.Prober)
 		if !configured {
 			if err := f.reporter.Retain(ctx, name); err != nil {
 				return err
 			}
 			continue
 		}
-		if _, lists := f.providers[name].(provider.Lister); !lists || f.sharedNetBox {
+		if _, lists := f.provider(name).(provider.Lister); !lists || f.sharedNetBox {
 			_ = prober.Probe(ctx) // its error is in the report
 		}
 	}

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/vitistack/stack/apis/segment"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/backendhealth"
@@ -64,11 +67,46 @@ func (c config) server(providerName string, named provider.Backend, scheme token
 		return provider.Unavailable{Err: provider.PermanentError("ProviderNotConfigured",
 			"this installation has no provider %s: set %s_URL, or choose another spec.networkProvisioning.provider", providerName, prefix)}
 	}
-	client, err := c.newClient(providerName, prefix, named, scheme)
-	if err != nil {
-		return provider.Unavailable{Err: provider.PermanentError("ProviderMisconfigured", "provider %s cannot be used: %s", providerName, err)}
+	connect := func() provider.Interface {
+		client, err := c.newClient(providerName, prefix, named, scheme)
+		if err != nil {
+			return provider.Unavailable{Err: provider.PermanentError("ProviderMisconfigured", "provider %s cannot be used: %s", providerName, err)}
+		}
+		return newServer(client)
 	}
-	return newServer(client)
+	first := connect()
+	if _, isUnavailable := first.(provider.Unavailable); isUnavailable {
+		return &misconfigured{connect: connect, latest: first}
+	}
+	return first
+}
+
+// misconfigured is a provider whose configuration could not be used when the process started. Each use reads it again until it can be used, because the
+// Secret of the certificates may have been created or corrected since, or the API server did not answer.
+type misconfigured struct {
+	connect func() provider.Interface
+	mu      sync.Mutex
+	latest  provider.Interface
+}
+
+// resolve returns the provider, which is Unavailable while its configuration cannot be used.
+func (m *misconfigured) resolve() provider.Interface {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, isUnavailable := m.latest.(provider.Unavailable); isUnavailable {
+		m.latest = m.connect()
+	}
+	return m.latest
+}
+
+// Provide implements provider.Interface.
+func (m *misconfigured) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment.Segment, error) {
+	return m.resolve().Provide(ctx, nn)
+}
+
+// Release implements provider.Interface.
+func (m *misconfigured) Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	return m.resolve().Release(ctx, nn)
 }
 
 // newClient returns the HTTP client of a provider, which reads the environment and the

@@ -144,6 +144,40 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
+// TestSecretIsCreatedLater starts the function before the Secret of the provider's certificates exists, or is valid. The provider is used once it is.
+func TestSecretIsCreatedLater(t *testing.T) {
+	t.Parallel()
+	authority, ca, _ := certificate(t, nil)
+	own, _, _ := certificate(t, &authority)
+	manager, err := sim.New(sim.Options{Token: namToken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(manager)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{own}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	values := map[string]string{"NAM_URL": server.URL + "/v1", "NAM_TOKEN": namToken, "NAM_TLS_SECRET_NAME": "nam-tls"}
+	secret, missing := map[string][]byte(nil), errors.New("read secrets vitistack-system/nam-tls: not found")
+	f := &function{providers: config{
+		getenv: func(name string) string { return values[name] },
+		secret: func(string, string) (map[string][]byte, error) { return secret, missing },
+	}.providers()}
+	for _, change := range []func(){func() {}, func() { secret, missing = map[string][]byte{"ca.crt": []byte("x")}, nil }} {
+		change()
+		if _, err := f.provider("nam").Provide(t.Context(), someNetwork(uidA, asks("nam"))); reasonIn(err) != "ProviderMisconfigured" {
+			t.Errorf("got %v, want ProviderMisconfigured", err)
+		}
+	}
+	secret = map[string][]byte{"ca.crt": ca}
+	if _, err := f.provider("nam").Provide(t.Context(), someNetwork(uidA, asks("nam"))); err != nil {
+		t.Errorf("the Secret is correct now: %v", err)
+	}
+	if _, isServer := f.provider("nam").(provider.Server); !isServer {
+		t.Error("the provider is not a Server, so that segments are not looked up")
+	}
+}
+
 // TestRights serves networks with exactly the rights of the shipped role.
 func TestRights(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,11 @@ const requestTimeout = 25 * time.Second
 
 // provider returns the provider with a name: that of the registry, or else an external IPAM.
 func (f *function) provider(name string) provider.Interface {
-	if p, ok := f.providers[name]; ok {
+	p, isRegistered := f.providers[name]
+	if m, isMisconfigured := p.(*misconfigured); isMisconfigured {
+		return m.resolve()
+	}
+	if isRegistered {
 		return p
 	}
 	return external.Provider{Name: name, Sender: f.sender, Now: f.now}
