@@ -23,9 +23,9 @@ const (
 	// for. An administrator of NetBox creates it, of type text, for prefixes, IP addresses
 	// and VLANs.
 	fieldUID = "vitistack_uid"
-	// pageSize is NetBox's own bound on a page, below which an administrator may set another
-	// (MAX_PAGE_SIZE). maxObjects is our bound on a list.
-	pageSize   = 1000
+	// pageSize is the number of objects on a page, below which an administrator of NetBox may set another bound (MAX_PAGE_SIZE). An object
+	// has comments and custom fields of any length, and the client reads 4 MiB of an answer. maxObjects is our bound on a list.
+	pageSize   = 200
 	maxObjects = 50_000
 )
 

@@ -252,6 +252,23 @@ func reasonIn(err error) string {
 	return ""
 }
 
+// TestLongObjects has as many parents as NetBox shows on a page, each with long notes.
+func TestLongObjects(t *testing.T) {
+	t.Parallel()
+	o := sim.Options{}
+	for i := range 1000 {
+		o.Parents = append(o.Parents, sim.Parent{
+			Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i / 256), byte(i), 0}), 24), Site: "az1",
+			CustomFields: map[string]any{"notes": strings.Repeat("Who has what? ", 400)},
+		})
+	}
+	l := newLibrary(t, o)
+	got, err := l.netbox.Provide(t.Context(), someNetwork(uidA, netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 26}})))
+	if err != nil || got.Prefixes() != "10.0.0.0/26" {
+		t.Errorf("got %s, %v", got.Prefixes(), err)
+	}
+}
+
 // TestFieldIsGone has an administrator delete the custom field of NetBox. What a network has is unknown then: it is neither gone nor released.
 func TestFieldIsGone(t *testing.T) {
 	t.Parallel()
