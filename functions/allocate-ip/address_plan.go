@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +44,8 @@ type addressPlan struct {
 // whatever its pool has become, until it expires. If the delivery is full, the Lease of a kept address is read. The error
 // is a result by isResult: there is nothing to claim.
 func planAddress(nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, now time.Time, full bool) (addressPlan, error) {
-	p, invalid := ipam.New(nn, ipam.FamilyOf(a, nn))
+	family := ipam.FamilyOf(a, nn)
+	p, invalid := ipam.New(nn, family)
 	whole := validityFrom(now, ttlOf(nn))
 	if a.Status.Phase == v1alpha2.IPAllocationReleased {
 		return addressPlan{}, errExpired
@@ -57,6 +59,9 @@ func planAddress(nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguratio
 	}
 	if closed := networkplan.CheckOpen(nn); closed != "" {
 		return addressPlan{}, errNetworkClosed{closed}
+	}
+	if !slices.Contains(families(nn), family) {
+		return addressPlan{}, errNotServed{family, nn.Name}
 	}
 	if invalid != nil {
 		return addressPlan{}, errInvalidPool{invalid}

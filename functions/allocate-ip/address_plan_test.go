@@ -2,6 +2,7 @@ package main
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,33 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
+
+// TestFamilyOfAllocation has users request an address of a family that the network lacks. No change of the network's pool gives them one.
+func TestFamilyOfAllocation(t *testing.T) {
+	t.Parallel()
+	six := networked("", "", v1alpha2.StaticPool{})
+	six.Status.IPv6Prefix = "2001:db8::/64"
+	for _, tc := range []struct {
+		nn     *v1alpha2.NetworkNamespace
+		spec   v1alpha2.IPAllocationSpec
+		reason string
+	}{
+		{networked("10.0.0.0/24", "10.0.0.1", v1alpha2.StaticPool{}), v1alpha2.IPAllocationSpec{IPFamily: v1alpha2.IPv6}, "IPv6NotServed"},
+		{networked("10.0.0.0/24", "10.0.0.1", v1alpha2.StaticPool{}), v1alpha2.IPAllocationSpec{RequestedAddress: "2001:db8::5"}, "IPv6NotServed"},
+		{six, v1alpha2.IPAllocationSpec{IPFamily: v1alpha2.IPv4}, "IPv4NotServed"},
+	} {
+		a := &v1alpha2.IPAllocation{Spec: tc.spec}
+		plan, err := planAddress(tc.nn, &v1alpha1.NetworkConfiguration{}, a, time.Unix(1000, 0), false)
+		if err == nil || !isResult(err) {
+			t.Errorf("%+v: got %+v, %v", tc.spec, plan, err)
+			continue
+		}
+		outcome := setAllocationResult(a, tc.nn, plan.pool, plan.address, plan.validity, err)
+		if outcome.Reason != tc.reason || a.Status.Phase != v1alpha2.IPAllocationError || !strings.Contains(outcome.Message, "delete the IPAllocation, and create it again") {
+			t.Errorf("%+v: got phase %s, %s: %s", tc.spec, a.Status.Phase, outcome.Reason, outcome.Message)
+		}
+	}
+}
 
 func TestPlanAddress(t *testing.T) {
 	t.Parallel()
@@ -38,6 +66,7 @@ func TestPlanAddress(t *testing.T) {
 		"Requested":        {reason: "the requested address is in the pool", requested: "10.0.0.9", action: actionClaim, address: "10.0.0.9"},
 		"RequestedOutside": {reason: "another address is never allocated instead", requested: "10.9.0.9", err: ipam.OutsidePool{}},
 		"RequestedNoIP":    {reason: "no address has this notation", requested: "10.0.0", err: ipam.OutsidePool{}},
+		"OtherFamily":      {reason: "no pool of the network has such addresses", requested: "2001:db8::5", err: errNotServed{}},
 		"NetworkDeleted":   {reason: "a network that is being deleted takes no new users", deleted: true, err: errNetworkClosed{}},
 		"InvalidPool":      {reason: "the network team has to correct the pool", pool: "10.0.0.0/33", err: errInvalidPool{}},
 		"Released":         {reason: "an IPAllocation that lost its address gets no other", status: v1alpha2.IPAllocationStatus{Phase: v1alpha2.IPAllocationReleased}, err: errExpired},

@@ -21,6 +21,16 @@ var errExpired = errors.New("the address expired, because its NetworkConfigurati
 // errInvalidPool says what to change in a network that has no valid pool.
 type errInvalidPool struct{ error }
 
+// errNotServed is the error of a network without a prefix of the family that an IPAllocation requests.
+type errNotServed struct {
+	family  v1alpha2.IPFamily
+	network string
+}
+
+func (e errNotServed) Error() string {
+	return fmt.Sprintf("NetworkNamespace %s has no %s prefix: delete the IPAllocation, and create it again for the other family, or in a network that has one", e.network, e.family)
+}
+
 // errNetworkClosed is the error of a network that is being deleted and allocates no addresses.
 type errNetworkClosed struct{ message string }
 
@@ -30,7 +40,7 @@ func (e errNetworkClosed) Error() string { return e.message }
 // answer.
 func isResult(err error) bool {
 	return errors.Is(err, errExhausted) || errors.Is(err, errExpired) ||
-		errors.As(err, new(errAddressTaken)) || errors.As(err, new(errDuplicateMAC)) || errors.As(err, new(errNetworkClosed)) || errors.As(err, new(ipam.OutsidePool)) || errors.As(err, new(errInvalidPool))
+		errors.As(err, new(errAddressTaken)) || errors.As(err, new(errDuplicateMAC)) || errors.As(err, new(errNetworkClosed)) || errors.As(err, new(ipam.OutsidePool)) || errors.As(err, new(errInvalidPool)) || errors.As(err, new(errNotServed))
 }
 
 // setAllocationResult writes the result of an allocation into a's status:
@@ -45,11 +55,13 @@ func isResult(err error) bool {
 //	errDuplicateMAC      Error      False  DuplicateMACAddress
 //	errAddressTaken      Error      False  AddressTaken
 //	ipam.OutsidePool     Error      False  AddressOutsidePool
+//	errNotServed         Error      False  IPv4NotServed, IPv6NotServed
 //	errExpired           Released   False  Lapsed
 //
 // An address that is outside of the pool stays, because a machine uses it. If it is outside of
 // the whole segment, it also keeps its gateway, VLAN and DNS servers.
 func setAllocationResult(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, p ipam.Pool, address netip.Addr, until validity, err error) reconcile.Outcome {
+	notServed := errNotServed{}
 	switch {
 	case errors.Is(err, errExhausted):
 		return setPending(a, "PoolExhausted", fmt.Sprintf("NetworkNamespace %s has no free address: release one, or enlarge its pool in spec.ipAllocation.static", nn.Name))
@@ -61,6 +73,10 @@ func setAllocationResult(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace
 		return setPending(a, "NetworkDeleting", err.Error())
 	case errors.As(err, new(errDuplicateMAC)):
 		return setFailed(a, reasonDuplicateMAC, err.Error())
+	case errors.As(err, &notServed) && notServed.family == v1alpha2.IPv4:
+		return setFailed(a, "IPv4NotServed", err.Error())
+	case errors.As(err, &notServed):
+		return setFailed(a, "IPv6NotServed", err.Error())
 	case errors.As(err, new(ipam.OutsidePool)):
 		return setFailed(a, "AddressOutsidePool", err.Error())
 	case err != nil:
