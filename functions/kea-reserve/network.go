@@ -111,7 +111,8 @@ func waitsForAddress(nc *v1alpha1.NetworkConfiguration) bool {
 }
 
 // releaseOrphans removes the reservations of a network whose NetworkConfiguration does not
-// exist, because a user removed its finalizer. It reads the reservations before the
+// exist, because a user removed its finalizer, or etcd was restored to an earlier time. One whose client has a lease of the address stays, because
+// a virtual machine runs with it. It reads the reservations before the
 // NetworkConfigurations, so that it never removes one that is being made. It returns what the
 // servers have, or nil if one of them does not answer.
 func (f *function) releaseOrphans(ctx context.Context, nn *v1alpha2.NetworkNamespace) (kea.Connections, error) {
@@ -146,7 +147,20 @@ func (f *function) releaseOrphans(ctx context.Context, nn *v1alpha2.NetworkNames
 	if countRemovals(all, isOrphaned) == 0 {
 		return all, nil
 	}
-	return all, f.removeFromServers(ctx, kea.ReadSubnet(prefix, false), isOrphaned)
+	leases := kea.Connect(ctx, f.clients, kea.ReadSubnet(prefix, true))
+	isUsed := map[kea.Lease]bool{}
+	for _, s := range leases.Up() {
+		for _, l := range s.State.Leases {
+			isUsed[l] = true
+		}
+	}
+	isUnused := func(r kea.Reservation) bool {
+		return isOrphaned(r) && !isUsed[kea.Lease{MAC: r.Client.Value, Address: r.Address}]
+	}
+	if len(leases.Down()) > 0 || countRemovals(leases, isUnused) == 0 {
+		return all, nil
+	}
+	return all, f.removeFromServers(ctx, kea.ReadSubnet(prefix, false), isUnused)
 }
 
 // hasLost reports whether a server lacks a reservation of a request, for example after it was

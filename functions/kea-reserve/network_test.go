@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -142,6 +143,39 @@ func TestCleanup(t *testing.T) {
 		w.configuration("lost", []string{macA}, nil)
 		if got := addressOf(t, w.reconcile("lost"), 0); hosts(t, b)[macA] != got {
 			t.Errorf("a successor of the same name has %s, and Kea %v", got, hosts(t, b))
+		}
+	})
+}
+
+// TestOrphanRuns has a virtual machine run whose NetworkConfiguration does not exist, as after etcd was restored to an earlier time. Its
+// address is given to no other machine until its lease has expired.
+func TestOrphanRuns(t *testing.T) {
+	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
+		w := newEnv(t, []string{b.URL()})
+		w.network("net", "10.77.0.0/24", nil)
+		w.configuration("runs", []string{macA}, nil)
+		nc := w.reconcile("runs")
+		address := addressOf(t, nc, 0)
+		if offer, err := b.Lease(t.Context(), macA, netip.MustParseAddr("10.77.0.1")); err != nil || offer.Address.String() != address {
+			t.Fatalf("DHCP gives %+v, %v", offer, err)
+		}
+		before := nc.DeepCopy()
+		nc.Finalizers = nil
+		_, err := w.kube.Patch(t.Context(), before, nc)
+		w.must(err)
+		w.delete("runs")
+		for range 2 {
+			w.must(w.deliver("NetworkNamespace", "net", events.TypeResync))
+			if diff := cmp.Diff(map[string]string{macA: address}, hosts(t, b)); diff != "" {
+				t.Errorf("while it runs (-want +got):\n%s", diff)
+			}
+		}
+		if _, err := b.Command(t.Context(), "lease4-del", map[string]any{"ip-address": address}, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.must(w.deliver("NetworkNamespace", "net", events.TypeResync))
+		if got := hosts(t, b); len(got) != 0 {
+			t.Errorf("without a lease: %v", got)
 		}
 	})
 }
