@@ -120,6 +120,7 @@ var advices = map[string]Advice{
 	"WaitingForEndpoint":                   on(Requester, "Free the address of the endpoint, point its load balancer at the control planes, or correct the MAC address, as the message says."),
 	"NameTaken":                            on(Requester, "Delete the object that the message names, or give this one another name. If the object belongs to this one because both were restored, ask the platform team to run kubectl viti adopt instead."),
 	"VirtualMachineNameTaken":              on(Requester, "Delete the virtual machine that the message names, or give the Machine another name."),
+	"AllocationRefused":                    on(Requester, "Release an address, or ask the platform team to change the ResourceQuota or the policy that the message names."),
 	"AllocationNameTaken":                  on(Requester, "Delete the IPAllocation that the message names, or, if another interface has it, use another name."),
 	"MachineProtected":                     on(Requester, "Set spec.protected of the Machine that the message names to false (kubectl viti unprotect), or keep the Machine: raise replicas, or remove the annotation vitistack.io/remove."),
 	"Protected":                            on(Requester, "Set spec.protected to false (kubectl viti unprotect), and the deletion continues."),

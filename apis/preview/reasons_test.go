@@ -33,7 +33,7 @@ var unsaid = map[string][]string{
 		"CloudInitSecretNotFound", "CloudInitSecretNotAllowed", "CredentialsNotFound", "CredentialsIncomplete", "PatchNotFound", "InvalidPatch", "InvalidConfiguration", "AddonInvalid",
 	},
 	"the Leases and addresses of other objects decide, at the allocation": {
-		"AddressTaken", "IPAllocation/AddressTaken", "AddressInUse", "AllocationNameTaken", "DuplicateMACAddress", "IPv4NotServed", "IPv6NotServed", "NoInterfaces", "NameTaken",
+		"AddressTaken", "IPAllocation/AddressTaken", "AddressInUse", "AllocationNameTaken", "AllocationRefused", "DuplicateMACAddress", "IPv4NotServed", "IPv6NotServed", "NoInterfaces", "NameTaken",
 		"NetworkConfigurationNotFound", "NetworkFailed",
 	},
 	"etcd-backup decides, at the reconcile": {"ClusterNotFound", "InvalidSchedule", "InvalidEndpoint", "InvalidPath", "StorageRefused", "BackupFailed"},

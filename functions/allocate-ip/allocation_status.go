@@ -21,6 +21,13 @@ var errExpired = errors.New("the address expired, because its NetworkConfigurati
 // errInvalidPool says what to change in a network that has no valid pool.
 type errInvalidPool struct{ error }
 
+// errRefused says that the API server refuses what an address needs, with its message.
+type errRefused struct{ message string }
+
+func (e errRefused) Error() string {
+	return fmt.Sprintf("the API server refuses the IPAllocation or the Lease of the address (%s): release an address, or have the quota or the policy that the message names changed", e.message)
+}
+
 // errNotServed is the error of a network without a prefix of the family that an IPAllocation requests.
 type errNotServed struct {
 	family  v1alpha2.IPFamily
@@ -40,7 +47,7 @@ func (e errNetworkClosed) Error() string { return e.message }
 // answer.
 func isResult(err error) bool {
 	return errors.Is(err, errExhausted) || errors.Is(err, errExpired) ||
-		errors.As(err, new(errAddressTaken)) || errors.As(err, new(errDuplicateMAC)) || errors.As(err, new(errNetworkClosed)) || errors.As(err, new(ipam.OutsidePool)) || errors.As(err, new(errInvalidPool)) || errors.As(err, new(errNotServed))
+		errors.As(err, new(errAddressTaken)) || errors.As(err, new(errDuplicateMAC)) || errors.As(err, new(errNetworkClosed)) || errors.As(err, new(ipam.OutsidePool)) || errors.As(err, new(errInvalidPool)) || errors.As(err, new(errNotServed)) || errors.As(err, new(errRefused))
 }
 
 // setAllocationResult writes the result of an allocation into a's status:
@@ -55,6 +62,7 @@ func isResult(err error) bool {
 //	errDuplicateMAC      Error      False  DuplicateMACAddress
 //	errAddressTaken      Error      False  AddressTaken
 //	ipam.OutsidePool     Error      False  AddressOutsidePool
+//	errRefused           Error      False  AllocationRefused
 //	errNotServed         Error      False  IPv4NotServed, IPv6NotServed
 //	errExpired           Released   False  Lapsed
 //
@@ -73,6 +81,8 @@ func setAllocationResult(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace
 		return setPending(a, "NetworkDeleting", err.Error())
 	case errors.As(err, new(errDuplicateMAC)):
 		return setFailed(a, reasonDuplicateMAC, err.Error())
+	case errors.As(err, new(errRefused)):
+		return setFailed(a, reasonRefused, err.Error())
 	case errors.As(err, &notServed) && notServed.family == v1alpha2.IPv4:
 		return setFailed(a, "IPv4NotServed", err.Error())
 	case errors.As(err, &notServed):
@@ -120,11 +130,12 @@ func isOutdated(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) bool {
 }
 
 // Reasons of an IPAllocation with an address: allocated, still in use during its deletion, or
-// outside of its pool.
+// outside of its pool. reasonRefused is that of an address which the API server refuses.
 const (
 	reasonAllocated = "Allocated"
 	reasonInUse     = "InUse"
 	reasonOutside   = "OutsidePool"
+	reasonRefused   = "AllocationRefused"
 )
 
 func setPending(a *v1alpha2.IPAllocation, reason, message string) reconcile.Outcome {

@@ -123,6 +123,9 @@ func (r configurationReconciler) ensureAllocation(ctx context.Context, nc *v1alp
 		a = want.DeepCopy()
 		err = r.kube.Create(ctx, a)
 	}
+	if message, rejected := kube.RejectionMessage(err); rejected {
+		return nil, reconcile.UserError{Reason: reasonRefused, Message: errRefused{message}.Error()}
+	}
 	if kube.AlreadyExists(err) {
 		err = r.kube.Get(ctx, want.Namespace, want.Name, a)
 		known = a

@@ -74,9 +74,12 @@ func (l *leaseStore) claimAddress(ctx context.Context, network string, a netip.A
 	return l.kube.Update(ctx, lease)
 }
 
-// create creates a Lease, or returns the existing Lease of its name.
+// create creates a Lease, or returns the existing Lease of its name. It returns errRefused if a quota or a policy refuses the Lease.
 func (l *leaseStore) create(ctx context.Context, lease *coordinationv1.Lease) (existing *coordinationv1.Lease, err error) {
 	err = l.kube.Create(ctx, lease)
+	if message, rejected := kube.RejectionMessage(err); rejected {
+		return nil, errRefused{message}
+	}
 	if !kube.AlreadyExists(err) {
 		return nil, err
 	}

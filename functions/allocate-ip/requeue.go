@@ -61,7 +61,7 @@ func (f *function) deleteUnusedLease(ctx context.Context, namespace, name string
 
 // reasonsOutside are the reasons of waiting objects that no change of their network resolves.
 // Each count of its users changes a network, so these objects are not requeued with it.
-var reasonsOutside = []string{"WaitingForMAC", "WaitingForAddress", "AllocationNameTaken", "AddressTaken", "AddressInUse", reasonDuplicateMAC}
+var reasonsOutside = []string{"WaitingForMAC", "WaitingForAddress", "AllocationNameTaken", "AddressTaken", "AddressInUse", reasonDuplicateMAC, reasonRefused}
 
 // waitsForNetworkChange reports whether an object that has no address waits for a change of
 // its network, by its conditions. An object without a condition may do so.
