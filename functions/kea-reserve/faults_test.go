@@ -37,6 +37,8 @@ func TestErrorClasses(t *testing.T) {
 		"Dropped":     {reason: "the connection breaks", rule: faults.Rule{Operation: "list-commands", Error: "drop"}, retry: true, why: "KeaUnavailable", says: "the server closed the connection before it had answered"},
 		"Later":       {reason: "the server fails after some requests", rule: faults.Rule{Operation: "reservation-get-all", Error: "503"}, retry: true, why: "KeaUnavailable", says: ask + "reservation-get-all"},
 		"Offline":     {reason: "the agent answers, but the DHCP server does not", rule: faults.Rule{Operation: "list-commands", Error: "offline"}, retry: true, why: "KeaUnavailable", says: "start kea-dhcp4"},
+		"OfflineNow":  {reason: "the DHCP server stops during the delivery", rule: faults.Rule{Operation: "reservation-get-all", Error: "offline"}, retry: true, why: "KeaUnavailable", says: ask + "reservation-get-all: the DHCP server does not answer its control agent: start kea-dhcp4"},
+		"OfflineAdd":  {reason: "the agent has had no answer in time", rule: faults.Rule{Operation: "reservation-add", Error: "offline"}, retry: true, why: "KeaUnavailable", says: ask + "reservation-add: the DHCP server does not answer its control agent"},
 		"401":         {reason: "the credentials are wrong", rule: faults.Rule{Error: "401"}, why: "KeaUnauthorized", says: "set KEA_BASIC_AUTH_USERNAME"},
 		"403":         {reason: "the user lacks rights", rule: faults.Rule{Error: "403"}, why: "KeaUnauthorized", says: "the server answered 403 Forbidden"},
 		"404":         {reason: "the path of the URL is wrong", rule: faults.Rule{Error: "404"}, why: "KeaUnexpectedAnswer", says: "set KEA_URL"},

@@ -142,9 +142,16 @@ func (c *Client) send(ctx context.Context, name string, arguments, into any) err
 	case resultEmpty:
 		return errEmpty
 	default:
+		if unforwarded.MatchString(a.Text) {
+			return offlineError{a.Text}
+		}
 		return CommandError{name, a.Result, position.ReplaceAllString(a.Text, "")}
 	}
 }
+
+// unforwarded matches the answer of a control agent that has lost its DHCP server, or has had no answer from it in five seconds: then the server may
+// have carried the command out (src/bin/agent/ca_command_mgr.cc).
+var unforwarded = regexp.MustCompile(`^(?i:unable to forward command to the \w+ service)`)
 
 // position matches where in its input Kea's parser stopped, which changes with every other
 // edit of the configuration.

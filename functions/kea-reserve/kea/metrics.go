@@ -27,6 +27,8 @@ func errorKind(err error) string {
 		return ""
 	case errors.As(err, &e):
 		return string(e.Kind)
+	case errors.As(err, new(offlineError)):
+		return string(httpclient.Unreachable)
 	case errors.As(err, new(CommandError)):
 		return "Refused"
 	case errors.As(err, new(unsupportedError)):
