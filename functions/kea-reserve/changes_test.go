@@ -3,6 +3,7 @@ package main
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,6 +82,35 @@ func TestChanges(t *testing.T) {
 			t.Errorf("another provider serves it, but Kea still has %v, finalizers %v", hosts(t, b), nc.Finalizers)
 		}
 	})
+}
+
+// TestReleasedByChange removes an interface while another NetworkConfiguration waits for an address.
+func TestReleasedByChange(t *testing.T) {
+	t.Parallel()
+	b := backends["Sim3"](t, stand.Options{})
+	w := newEnv(t, []string{b.URL()})
+	w.network("net", "10.77.0.0/29", nil)
+	macs := []string{"52:54:00:00:03:01", "52:54:00:00:03:02", "52:54:00:00:03:03", "52:54:00:00:03:04", "52:54:00:00:03:05"}
+	w.configuration("has", macs, nil)
+	freed := addressOf(t, w.reconcile("has"), 4)
+	w.configuration("waits", []string{macA}, nil)
+	if nc := w.reconcile("waits"); !strings.HasPrefix(ready(nc), "False PoolExhausted") {
+		t.Fatalf("the pool is full: Ready %s", ready(nc))
+	}
+	w.sentNames(t)
+	before := w.get("has")
+	nc := before.DeepCopy()
+	nc.Spec.NetworkInterfaces = nc.Spec.NetworkInterfaces[:4]
+	_, err := w.kube.Patch(t.Context(), before, nc)
+	w.must(err)
+	w.reconcile("has")
+	if got := w.sentNames(t); !slices.Equal(got, []string{"NetworkConfiguration waits"}) {
+		t.Fatalf("requeued %v", got)
+	}
+	w.must(w.deliver("NetworkConfiguration", "waits", events.TypeResync))
+	if got := addressOf(t, w.get("waits"), 0); got != freed {
+		t.Errorf("got %s, want the address %s that was released", got, freed)
+	}
 }
 
 // TestOwnAddresses moves requested addresses between the interfaces of one object, and to a new MAC

@@ -214,7 +214,7 @@ func (f *function) reserveAddresses(ctx context.Context, nc *v1alpha1.NetworkCon
 			return err
 		}
 	}
-	if waited && err == nil {
+	if (waited || reserved.released) && err == nil {
 		return f.requeueNextWaiting(ctx, nn)
 	}
 	if reconcile.Retried(err) {

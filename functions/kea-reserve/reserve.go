@@ -19,8 +19,8 @@ type result struct {
 	addresses []netip.Addr
 	// down are the servers that do not have the reservations.
 	down kea.Outage
-	// changed is whether any server had to be changed.
-	changed bool
+	// changed is whether any server had to be changed, and released whether an address has become free.
+	changed, released bool
 }
 
 // reserve makes the reservations of a request on every Kea server that answers, and reads them
@@ -36,9 +36,9 @@ func (f *function) reserve(ctx context.Context, nc *v1alpha1.NetworkConfiguratio
 	if err != nil {
 		return result{}, err
 	}
-	changed := !d.isComplete()
+	changed, released := !d.isComplete(), false
 	if changed {
-		known = false
+		known, released = false, req.isReleasing(all.Up().States(), d.addresses)
 		if d, err = f.applyPlan(ctx, nc, req, all, d); err != nil {
 			return result{}, err
 		}
@@ -49,7 +49,7 @@ func (f *function) reserve(ctx context.Context, nc *v1alpha1.NetworkConfiguratio
 	if len(all.Up()) == 0 {
 		return result{}, all.Outage()
 	}
-	g := result{addresses: d.addresses, down: all.Outage(), changed: changed}
+	g := result{addresses: d.addresses, down: all.Outage(), changed: changed, released: released}
 	if !known && all[0].Err != nil {
 		kea.CountFailover()
 	}
