@@ -203,7 +203,7 @@ var advices = map[string]Advice{
 	// Networks.
 	"NotInPool":              on(Requester, "Write a segment that the message allows, or ask the platform team to extend a NetworkPool. A network that was Ready keeps its segment: delete it, and create it again."),
 	"BridgeNotAllowed":       on(Requester, "Delete the NetworkConfiguration and create it again without spec.bridge, or ask the platform team to list the bridge with the VLAN in a NetworkPool."),
-	"SegmentOverlap":         on(NetworkTeam, "Write a prefix and a VLAN that no other network has. The message names the network that has them."),
+	"SegmentOverlap":         on(NetworkTeam, "Get a prefix and a VLAN that no other network has, as the message says. It names the network that has them."),
 	"InvalidPool":            on(NetworkTeam, "Correct spec.ipAllocation.static of the NetworkNamespace as the message says."),
 	"NoUsableAddress":        on(NetworkTeam, "Write a larger prefix or pool into the NetworkNamespace."),
 	"PoolExhausted":          on(NetworkTeam, "Delete unused machines or addresses, or enlarge the pool in spec.ipAllocation.static of the NetworkNamespace. If the pool is the whole prefix, create another NetworkNamespace for new machines."),
