@@ -284,41 +284,54 @@ func (e *env) claimVMID(provider, endpoint string, vmid int) {
 }
 
 // TestHiddenVMID has the VMID of a Machine used by a virtual machine that the provider's token cannot
-// see, because the token has rights on a pool only. A machine of another MachineProvider has claimed the next VMID.
+// see, because the token has rights on a pool only. A machine of another MachineProvider has claimed the next VMID. Proxmox VE refuses to create a virtual
+// machine at once, and the task that clones one fails, unless its host has the other virtual machine.
 func TestHiddenVMID(t *testing.T) {
 	t.Parallel()
-	inPool := slices.Clone(pveGrants)
-	inPool[0].Path = "/pool/tenants"
-	r, sim := newPVE(t, proxmoxsim.Options{Pools: []string{"tenants"}, Users: []proxmoxsim.User{{Name: pveUser, Grants: inPool}}}, func(p *v1alpha1.MachineProvider) {
-		p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{VMIDStart: 500, VMIDEnd: 510, Pool: "tenants"}
-	})
-	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
-		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider},
-	}}
-	r.Create(m)
-	taken := preferredVMID(m, 500, 510)
-	hidden := map[string]string{"name": "hidden", "memory": "1024"}
-	if err := sim.AddMachine(proxmoxsim.Machine{ID: taken, Node: "pve3", Config: maps.Clone(hidden)}, ""); err != nil {
-		t.Fatal(err)
-	}
-	next := 500 + (taken-500+1)%11
-	provider := r.providerNow()
-	r.claimVMID("other", strings.TrimPrefix(provider.Spec.Endpoint.URL, "https://"), next)
-	w := &hypervisortest.Wire{}
-	r.Drive("m1", w, "reports that its VMID is taken", hypervisortest.HasReason("VMIDTaken"))
-	m = r.Drive("m1", w, "runs under the next VMID", hypervisortest.IsRunning)
-	if vmid := vmidOf(m); vmid == taken || vmid == next || sum(w.Count, "POST /api2/json/nodes/pve*/qemu") > 3 {
-		t.Errorf("VMID %d, requests %v", vmid, w.Count)
-	}
-	for _, vm := range sim.Machines() {
-		if vm.ID == vmidOf(m) && (vm.Pool != "tenants" || !strings.Contains(vm.Config["tags"], string(m.UID))) {
-			t.Errorf("the pool and the tags are missing: %+v", vm)
-		}
-	}
-	r.DeleteMachine(m, &hypervisortest.Wire{})
-	for _, vm := range sim.Machines() {
-		if vm.ID == taken && (!maps.Equal(vm.Config, hidden) || vm.Starts > 0) {
-			t.Errorf("the other virtual machine has changed: %v", vm)
-		}
+	for name, tc := range map[string]struct{ image, host string }{"Create": {host: "pve3"}, "Clone": {image: "debian", host: "pve3"}, "CloneSameHost": {image: "debian", host: "pve2"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inPool := slices.Clone(pveGrants)
+			inPool[0].Path = "/pool/tenants"
+			r, sim := newPVE(t, proxmoxsim.Options{Pools: []string{"tenants"}, Users: []proxmoxsim.User{{Name: pveUser, Grants: inPool}}}, func(p *v1alpha1.MachineProvider) {
+				p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{VMIDStart: 500, VMIDEnd: 510, Pool: "tenants"}
+			})
+			template := map[string]string{"name": "debian", "template": "1", "scsi0": "local-lvm:4", "boot": "order=scsi0"}
+			if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Pool: "tenants", Config: template}, "https://x/debian.qcow2"); err != nil {
+				t.Fatal(err)
+			}
+			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider},
+			}}
+			if tc.image != "" {
+				m.Spec.OS = &v1alpha1.MachineOS{ImageID: tc.image}
+			}
+			r.Create(m)
+			taken := preferredVMID(m, 500, 510)
+			hidden := map[string]string{"name": "hidden", "memory": "1024"}
+			if err := sim.AddMachine(proxmoxsim.Machine{ID: taken, Node: tc.host, Config: maps.Clone(hidden)}, ""); err != nil {
+				t.Fatal(err)
+			}
+			next := 500 + (taken-500+1)%11
+			provider := r.providerNow()
+			r.claimVMID("other", strings.TrimPrefix(provider.Spec.Endpoint.URL, "https://"), next)
+			w := &hypervisortest.Wire{}
+			r.Drive("m1", w, "reports that its VMID is taken", hypervisortest.HasReason("VMIDTaken"))
+			m = r.Drive("m1", w, "runs under the next VMID", hypervisortest.IsRunning)
+			if vmid := vmidOf(m); vmid == taken || vmid == next || sum(w.Count, "POST /api2/json/nodes/pve*/qemu") > 3 {
+				t.Errorf("VMID %d, requests %v", vmid, w.Count)
+			}
+			for _, vm := range sim.Machines() {
+				if vm.ID == vmidOf(m) && (vm.Pool != "tenants" || !strings.Contains(vm.Config["tags"], string(m.UID))) {
+					t.Errorf("the pool and the tags are missing: %+v", vm)
+				}
+			}
+			r.DeleteMachine(m, &hypervisortest.Wire{})
+			for _, vm := range sim.Machines() {
+				if vm.ID == taken && (!maps.Equal(vm.Config, hidden) || vm.Starts > 0) {
+					t.Errorf("the other virtual machine has changed: %v", vm)
+				}
+			}
+		})
 	}
 }

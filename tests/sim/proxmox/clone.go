@@ -35,17 +35,22 @@ func cloneMachine(c *call) (any, error) {
 	if err := c.checkClone(source, target, storage, full); err != nil {
 		return nil, err
 	}
-	if s.machines[newID] != nil {
+	if m := s.machines[newID]; m != nil && m.Node == c.node.Name {
 		return nil, die("unable to create VM %d: config file already exists", newID)
 	}
-	// As with a new machine, the VMID is claimed at once.
+	node := c.node.Name
+	if s.machines[newID] != nil { // the call looks at its host only
+		return s.fork(c, "qmclone", strconv.Itoa(source.ID), 0, 0, func(*task) error {
+			return fmt.Errorf("close (rename) atomic file '/etc/pve/nodes/%s/qemu-server/%d.conf' failed: File exists", node, newID)
+		}), nil
+	}
+	// The task begins at once and claims the VMID.
 	s.machines[newID] = &machine{ID: newID, Node: c.node.Name, Config: map[string]string{"lock": "clone"}, created: time.Now()}
 	took := time.Duration(0)
 	if full {
 		took = s.options.Times.Copy
 	}
 	description, hasDescription := c.params["description"]
-	node := c.node.Name
 	upid := s.fork(c, "qmclone", strconv.Itoa(source.ID), newID, took, func(t *task) error {
 		source, err := s.again(node, source.ID)
 		var config map[string]string

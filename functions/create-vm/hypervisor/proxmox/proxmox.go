@@ -84,6 +84,12 @@ func (x *Hypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	switch decideStep(vm, failure) {
 	case stepCreate:
 		return x.creation.createMachine(ctx, m, want, all, recorded)
+	case stepSkip:
+		node, vmid := recordedPlacement(m)
+		if vmid == 0 { // the user sees what has the VMID, which ends the claim
+			return x.creation.createMachine(ctx, m, want, all, nil)
+		}
+		return x.creation.skipVMID(ctx, m, want, placement{node: node, vmid: vmid}, all)
 	case stepMove:
 		return x.moveToOtherHost(ctx, m, want, vm, failed)
 	case stepWait:

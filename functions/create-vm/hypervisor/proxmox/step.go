@@ -11,6 +11,7 @@ const (
 	stepWait    = "wait"
 	stepObserve = "observe"
 	stepUpdate  = "update"
+	stepSkip    = "skip"
 	stepFail    = "fail"
 )
 
@@ -20,6 +21,7 @@ const (
 //	failure   virtual machine                 step
 //	final     any                             fail
 //	exists    none                            fail
+//	taken     none                            skip
 //	memory    exists                          move
 //	other     none                            create
 //	other     locked by its creation          wait
@@ -29,6 +31,8 @@ func decideStep(vm *virtualMachine, failure string) string {
 	switch {
 	case failure == failureOther, failure == failureExists && vm == nil:
 		return stepFail
+	case failure == failureTaken && vm == nil:
+		return stepSkip
 	case failure == failureMemory && vm != nil:
 		return stepMove
 	case vm == nil:

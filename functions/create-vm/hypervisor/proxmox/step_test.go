@@ -24,6 +24,8 @@ func TestDecideStep(t *testing.T) {
 		"Backup":     {"Proxmox VE rejects changes during a backup", locked("backup"), failureNone, stepObserve},
 		"LostAnswer": {"an earlier request created it, and its answer was lost", locked(""), failureExists, stepUpdate},
 		"Foreign":    {"another virtual machine has its VMID", nil, failureExists, stepFail},
+		"Taken":      {"another virtual machine has its VMID, and each task would fail", nil, failureTaken, stepSkip},
+		"TakenOwn":   {"an earlier task has cloned it to another host", locked(""), failureTaken, stepUpdate},
 		"FullHost":   {"another host may have room", locked(""), failureMemory, stepMove},
 		"FullGone":   {"the virtual machine is gone and is created again", nil, failureMemory, stepCreate},
 		"Failed":     {"the failure is final until a user acts", locked(""), failureOther, stepFail},
@@ -42,6 +44,7 @@ func TestClassifyFailure(t *testing.T) {
 	t.Parallel()
 	task := func(action string) *v1alpha1.ProviderTask { return &v1alpha1.ProviderTask{Action: action} }
 	exists := reconcile.UserError{Reason: "ProxmoxApiError", Message: "unable to create VM 100 - VM 100 already exists"}
+	taken := reconcile.UserError{Reason: "ProxmoxApiError", Message: "close (rename) atomic file '/etc/pve/nodes/pve1/qemu-server/100.conf' failed: File exists"}
 	full := reconcile.UserError{Reason: reasonInsufficient, Message: "Cannot allocate memory"}
 	cases := map[string]struct {
 		reason string
@@ -52,6 +55,7 @@ func TestClassifyFailure(t *testing.T) {
 	}{
 		"Success":     {"nothing failed", v1alpha1.MachineCreating, task(actionCreate), nil, failureNone},
 		"Exists":      {"the answer to an earlier request may be lost", v1alpha1.MachineCreating, task(actionClone), exists, failureExists},
+		"Taken":       {"a virtual machine of another host has the VMID", v1alpha1.MachineCreating, task(actionClone), taken, failureTaken},
 		"OtherExists": {"only a creation may be repeated", v1alpha1.MachineCreating, task(actionConfigure), exists, failureOther},
 		"Memory":      {"it has never run, so it can move", v1alpha1.MachineCreating, task(actionStart), full, failureMemory},
 		"MemoryLater": {"its disks are in use, so it stays", v1alpha1.MachineStopped, task(actionStart), full, failureOther},

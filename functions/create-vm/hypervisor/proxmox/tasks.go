@@ -249,6 +249,9 @@ const (
 	// failureExists says that what the task had to create exists. Whether it is the Machine's
 	// own, after an answer was lost, shows in its UID.
 	failureExists = "exists"
+	// failureTaken says that what the task had to clone has the VMID of what another host has: unlike a creation, a clone is refused only by its task
+	// then (qemu-server, API2/Qemu.pm, clone_vm; pve-cluster, pmxcfs/memdb.c, memdb_rename).
+	failureTaken = "taken"
 	// failureMemory says that the host has too little memory for the first start.
 	failureMemory = "memory"
 	// failureOther is any other failure, with which this call ends. Another call may succeed.
@@ -266,6 +269,8 @@ func classifyFailure(m *v1alpha1.Machine, recorded *v1alpha1.ProviderTask, faile
 		return failureOther
 	case (recorded.Action == actionCreate || recorded.Action == actionClone) && strings.Contains(problem.Message, "already exists"):
 		return failureExists
+	case recorded.Action == actionClone && strings.Contains(problem.Message, ".conf' failed: File exists"):
+		return failureTaken
 	case recorded.Action == actionStart && problem.Reason == reasonInsufficient && m.Status.Phase == v1alpha1.MachineCreating:
 		return failureMemory
 	default:

@@ -1,0 +1,26 @@
+package proxmox_test
+
+import (
+	"testing"
+
+	"github.com/vitistack/stack/tests/sim/proxmox"
+)
+
+// TestClones clones a template to VMIDs that are taken.
+func TestClones(t *testing.T) {
+	t.Parallel()
+	r := setUp(t, proxmox.Options{})
+	if err := r.server.AddMachine(proxmox.Machine{ID: 900, Node: "pve1", Config: map[string]string{"template": "1", "scsi0": "fast-ssd:4", "ide0": "local-lvm:cloudinit"}}, ""); err != nil {
+		t.Fatal(err)
+	}
+	const clone = "/nodes/pve1/qemu/900/clone"
+	r.done("POST", "/nodes/pve1/qemu", params{"vmid": 100})
+	r.done("POST", "/nodes/pve2/qemu", params{"vmid": 101})
+	if a := r.call("POST", clone, params{"newid": 100}); a.status != "500 unable to create VM 100: config file already exists" {
+		t.Errorf("a VMID of the same host: %s", a.status)
+	}
+	if exit := r.task("POST", clone, params{"newid": 101}); exit != "close (rename) atomic file '/etc/pve/nodes/pve1/qemu-server/101.conf' failed: File exists" {
+		t.Errorf("the task with a VMID of another host ends with %q", exit)
+	}
+	r.done("POST", clone, params{"newid": 102})
+}
