@@ -55,6 +55,26 @@ func TestProxmoxPrivileges(t *testing.T) {
 	}
 }
 
+// TestProxmoxPrivilegesPropagate expects the privileges that a user has on a path, but not below it.
+func TestProxmoxPrivilegesPropagate(t *testing.T) {
+	t.Parallel()
+	r, sim := newPVE(t, proxmoxsim.Options{}, nil)
+	for path, want := range map[string]string{"/vms": "VM.Audit on /vms with Propagate", "/sdn/zones/localnetwork": "SDN.Use on /sdn/zones/localnetwork with Propagate"} {
+		grants := slices.Clone(pveGrants)
+		for i := range grants {
+			grants[i].OnlyHere = grants[i].Path == path
+		}
+		sim.SetUser(proxmoxsim.User{Name: pveUser, Grants: grants})
+		if err := deliver(t.Context(), r.process(&hypervisortest.Wire{}), lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
+			t.Fatal(err)
+		}
+		c := meta.FindStatusCondition(r.providerNow().Status.Conditions, v1alpha1.ConditionPrivilegesGranted)
+		if c == nil || c.Status == "True" || !strings.Contains(c.Message, want) {
+			t.Errorf("a grant on %s that does not propagate: want %q, got %+v", path, want, c)
+		}
+	}
+}
+
 // TestProxmoxPrivilegesOnPool expects the privileges on the pool of a provider, of which the user has none on /vms.
 func TestProxmoxPrivilegesOnPool(t *testing.T) {
 	t.Parallel()

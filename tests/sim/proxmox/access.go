@@ -197,11 +197,15 @@ func getPermissions(c *call) (any, error) {
 	}
 	found := map[string]map[string]int{}
 	for _, path := range paths {
+		below := c.server.privileges(c.user, strings.TrimSuffix(path, "/")+"/below")
 		for _, privilege := range c.server.privileges(c.user, path) {
 			if found[path] == nil {
 				found[path] = map[string]int{}
 			}
-			found[path][privilege] = 1
+			found[path][privilege] = 0
+			if slices.Contains(below, privilege) { // it propagates
+				found[path][privilege] = 1
+			}
 		}
 	}
 	return found, nil

@@ -40,28 +40,31 @@ var storagePrivileges = []struct {
 	{"import", []string{"Datastore.AllocateTemplate", "Datastore.Audit"}},
 }
 
-// privileges returns the privileges of the user on a path.
-func (x api) privileges(ctx context.Context, path string) ([]string, error) {
+// folders are the paths below which the privileges are used. Those that do not propagate have no effect there.
+var folders = []string{"/vms", "/sdn/zones/localnetwork"}
+
+// privileges returns the privileges of the user on a path. A value of 0 does not propagate (pve-access-control, API2/AccessControl.pm, permissions).
+func (x api) privileges(ctx context.Context, path string) (map[string]any, error) {
 	var paths map[string]map[string]any
-	if err := x.client.Get(ctx, "/access/permissions?path="+url.QueryEscape(path), &paths); err != nil {
-		return nil, err
-	}
-	var names []string
-	for name := range paths[path] {
-		names = append(names, name)
-	}
-	return names, nil
+	err := x.client.Get(ctx, "/access/permissions?path="+url.QueryEscape(path), &paths)
+	return paths[path], err
 }
 
 // missingPrivileges returns those of some privileges that the user lacks on a path, as text.
 func (x api) missingPrivileges(ctx context.Context, path string, needed ...string) (missing []string, err error) {
 	has, err := x.privileges(ctx, path)
+	if err != nil {
+		return nil, err
+	}
 	for _, privilege := range needed {
-		if err == nil && !slices.Contains(has, privilege) {
+		switch propagates, granted := has[privilege]; {
+		case !granted:
 			missing = append(missing, privilege+" on "+path)
+		case formatValue(propagates) == "0" && slices.Contains(folders, path):
+			missing = append(missing, privilege+" on "+path+" with Propagate")
 		}
 	}
-	return missing, err
+	return missing, nil
 }
 
 // access compares what a user may do with what the stack needs.
