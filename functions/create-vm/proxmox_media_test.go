@@ -66,6 +66,41 @@ func TestProxmoxCDFollows(t *testing.T) {
 	}
 }
 
+// TestProxmoxCDStorageIsRemoved removes the storage of a CD from Proxmox VE, and then stops, starts and deletes the machine.
+func TestProxmoxCDStorageIsRemoved(t *testing.T) {
+	t.Parallel()
+	grants := append(slices.Clone(pveGrants), proxmoxsim.Grant{Path: "/storage/isos", Privileges: pveGrants[2].Privileges})
+	for name, restarted := range map[string]bool{"Restarted": true, "Deleted": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := &guestLog{guests: map[string]proxmoxsim.Guest{}}
+			r, sim := newPVE(t, proxmoxsim.Options{Guests: log, Storages: cdStorages(true), Users: []proxmoxsim.User{{Name: pveUser, Grants: grants}}}, nil)
+			r.CreateMachine("m1")
+			m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+			sim.RemoveStorage("isos")
+			if restarted {
+				r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
+				m = r.Drive("m1", &hypervisortest.Wire{}, "runs with its CD on another storage", func(m *v1alpha1.Machine) bool {
+					return hypervisortest.IsRunning(m) && m.Status.RestartToken == "once"
+				})
+				log.mu.Lock()
+				guest := log.guests["m1"]
+				log.mu.Unlock()
+				if guest.UserData != m.Spec.CloudInit.UserData {
+					t.Errorf("the guest found the user data %.40q", guest.UserData)
+				}
+			}
+			if err := r.Kube.Delete(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			r.Drive("m1", &hypervisortest.Wire{}, "is gone", hypervisortest.IsGone)
+			for _, vm := range sim.Machines() {
+				t.Errorf("left behind: %v", vm)
+			}
+		})
+	}
+}
+
 // TestProxmoxNodeCDFollows moves a node that has not read its machine configuration yet. On the other host it gets the configuration again.
 func TestProxmoxNodeCDFollows(t *testing.T) {
 	t.Parallel()

@@ -261,6 +261,13 @@ func (s *Server) RemoveNode(name string) {
 	maps.DeleteFunc(s.volumes, func(key volumeKey, _ *volume) bool { return key.Node == name })
 }
 
+// RemoveStorage removes a storage from the configuration of the cluster, as pvesm remove does. What is on it stays there.
+func (s *Server) RemoveStorage(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.options.Storages = slices.DeleteFunc(slices.Clone(s.options.Storages), func(st Storage) bool { return st.Name == name })
+}
+
 // RemoveConfig removes the configuration of a machine from the file system of the cluster, which keeps its disks.
 func (s *Server) RemoveConfig(id int) {
 	s.mu.Lock()

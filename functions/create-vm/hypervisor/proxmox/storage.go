@@ -23,10 +23,11 @@ func (x api) listVolumes(ctx context.Context, node, storage, content string) ([]
 	return ids, nil
 }
 
-// hasVolume reports whether a storage of a node has a volume with a content. A node without the storage does not have it.
+// hasVolume reports whether a storage of a node has a volume with a content. A node without the storage does not have it, and neither does a storage that an
+// administrator has removed from Proxmox VE.
 func (x api) hasVolume(ctx context.Context, node, storage, content, volume string) (bool, error) {
 	volumes, err := x.listVolumes(ctx, node, storage, content)
-	if hasMessage(err, "is not available on node") {
+	if hasMessage(err, "is not available on node") || hasMessage(err, "storage '"+storage+"' does not exist") {
 		return false, nil
 	}
 	return slices.Contains(volumes, volume), err
