@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,6 +71,41 @@ func TestProxmoxRestartFails(t *testing.T) {
 		t.Errorf("it was started %d times for one token", now-before)
 	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})
+}
+
+// TestProxmoxHighAvailability restarts, stops and deletes a machine that high availability manages: the tasks end long before the machine is off.
+func TestProxmoxHighAvailability(t *testing.T) {
+	t.Parallel()
+	r, sim := newPVE(t, proxmoxsim.Options{Times: proxmoxsim.Times{HA: time.Second}}, nil)
+	r.CreateMachine("m1")
+	m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	before := r.Site.Starts(m)
+	if err := sim.ManageHA(vmidOf(m)); err != nil {
+		t.Fatal(err)
+	}
+	w := &hypervisortest.Wire{}
+	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
+	m = r.Drive("m1", w, "runs after its restart", func(m *v1alpha1.Machine) bool {
+		return hypervisortest.IsRunning(m) && m.Status.RestartToken == "once" && m.Status.Task == nil
+	})
+	if now := r.Site.Starts(m); now != before+1 || w.Requests("POST", "/status/shutdown") != 1 {
+		t.Errorf("it was started %d times for one token, with the requests %v", now-before, w.Count)
+	}
+	for _, state := range []v1alpha1.PowerState{v1alpha1.PowerStopped, v1alpha1.PowerRunning} {
+		w = &hypervisortest.Wire{}
+		r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.PowerState = state })
+		m = r.Drive("m1", w, "is "+string(state), func(m *v1alpha1.Machine) bool {
+			return meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady) && m.Status.Phase == v1alpha1.MachinePhase(state)
+		})
+		if n := w.Requests("POST", "/qemu/*/status/"); n != 1 {
+			t.Errorf("%s: one request is enough: %v", state, w.Count)
+		}
+	}
+	w = &hypervisortest.Wire{}
+	r.DeleteMachine(m, w)
+	if n := w.Requests("POST", "/status/stop"); n != 1 {
+		t.Errorf("the deletion has stopped it %d times", n)
+	}
 }
 
 // proxmoxHost starts a machine whose disk is on a storage. It returns the host of the machine, and another one.

@@ -36,7 +36,7 @@
 // # What is not simulated
 //
 // There are no containers, snapshots, backups, migrations, replication, SDN zones or
-// consoles. High availability moves a machine when Recover says so. The firewall has options only, and the guest
+// consoles. High availability moves a machine when Recover says so, and starts and stops those of ManageHA. The firewall has options only, and the guest
 // agent network interfaces only. Machines never stop by themselves. A volume takes
 // its full size. Nothing is downloaded: an image is identified by its URL, and has
 // 4 GiB.

@@ -33,6 +33,8 @@ type machine struct {
 	guest *Guest
 	// booted is whether the guest agent answers.
 	booted bool
+	// ha is whether high availability manages it.
+	ha bool
 	// haFailed is whether high availability could not start it, and leaves it to an administrator.
 	haFailed bool
 	// created is the time of its creation.

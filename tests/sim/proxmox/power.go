@@ -50,6 +50,17 @@ func power(kind string, check func(*machine) error, work func(s *Server, t *task
 		if err := check(m); err != nil {
 			return nil, die("%s", err)
 		}
+		switch {
+		case m.ha && kind == "qmstart":
+			return s.requestHA(c, id, "hastart", fmt.Sprintf("ha-manager set vm:%d --state started", id), func(m *machine) error {
+				if m.Running {
+					return nil
+				}
+				return s.start(&task{}, m)
+			}), nil
+		case m.ha && (kind == "qmstop" || kind == "qmshutdown"):
+			return s.requestHA(c, id, "hastop", fmt.Sprintf("ha-manager crm-command stop vm:%d", id), s.stop), nil
+		}
 		return s.fork(c, kind, strconv.Itoa(id), id, 0, func(t *task) error {
 			m, err := s.again(node, id)
 			if err != nil {
@@ -74,10 +85,6 @@ func runningMachine(m *machine) error {
 
 var (
 	startMachine = power("qmstart", anyMachine, func(s *Server, t *task, m *machine, _ *call) error {
-		if m.haFailed { // for high availability the task only requests the start
-			t.print("service 'vm:%d' in error state, must be disabled and fixed first", m.ID)
-			return fmt.Errorf("command 'ha-manager set vm:%d --state started' failed: exit code 255", m.ID)
-		}
 		return s.start(t, m)
 	})
 	stopMachine  = power("qmstop", anyMachine, func(s *Server, _ *task, m *machine, _ *call) error { return s.stop(m) })
@@ -218,6 +225,9 @@ func destroyMachine(c *call) (any, error) {
 	check := func(m *machine) error {
 		if m.Config["protection"] == "1" {
 			return fmt.Errorf("can't remove VM %d - protection mode enabled", id)
+		}
+		if m.ha && !c.flag("purge") {
+			return fmt.Errorf("unable to remove VM %d - used in HA resources and purge parameter not set.", id) //nolint:revive,staticcheck // Proxmox VE's words
 		}
 		if m.Running {
 			return fmt.Errorf("VM %d is running - destroy failed", id)

@@ -56,6 +56,8 @@ type Times struct {
 	// Stats is the time until the resources of the cluster list the state and the size of a new machine, and not only its node, its lock and its
 	// tags. Proxmox VE collects them every ten seconds.
 	Stats time.Duration
+	// HA is the time until high availability does what a task has requested. It looks for requests every ten seconds.
+	HA time.Duration
 	// Unauthorized is the delay of a call without valid credentials. Proxmox VE delays it by three
 	// seconds.
 	Unauthorized time.Duration
@@ -233,7 +235,7 @@ func (s *Server) Recover(id int, node string) error {
 	if err := s.stop(m); err != nil {
 		return fmt.Errorf("recover machine %d: %w", id, err)
 	}
-	m.Node = node
+	m.Node, m.ha = node, true
 	if running {
 		m.haFailed = s.start(&task{}, m) != nil
 	}

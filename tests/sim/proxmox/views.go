@@ -206,7 +206,7 @@ func currentStatus(c *call) (any, error) {
 		return nil, err
 	}
 	view := c.machineView(m)
-	view["qmpstatus"], view["ha"] = view["status"], map[string]any{"managed": 0}
+	view["qmpstatus"], view["ha"] = view["status"], m.haView()
 	if m.frozen != "" {
 		view["qmpstatus"] = m.frozen // its status is running, because its process runs
 	}

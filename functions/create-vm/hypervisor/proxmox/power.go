@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	pve "github.com/luthermonson/go-proxmox"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,6 +21,46 @@ type powerState struct {
 	QMPStatus string `json:"qmpstatus"`
 	MaxMem    int64  `json:"maxmem"`
 	CPUs      int32  `json:"cpus"`
+	// HA is what high availability says, if it manages the virtual machine.
+	HA struct {
+		Managed int    `json:"managed"`
+		State   string `json:"state"`
+	} `json:"ha"`
+}
+
+// haPatience is how long high availability may take from a request to its effect: it looks for requests every ten seconds, and gives a guest two minutes to
+// shut down.
+const haPatience = 5 * time.Minute
+
+// isRequested reports whether high availability still has to do what a task has requested of it. Such a task ends with the request (qemu-server,
+// API2/Qemu.pm, vm_start, vm_stop, vm_shutdown).
+func (p powerState) isRequested(t *v1alpha1.ProviderTask) bool {
+	if t == nil || p.HA.Managed == 0 || p.HA.State == "error" {
+		return false
+	}
+	running := p.Status == pve.StatusVirtualMachineRunning
+	switch t.Action {
+	case actionStart:
+		return !running && time.Since(startOf(t)) < haPatience
+	case actionStop, actionRestart:
+		return running && time.Since(startOf(t)) < haPatience
+	default:
+		return false
+	}
+}
+
+// startOf returns the time when a task has started, from its UPID, or the zero time.
+func startOf(t *v1alpha1.ProviderTask) time.Time {
+	const place = 4
+	parts := strings.Split(t.ID, ":")
+	if len(parts) <= place {
+		return time.Time{}
+	}
+	seconds, err := strconv.ParseInt(parts[place], 16, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.Unix(seconds, 0)
 }
 
 // readPower reads the current state of a virtual machine.
@@ -27,18 +69,23 @@ func (x api) readPower(ctx context.Context, vm *virtualMachine) (p powerState, e
 }
 
 // updateMachine takes one step towards the desired state of a virtual machine that exists: it
-// changes its configuration, then its power.
-func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (hypervisor.State, error) {
+// changes its configuration, then its power. before is the task that has ended, or nil.
+func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, before *v1alpha1.ProviderTask) (hypervisor.State, error) {
 	if err := x.recordFound(ctx, m, vm); err != nil {
 		return hypervisor.State{}, err
 	}
 	m.Status.Disks = readDisks(m, vm, want.Disks)
+	p, waits, err := x.awaitHA(ctx, m, vm, before)
+	if err != nil || waits {
+		return startedState(m, vm, before), err
+	}
 	if t, err := x.changes.apply(ctx, m, want, vm); err != nil || t != nil {
 		return startedState(m, vm, t), err
 	}
-	p, err := x.readPower(ctx, vm)
-	if err != nil {
-		return hypervisor.State{}, err
+	if p == (powerState{}) {
+		if p, err = x.readPower(ctx, vm); err != nil {
+			return hypervisor.State{}, err
+		}
 	}
 	s := startedState(m, vm, nil)
 	running := p.Status == pve.StatusVirtualMachineRunning
@@ -63,6 +110,22 @@ func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, wan
 		s.Phase, s.Reason, s.Message = v1alpha1.MachineStopped, hypervisor.ReasonStopped, hypervisor.MessageStopped
 	}
 	return s, nil
+}
+
+// awaitHA reads the power state after a task that had to change it, and reports whether high availability still has to do that. A restart that it has not
+// begun in time is requested again.
+func (x *Hypervisor) awaitHA(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine, before *v1alpha1.ProviderTask) (p powerState, waits bool, err error) {
+	if before == nil || !slices.Contains([]string{actionStart, actionStop, actionRestart}, before.Action) {
+		return p, false, nil
+	}
+	p, err = x.readPower(ctx, vm)
+	if err != nil || p.isRequested(before) {
+		return p, err == nil, err
+	}
+	if before.Action == actionRestart && p.HA.Managed == 1 && p.Status == pve.StatusVirtualMachineRunning {
+		m.Status.RestartToken = ""
+	}
+	return p, false, nil
 }
 
 // recordFound completes the status of a machine that does not name its virtual machine yet. A new one needs no restart. One that was found by its UID, because the

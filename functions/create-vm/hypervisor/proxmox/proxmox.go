@@ -101,7 +101,7 @@ func (x *Hypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	case stepObserve:
 		return x.observeLocked(ctx, m, want, vm)
 	case stepUpdate:
-		return x.updateMachine(ctx, m, want, vm)
+		return x.updateMachine(ctx, m, want, vm, recorded)
 	default:
 		return hypervisor.State{}, failed
 	}

@@ -20,6 +20,7 @@ func (x *Hypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 
 // remove takes the next step of a deletion, and returns what it waits for.
 func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
+	before := m.Status.Task
 	if busy, err := x.awaitTask(ctx, m); err != nil || busy {
 		return "the task of Proxmox VE", err
 	}
@@ -56,6 +57,10 @@ func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 	status, err := x.readPower(ctx, vm)
 	if err != nil {
 		return "", err
+	}
+	if status.Status == pve.StatusVirtualMachineRunning && status.isRequested(before) {
+		m.Status.Task = before
+		return name, nil
 	}
 	if err := hypervisor.CheckRemoval(ctx, x.vmids.home, m); err != nil {
 		return "", err
