@@ -73,6 +73,37 @@ func TestProxmoxRestartFails(t *testing.T) {
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 }
 
+// TestProxmoxDiskStays deletes a machine whose storage does not delete the disk. The task of Proxmox VE succeeds.
+func TestProxmoxDiskStays(t *testing.T) {
+	t.Parallel()
+	for name, version := range map[string]string{"8": "8.4.14", "9": "9.1.3"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, sim := newPVE(t, proxmoxsim.Options{Version: version}, nil)
+			r.CreateMachine("m1")
+			m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+			volumes := sim.Volumes()
+			disk := volumes[slices.IndexFunc(volumes, func(v string) bool { return strings.Contains(v, fmt.Sprintf("vm-%d-disk-0", vmidOf(m))) })]
+			sim.HoldVolume(disk)
+			if err := r.Kube.Delete(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			m = r.Drive("m1", &hypervisortest.Wire{}, "reports the disk", func(m *v1alpha1.Machine) bool { return m == nil || hypervisortest.HasReason("ProxmoxApiError")(m) })
+			if m == nil {
+				t.Fatalf("it is gone, and disk %s is left", disk)
+			}
+			if want := "image still has watchers: run pvesm free " + disk; !strings.Contains(condition(m, "Ready"), want) {
+				t.Errorf("Ready is %s, want %q in it", condition(m, "Ready"), want)
+			}
+			sim.FreeVolume(disk)
+			r.Drive("m1", &hypervisortest.Wire{}, "is gone", hypervisortest.IsGone)
+			if left := r.Site.Left(m); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
 // TestProxmoxHighAvailability restarts, stops and deletes a machine that high availability manages: the tasks end long before the machine is off.
 func TestProxmoxHighAvailability(t *testing.T) {
 	t.Parallel()

@@ -245,7 +245,7 @@ func destroyMachine(c *call) (any, error) {
 		return nil, die("%s", err)
 	}
 	unreferenced := c.flag("destroy-unreferenced-disks")
-	return s.fork(c, "qmdestroy", strconv.Itoa(id), id, 0, func(*task) error {
+	return s.fork(c, "qmdestroy", strconv.Itoa(id), id, 0, func(t *task) error {
 		m, err := s.again(node, id)
 		if err != nil {
 			return err
@@ -253,7 +253,7 @@ func destroyMachine(c *call) (any, error) {
 		if err := errors.Join(check(m), m.unlocked()); err != nil {
 			return err
 		}
-		return s.destroy(m, unreferenced)
+		return s.destroy(t, m, unreferenced)
 	}), nil
 }
 
@@ -268,12 +268,12 @@ func (s *Server) Destroy(id int) error {
 	if err := m.unlocked(); err != nil {
 		return fmt.Errorf("destroy machine %d: %w", id, err)
 	}
-	return s.destroy(m, true)
+	return s.destroy(&task{}, m, true)
 }
 
 // destroy deletes a machine with its disks. If unreferenced is set, it also deletes disks with its
-// VMID that its configuration does not name.
-func (s *Server) destroy(m *machine, unreferenced bool) error {
+// VMID that its configuration does not name. A disk that cannot be deleted stays.
+func (s *Server) destroy(t *task, m *machine, unreferenced bool) error {
 	if err := s.linked(m); err != nil {
 		return err
 	}
@@ -294,6 +294,10 @@ func (s *Server) destroy(m *machine, unreferenced bool) error {
 	}
 	for key, v := range s.volumes {
 		if v.VMID == m.ID && (key.Node == "" || key.Node == m.Node) && (unreferenced || named[key.id()]) {
+			if v.held {
+				t.warn("Could not remove disk '%s', check manually: rbd rm '%s' error: rbd: error: image still has watchers", key.id(), key.Name)
+				continue
+			}
 			delete(s.volumes, key)
 		}
 	}

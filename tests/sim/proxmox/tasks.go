@@ -23,6 +23,8 @@ type task struct {
 	undo func()
 	// machine is the machine that it has locked, or 0.
 	machine int
+	// warnings is the number of its warnings.
+	warnings int
 }
 
 // workerKilled is the exit status of a task whose worker was killed, or whose host has lost power (pve-common, Tools.pm,
@@ -31,6 +33,12 @@ const workerKilled = "unexpected status"
 
 func (t *task) print(format string, args ...any) {
 	t.Log = append(t.Log, fmt.Sprintf(format, args...))
+}
+
+// warn adds a warning to the log.
+func (t *task) warn(format string, args ...any) {
+	t.warnings++
+	t.print("WARN: "+format, args...)
 }
 
 // fork starts a task and returns its UPID. A task of a machine waits for earlier tasks of the machine,
@@ -85,6 +93,9 @@ func (s *Server) begin(t *task) {
 // finish ends a task, and begins the next one of its machine.
 func (s *Server) finish(t *task, err error) {
 	t.End, t.Exit = time.Now(), "OK"
+	if t.warnings > 0 && s.major() >= release9 {
+		t.Exit = fmt.Sprintf("WARNINGS: %d", t.warnings)
+	}
 	if err != nil {
 		t.Exit = strings.TrimSpace(strings.ReplaceAll(err.Error(), "\n", " "))
 		t.print("TASK ERROR: %s", t.Exit)

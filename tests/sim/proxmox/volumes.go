@@ -2,6 +2,7 @@ package proxmox
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,6 +25,8 @@ type volume struct {
 	Image string
 	// Data is the content of an upload.
 	Data []byte
+	// held is whether the storage refuses to delete it.
+	held bool
 	// Parent is the disk of the template that it is a linked clone of.
 	Parent string
 }
@@ -203,6 +206,22 @@ func (s *Server) addVolume(node, storage, name, image string, size int64) error 
 	}
 	s.save()
 	return nil
+}
+
+// HoldVolume has its storage refuse to delete a volume, as Ceph does while a host that was lost still has it open. FreeVolume deletes it.
+func (s *Server) HoldVolume(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, v := range s.volumes {
+		v.held = v.held || key.id() == id
+	}
+}
+
+// FreeVolume deletes a volume, as pvesm free does.
+func (s *Server) FreeVolume(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.volumes, func(key volumeKey, _ *volume) bool { return key.id() == id })
 }
 
 // makeDrives creates or checks the volumes of all drives in a configuration, writes their names into

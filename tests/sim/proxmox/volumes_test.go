@@ -39,3 +39,20 @@ func TestVolumesOfAStart(t *testing.T) {
 	}
 	r.done("POST", vm+"/status/start", params{})
 }
+
+// TestDiskStays deletes a machine whose storage does not delete the disk.
+func TestDiskStays(t *testing.T) {
+	t.Parallel()
+	for release, want := range map[string]string{"8.4.14": "OK", "9.1.3": "WARNINGS: 1"} {
+		r := setUp(t, proxmox.Options{Version: release})
+		r.done("POST", "/nodes/pve1/qemu", params{"vmid": 100, "scsi0": "fast-ssd:4"})
+		const disk = "fast-ssd:vm-100-disk-0"
+		r.server.HoldVolume(disk)
+		if exit := r.task("DELETE", "/nodes/pve1/qemu/100?purge=1&destroy-unreferenced-disks=1", nil); exit != want {
+			t.Errorf("%s: the task ends with %q, want %q", release, exit, want)
+		}
+		if left := r.server.Volumes(); len(r.server.Machines()) != 0 || len(left) != 1 || left[0] != disk {
+			t.Errorf("%s: left are %v and %v", release, r.server.Machines(), left)
+		}
+	}
+}

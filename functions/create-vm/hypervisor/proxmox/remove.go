@@ -3,6 +3,7 @@ package proxmox
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 
 	pve "github.com/luthermonson/go-proxmox"
@@ -29,11 +30,7 @@ func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 		return "", err
 	}
 	if vm == nil {
-		if t, err := x.cds.deleteOrphaned(ctx, m, all); err != nil || t != nil {
-			m.Status.Task = taskOf(actionDeleteCD, t)
-			return "the CD of the machine", err
-		}
-		return "", x.vmids.release(ctx, m)
+		return x.removeRest(ctx, m, all, before)
 	}
 	name := fmt.Sprintf("VM %d on %s", vm.id, vm.node)
 	begun := func(action string, t *pve.Task, err error) (string, error) {
@@ -77,6 +74,52 @@ func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 	}
 	t, err := x.destroy(ctx, vm)
 	return begun(actionDelete, t, err)
+}
+
+// removeRest removes what a machine without a virtual machine still has, and returns what it waits for. before is the task that has ended, or nil.
+func (x *Hypervisor) removeRest(ctx context.Context, m *v1alpha1.Machine, all inventory, before *v1alpha1.ProviderTask) (string, error) {
+	if err := x.checkDisksDeleted(ctx, before); err != nil {
+		m.Status.Task = before
+		return "", err
+	}
+	if t, err := x.cds.deleteOrphaned(ctx, m, all); err != nil || t != nil {
+		m.Status.Task = taskOf(actionDeleteCD, t)
+		return "the CD of the machine", err
+	}
+	return "", x.vmids.release(ctx, m)
+}
+
+// keptDisk matches what the log of a deletion says of a disk that Proxmox VE could not delete. The task succeeds (qemu-server, QemuServer.pm, destroy_vm).
+var keptDisk = regexp.MustCompile(`Could not remove disk '([^']+)', check manually: (.*)`)
+
+// checkDisksDeleted returns a UserError if a task has deleted a virtual machine without all of its disks, and one still exists: the storage has refused to delete
+// it, for example because a host that was lost still has it open. t is the task that has ended, or nil.
+func (x api) checkDisksDeleted(ctx context.Context, t *v1alpha1.ProviderTask) error {
+	if t == nil || t.Action != actionDelete || !strings.HasPrefix(t.ID, "UPID:") {
+		return nil
+	}
+	node := strings.Split(t.ID, ":")[1]
+	const lines = 200
+	log, err := pve.NewTask(pve.UPID(t.ID), x.client).Log(ctx, 0, lines)
+	if hasMessage(err, "no such task") || x.isHostDown(ctx, node, err) {
+		return nil
+	}
+	for _, line := range log {
+		kept := keptDisk.FindStringSubmatch(line)
+		if kept == nil {
+			continue
+		}
+		storage, _, _ := strings.Cut(kept[1], ":")
+		has, err := x.hasVolume(ctx, node, storage, "images", kept[1])
+		if err != nil && !isForbidden(err) {
+			return err
+		}
+		if has {
+			return hypervisor.RetriedUserError{UserError: reconcile.UserError{Reason: "ProxmoxApiError", Message: fmt.Sprintf("Proxmox VE has deleted the virtual machine, but not its disk %[1]s: %[2]s: "+
+				"run pvesm free %[1]s on node %[3]s. The deletion continues then", kept[1], kept[2], node)}}
+		}
+	}
+	return err
 }
 
 // unprotect takes the protection that the stack has set off a virtual machine. That of an administrator is a UserError.
