@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -160,6 +161,45 @@ func TestProxmoxPendingDisk(t *testing.T) {
 		if disk := vm.Config["scsi1"]; vm.ID != 9000 && !strings.Contains(disk, "size=2G") {
 			t.Errorf("the disk is %s, want 2G", disk)
 		}
+	}
+	r.DeleteMachine(m, &hypervisortest.Wire{})
+}
+
+// TestProxmoxCloneDriveFails has no room for the cloud-init drive of a clone at first. The options that Proxmox VE has accepted before are pending then.
+func TestProxmoxCloneDriveFails(t *testing.T) {
+	t.Parallel()
+	r, sim := newPVE(t, proxmoxsim.Options{Storages: []proxmoxsim.Storage{{Name: "thin", Type: "lvmthin", Content: []string{"images"}, Capacity: 40 << 30}}}, nil)
+	template := map[string]string{"name": "debian", "template": "1", "scsi0": "thin:4", "boot": "order=scsi0"}
+	if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: template}, "https://x/debian.qcow2"); err != nil {
+		t.Fatal(err)
+	}
+	r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
+	}})
+	m := r.Drive("m1", &hypervisortest.Wire{}, "is being cloned", func(m *v1alpha1.Machine) bool { return m.Status.Task != nil && m.Status.Task.Action == "clone" })
+	clone := func() (config map[string]string) {
+		for _, vm := range sim.Machines() {
+			if vm.ID == vmidOf(m) {
+				config = vm.Config
+			}
+		}
+		return config
+	}
+	for began := time.Now(); clone()["scsi0"] == ""; time.Sleep(time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatal("the template is not cloned")
+		}
+	}
+	if err := sim.AddMachine(proxmoxsim.Machine{ID: 200, Node: "pve2", Config: map[string]string{"name": "other", "scsi0": "thin:32"}}, ""); err != nil {
+		t.Fatal(err)
+	}
+	r.Drive("m1", &hypervisortest.Wire{}, "reports that the storage is full", hypervisortest.HasReason("ProxmoxApiError"))
+	if err := sim.Destroy(200); err != nil {
+		t.Fatal(err)
+	}
+	m = r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	if config := clone(); !strings.Contains(config["ide2"], "cloudinit") || !strings.Contains(config["tags"], string(m.UID)) {
+		t.Errorf("the guest has no first configuration: %v", config)
 	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 }

@@ -111,6 +111,7 @@ func (s *Server) change(t *task, m *machine, ch changes) error {
 		}
 	}
 	if _, err := s.makeDrives(t, m.Node, m.ID, fresh); err != nil {
+		m.setPendingAll(ch.set)
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(ch.set)) {
@@ -122,6 +123,7 @@ func (s *Server) change(t *task, m *machine, ch changes) error {
 			s.attach(m, name, fresh[name])
 		case name == "tags":
 			m.Config[name] = uniqueTags(value)
+			delete(m.Pending, name)
 		case m.Running && !s.hotplugs(m, name, value):
 			m.setPending(name, value)
 		default:
@@ -129,7 +131,19 @@ func (s *Server) change(t *task, m *machine, ch changes) error {
 			delete(m.Pending, name)
 		}
 	}
+	if !m.Running {
+		m.applyPending()
+	}
 	return nil
+}
+
+// setPendingAll leaves the options of a change that fails at a drive pending, except for its drives: Proxmox VE writes one option after the other, in any order.
+func (m *machine) setPendingAll(set map[string]string) {
+	for name, value := range set {
+		if !driveName.MatchString(name) {
+			m.setPending(name, value)
+		}
+	}
 }
 
 func (m *machine) setPending(name, value string) {

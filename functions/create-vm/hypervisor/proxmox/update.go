@@ -30,7 +30,8 @@ type changes struct {
 // which kube.Conflict is true: another delivery may have applied a changed spec.
 func (c changes) apply(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	change := differingOptions(m, want, vm)
-	if isClone(m) && !slices.Contains(splitTags(vm.config["tags"]), uidTag(m)) {
+	// A change that fails leaves a part of its options pending, also the tags.
+	if isClone(m) && !slices.Contains(splitTags(vm.current["tags"]), uidTag(m)) {
 		if t, err := c.configureClone(ctx, m, want, vm, change); err != nil || t != nil {
 			return t, err
 		}
