@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -163,6 +164,68 @@ func TestProxmoxPendingDisk(t *testing.T) {
 		}
 	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})
+}
+
+// TestProxmoxTemplateDrives creates machines from templates with their drives where installers and tools leave them.
+func TestProxmoxTemplateDrives(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		config   map[string]string
+		userData string
+		// root is the disk that has to grow. drives are what the drives of CDs have to contain; an empty text is no drive.
+		root   string
+		drives map[string]string
+	}{
+		"Installer": {
+			reason: "Proxmox VE clones no template to another host whose installer is on local storage",
+			config: map[string]string{"ide2": "local:iso/debian.iso,media=cdrom", "scsi0": "fast-ssd:4", "boot": "order=scsi0;ide2"},
+			root:   "scsi0", drives: map[string]string{"ide2": "cloudinit"},
+		},
+		"LocalDrive": {
+			reason: "Proxmox VE clones no template to another host whose cloud-init drive is on local storage",
+			config: map[string]string{"ide2": "local-lvm:cloudinit", "scsi0": "fast-ssd:4", "boot": "order=scsi0"},
+			root:   "scsi0", drives: map[string]string{"ide2": "cloudinit"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, sim := newPVE(t, proxmoxsim.Options{}, nil)
+			if err := sim.AddVolume("local", "iso/debian.iso", "https://x/debian.iso", 1<<28); err != nil {
+				t.Fatal(err)
+			}
+			config := maps.Clone(tc.config)
+			config["name"], config["template"] = "debian", "1"
+			if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: config}, "https://x/debian.qcow2"); err != nil {
+				t.Fatal(err)
+			}
+			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
+			}}
+			if tc.userData != "" {
+				m.Spec.CloudInit = &v1alpha1.CloudInit{UserData: tc.userData}
+			}
+			r.Create(m)
+			m = r.Drive("m1", &hypervisortest.Wire{}, "runs: "+tc.reason, hypervisortest.IsRunning)
+			if m.Status.NodeName != "pve2" {
+				t.Errorf("%s: it is on %s", tc.reason, m.Status.NodeName)
+			}
+			for _, vm := range sim.Machines() {
+				if vm.ID == 9000 {
+					continue
+				}
+				if root := vm.Config[tc.root]; !strings.Contains(root, "size=20G") {
+					t.Errorf("%s: the disk is %q, want 20G", tc.reason, root)
+				}
+				for drive, want := range tc.drives {
+					if got := vm.Config[drive]; !strings.Contains(got, want) || (want == "") != (got == "") {
+						t.Errorf("%s: drive %s has %q, want %q", tc.reason, drive, got, want)
+					}
+				}
+			}
+			r.DeleteMachine(m, &hypervisortest.Wire{})
+		})
+	}
 }
 
 // TestProxmoxCloneDriveFails has no room for the cloud-init drive of a clone at first. The options that Proxmox VE has accepted before are pending then.

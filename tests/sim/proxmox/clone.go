@@ -95,7 +95,7 @@ func (c *call) checkClone(source *machine, target, storage string, full bool) er
 	}
 	for _, name := range drives(source.Config) {
 		d, err := parseDrive(name, source.Config[name])
-		if err != nil || (d.cdrom() && !d.cloudInit()) {
+		if err != nil || d["file"] == "none" || d["file"] == "cdrom" {
 			continue
 		}
 		on, _, _ := strings.Cut(d["file"], ":")
@@ -105,6 +105,9 @@ func (c *call) checkClone(source *machine, target, storage string, full bool) er
 		}
 		if target != source.Node && !st.Shared {
 			return die("can't clone VM to node '%s' (VM uses local storage)", target)
+		}
+		if d.cdrom() {
+			continue
 		}
 		to := on
 		if storage != "" {

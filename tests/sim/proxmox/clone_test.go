@@ -6,7 +6,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/proxmox"
 )
 
-// TestClones clones a template to VMIDs that are taken.
+// TestClones clones a template to VMIDs that are taken, and to another host although a CD is on local storage.
 func TestClones(t *testing.T) {
 	t.Parallel()
 	r := setUp(t, proxmox.Options{})
@@ -21,6 +21,9 @@ func TestClones(t *testing.T) {
 	}
 	if exit := r.task("POST", clone, params{"newid": 101}); exit != "close (rename) atomic file '/etc/pve/nodes/pve1/qemu-server/101.conf' failed: File exists" {
 		t.Errorf("the task with a VMID of another host ends with %q", exit)
+	}
+	if a := r.call("POST", clone, params{"newid": 102, "target": "pve2"}); a.status != "500 can't clone VM to node 'pve2' (VM uses local storage)" {
+		t.Errorf("a template with a CD on local storage: %s", a.status)
 	}
 	r.done("POST", clone, params{"newid": 102})
 }

@@ -67,13 +67,15 @@ func imageID(m *v1alpha1.Machine) string {
 
 var diskOption = regexp.MustCompile(`^(?:scsi|virtio|sata|ide|efidisk|tpmstate)[0-9]+$`)
 
-// isShared reports whether all disks of a virtual machine are on shared storages.
+// isShared reports whether all volumes of a virtual machine are on shared storages, also those in its CD drives: Proxmox VE does not clone it to
+// another host otherwise (API2/Qemu.pm, check_storage_access_clone).
 func (vm *virtualMachine) isShared(all inventory) bool {
 	for key, value := range vm.config {
-		if !diskOption.MatchString(key) || strings.Contains(value, "media=cdrom") {
+		volume, _, _ := strings.Cut(value, ",")
+		if !diskOption.MatchString(key) || volume == "none" || volume == "cdrom" {
 			continue
 		}
-		name, _, _ := strings.Cut(value, ":")
+		name, _, _ := strings.Cut(volume, ":")
 		if s, ok := all.storage(vm.node, name); !ok || s.Shared == 0 {
 			return false
 		}
