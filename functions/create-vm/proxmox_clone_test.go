@@ -177,6 +177,16 @@ func TestProxmoxTemplateDrives(t *testing.T) {
 		root   string
 		drives map[string]string
 	}{
+		"OtherDrive": {
+			reason: "Proxmox VE accepts one cloud-init drive",
+			config: map[string]string{"ide0": "local-lvm:cloudinit", "scsi0": "local-lvm:4", "boot": "order=scsi0"},
+			root:   "scsi0", drives: map[string]string{"ide0": "cloudinit", "ide2": ""},
+		},
+		"OtherDriveCD": {
+			reason: "cloud-init may read the cloud-init drive in place of the CD",
+			config: map[string]string{"ide0": "local-lvm:cloudinit", "scsi0": "local-lvm:4", "boot": "order=scsi0"}, userData: "#cloud-config\npackages: [curl]\n",
+			root: "scsi0", drives: map[string]string{"ide0": "", "ide2": "local:iso/vitistack-"},
+		},
 		"Installer": {
 			reason: "Proxmox VE clones no template to another host whose installer is on local storage",
 			config: map[string]string{"ide2": "local:iso/debian.iso,media=cdrom", "scsi0": "fast-ssd:4", "boot": "order=scsi0;ide2"},

@@ -26,4 +26,7 @@ func TestClones(t *testing.T) {
 		t.Errorf("a template with a CD on local storage: %s", a.status)
 	}
 	r.done("POST", clone, params{"newid": 102})
+	if a := r.call("PUT", "/nodes/pve1/qemu/102/config", params{"ide2": "local-lvm:cloudinit", "delete": "ide0"}); a.status != "500 ide2 - cloud-init drive is already attached at 'ide0'" {
+		t.Errorf("a second cloud-init drive: %s", a.status)
+	}
 }

@@ -95,6 +95,7 @@ func (c *call) changes() (changes, error) {
 
 // change applies changes to a configuration, and adds the others to the pending ones.
 func (s *Server) change(t *task, m *machine, ch changes) error {
+	err := m.checkCloudInit(ch.set) // before the deletions
 	for _, option := range ch.revert {
 		delete(m.Pending, option)
 	}
@@ -110,7 +111,10 @@ func (s *Server) change(t *task, m *machine, ch changes) error {
 			fresh[name] = value
 		}
 	}
-	if _, err := s.makeDrives(t, m.Node, m.ID, fresh); err != nil {
+	if err == nil {
+		_, err = s.makeDrives(t, m.Node, m.ID, fresh)
+	}
+	if err != nil {
 		m.setPendingAll(ch.set)
 		return err
 	}
@@ -133,6 +137,24 @@ func (s *Server) change(t *task, m *machine, ch changes) error {
 	}
 	if !m.Running {
 		m.applyPending()
+	}
+	return nil
+}
+
+// checkCloudInit returns an error if a change adds a second cloud-init drive.
+func (m *machine) checkCloudInit(set map[string]string) error {
+	for _, name := range drives(set) {
+		if d, err := parseDrive(name, set[name]); err != nil || !strings.HasSuffix(d["file"], ":cloudinit") {
+			continue
+		}
+		for _, config := range []map[string]string{m.Config, m.Pending, set} {
+			for _, other := range drives(config) {
+				d, err := parseDrive(other, config[other])
+				if err == nil && other != name && (d.cloudInit() || strings.HasSuffix(d["file"], ":cloudinit")) {
+					return fmt.Errorf("%s - cloud-init drive is already attached at '%s'", name, other)
+				}
+			}
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,10 +165,28 @@ func (c changes) configureClone(ctx context.Context, m *v1alpha1.Machine, want h
 			change["delete"] = strings.TrimPrefix(change["delete"]+","+key, ",")
 		}
 	}
-	if change[cloudDrive] == "" && !strings.Contains(vm.config[cloudDrive], "cloudinit") && storage != "" {
+	drive := cloudInitDrive(vm)
+	switch {
+	case drive == "" && change[cloudDrive] == "" && storage != "":
 		change[cloudDrive] = storage + ":cloudinit"
+	case drive != "" && drive != cloudDrive && first.iso() && change[drive] == "":
+		change["delete"] = strings.TrimPrefix(change["delete"]+","+drive, ",") // cloud-init reads one of two first configurations
 	}
 	return nil, nil
+}
+
+// cloudInitFile matches the volume of Proxmox VE's cloud-init drive (QemuServer/Drive.pm, drive_is_cloudinit).
+var cloudInitFile = regexp.MustCompile(`[:/](?:vm-[0-9]+-)?cloudinit(?:\.[a-z0-9]+)?(?:,|$)`)
+
+// cloudInitDrive returns the option of a virtual machine's cloud-init drive, or nothing. A template may have it on any bus, and Proxmox VE accepts no second
+// one (API2/Qemu.pm, create_disks).
+func cloudInitDrive(vm *virtualMachine) string {
+	for key, value := range vm.config {
+		if diskOption.MatchString(key) && cloudInitFile.MatchString(value) {
+			return key
+		}
+	}
+	return ""
 }
 
 // ensureDisks creates the first missing disk, or grows the first disk that is too small, and returns the
