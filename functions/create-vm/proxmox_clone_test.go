@@ -177,6 +177,21 @@ func TestProxmoxTemplateDrives(t *testing.T) {
 		root   string
 		drives map[string]string
 	}{
+		"CDFirst": {
+			reason: "the disk that boots is the first disk of the boot order, and not its first device",
+			config: map[string]string{"ide2": "local-lvm:cloudinit", "scsi0": "local-lvm:4", "boot": "order=ide2;scsi0"},
+			root:   "scsi0", drives: map[string]string{"ide2": "cloudinit"},
+		},
+		"Bootdisk": {
+			reason: "a template from before Proxmox VE 6.3 has no boot order",
+			config: map[string]string{"virtio0": "local-lvm:4", "boot": "c", "bootdisk": "virtio0"},
+			root:   "virtio0", drives: map[string]string{"ide2": "cloudinit"},
+		},
+		"NoBootOrder": {
+			reason: "Proxmox VE boots the first disk of a template without a boot order",
+			config: map[string]string{"virtio0": "local-lvm:4"},
+			root:   "virtio0", drives: map[string]string{"ide2": "cloudinit"},
+		},
 		"OtherDrive": {
 			reason: "Proxmox VE accepts one cloud-init drive",
 			config: map[string]string{"ide0": "local-lvm:cloudinit", "scsi0": "local-lvm:4", "boot": "order=scsi0"},

@@ -236,11 +236,31 @@ func diskSlot(vm *virtualMachine, index int, d hypervisor.Disk) string {
 	if index > 0 {
 		return ""
 	}
-	order, _, _ := strings.Cut(strings.TrimPrefix(parseProperties(vm.config["boot"])["order"], "order="), ";")
-	if strings.HasPrefix(order, "net") || vm.config[order] == "" {
-		order = "scsi0"
+	return bootDisk(vm)
+}
+
+// bootDrives are the buses of disks to boot from, in the order in which Proxmox VE takes the first disk, with their number of drives
+// (QemuServer/Drive.pm, valid_drive_names_for_boot).
+var bootDrives = []struct {
+	bus    string
+	drives int
+}{{"ide", 4}, {"scsi", 31}, {"virtio", 16}, {"sata", 6}}
+
+// bootDisk returns the option of the disk that a virtual machine boots from: the first disk of its boot order, or else the option bootdisk, which templates from
+// before Proxmox VE 6.3 have, or else its first disk. A CD or an interface may be before the disk. It returns scsi0 for a virtual machine without disks.
+func bootDisk(vm *virtualMachine) string {
+	options := append(strings.Split(parseProperties(vm.config["boot"])["order"], ";"), vm.config["bootdisk"])
+	for _, b := range bootDrives {
+		for i := range b.drives {
+			options = append(options, b.bus+strconv.Itoa(i))
+		}
 	}
-	return order
+	for _, option := range options {
+		if value := vm.config[option]; value != "" && diskOption.MatchString(option) && !strings.Contains(value, "media=cdrom") {
+			return option
+		}
+	}
+	return "scsi0"
 }
 
 // addDisk creates a disk in the first free slot, and returns the task.
