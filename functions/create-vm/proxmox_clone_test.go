@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -290,4 +291,35 @@ func TestProxmoxCloneDriveFails(t *testing.T) {
 		t.Errorf("the guest has no first configuration: %v", config)
 	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})
+}
+
+// TestProxmoxTemplateHostFails has the host of a template stop to answer, and the cluster forget what it knows of the host.
+func TestProxmoxTemplateHostFails(t *testing.T) {
+	t.Parallel()
+	r, sim := newPVE(t, proxmoxsim.Options{}, nil)
+	template := map[string]string{"name": "debian", "template": "1", "scsi0": "fast-ssd:4", "boot": "order=scsi0"}
+	if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: template}, "https://x/debian.qcow2"); err != nil {
+		t.Fatal(err)
+	}
+	sim.SetOffline("pve2", true)
+	var machines []*v1alpha1.Machine
+	for i, image := range []string{"debian", "debian", "9000"} {
+		name := fmt.Sprintf("m%d", i)
+		r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineSpec{
+			Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: image},
+		}})
+		m := r.Drive(name, &hypervisortest.Wire{}, "reports something", func(m *v1alpha1.Machine) bool {
+			return slices.ContainsFunc([]string{"HostUnavailable", "ImageNotFound", "ProviderUnavailable"}, func(reason string) bool { return hypervisortest.HasReason(reason)(m) })
+		})
+		if ready := condition(m, "Ready"); !strings.Contains(ready, "HostUnavailable") || !strings.Contains(ready, "pve2") {
+			t.Errorf("%s: Ready is %s, and host pve2 has the template", name, ready)
+		}
+		machines = append(machines, m)
+		sim.ForgetStatistics("pve2")
+	}
+	sim.SetOffline("pve2", false)
+	for _, m := range machines {
+		m = r.Drive(m.Name, &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+		r.DeleteMachine(m, &hypervisortest.Wire{})
+	}
 }

@@ -138,6 +138,8 @@ type Server struct {
 	// authority signs the certificate of the API.
 	authority *authority
 	timers    map[*time.Timer]bool
+	// forgotten are the hosts whose statistics the cluster has forgotten.
+	forgotten map[string]bool
 }
 
 // New returns a cluster with the content of its state file.
@@ -145,7 +147,7 @@ func New(options Options) (*Server, error) {
 	s := &Server{
 		options: options.withDefaults(), machines: map[int]*machine{}, volumes: map[volumeKey]*volume{}, pools: map[string]bool{},
 		tasks: map[string]*task{}, busy: map[int][]*task{}, tickets: map[string]ticket{}, users: map[string]User{}, tokens: map[string]Token{},
-		nextPID: 1000, timers: map[*time.Timer]bool{},
+		nextPID: 1000, timers: map[*time.Timer]bool{}, forgotten: map[string]bool{},
 	}
 	s.routes = s.table()
 	for _, u := range s.options.Users {
@@ -216,6 +218,15 @@ func (s *Server) SetOffline(name string, offline bool) {
 		}
 	}
 	s.options.Nodes = nodes
+	delete(s.forgotten, name)
+}
+
+// ForgetStatistics has the cluster forget the statistics of a host that is offline, as it does after five minutes. Of its machines it then lists the VMID, the
+// lock and the tags only.
+func (s *Server) ForgetStatistics(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgotten[name] = true
 }
 
 // Recover moves a machine off a host that is offline and starts it on another, as high availability does: the configuration moves

@@ -145,12 +145,12 @@ func clusterResources(c *call) (any, error) {
 			continue
 		}
 		view := c.machineView(m)
-		if time.Since(m.created) < s.options.Times.Stats {
+		if time.Since(m.created) < s.options.Times.Stats || s.forgotten[m.Node] {
 			view = map[string]any{"vmid": m.ID, "status": "unknown"}
 			copyOptions(view, m, "tags", "lock")
 		}
 		view["id"], view["type"], view["node"] = fmt.Sprintf("qemu/%d", m.ID), "qemu", m.Node
-		if _, is := view["template"]; !is {
+		if _, is := view["template"]; !is && view["status"] != "unknown" {
 			view["template"] = 0
 		}
 		if m.Pool != "" {

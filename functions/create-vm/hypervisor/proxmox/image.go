@@ -15,6 +15,7 @@ import (
 	pve "github.com/luthermonson/go-proxmox"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -28,18 +29,25 @@ func (x images) findTemplate(ctx context.Context, m *v1alpha1.Machine, all inven
 	}
 	id := imageID(m)
 	var names []string
+	silent := "" // a host whose templates are not known
 	for _, i := range all {
-		if !i.isVM() || i.Template == 0 {
-			continue
-		}
-		if i.Name == id || strconv.Itoa(i.VMID) == id {
+		switch {
+		case i.isVM() && i.Template == 0 && i.Name == "" && !all.isAnswering(i.Node): // as five minutes after the last answer of its host
+			silent = i.Node
+		case !i.isVM() || i.Template == 0:
+		case i.Name == id || strconv.Itoa(i.VMID) == id:
 			template, err := x.read(ctx, i.Node, i.VMID)
 			if err == nil && template.isShared(all) {
 				i.Shared = 1
 			}
-			return i, err
+			return i, all.hostError(i.Node, i.VMID, err)
+		default:
+			names = append(names, fmt.Sprintf("%s (%d)", i.Name, i.VMID))
 		}
-		names = append(names, fmt.Sprintf("%s (%d)", i.Name, i.VMID))
+	}
+	if silent != "" {
+		return inventoryItem{}, hypervisor.RetriedUserError{UserError: reconcile.UserError{Reason: "HostUnavailable", Message: fmt.Sprintf("node %s does not answer, so that Proxmox VE does not know whether it has template %s: "+
+			"start it, or write another template, or the URL of an image, into spec.os.imageID", silent, id)}}
 	}
 	return inventoryItem{}, templateNotFound(id, names)
 }
