@@ -293,6 +293,38 @@ func TestProxmoxCloneDriveFails(t *testing.T) {
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 }
 
+// TestProxmoxCloneStorage clones a template to a shared storage that some hosts have. The host of the template copies it, and needs the storage too.
+func TestProxmoxCloneStorage(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason, ready, says string
+		nodes               []string
+	}{
+		"Here":  {reason: "the host of the template has the storage", ready: "MachineRunning", nodes: []string{"pve2", "pve3"}},
+		"There": {reason: "only other hosts have the storage", ready: "InsufficientResources", says: "node pve2 has template debian, but no storage zone to copy it to", nodes: []string{"pve1", "pve3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storages := append(cdStorages(false), proxmoxsim.Storage{Name: "zone", Type: "nfs", Content: []string{"images"}, Shared: true, Capacity: 1 << 43, Nodes: tc.nodes})
+			r, sim := newPVE(t, proxmoxsim.Options{Storages: storages}, func(p *v1alpha1.MachineProvider) { p.Spec.Defaults = &v1alpha1.ProviderDefaults{StorageClass: "zone"} })
+			template := map[string]string{"name": "debian", "template": "1", "scsi0": "fast-ssd:4", "boot": "order=scsi0"}
+			if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: template}, "https://x/debian.qcow2"); err != nil {
+				t.Fatal(err)
+			}
+			r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
+			}})
+			m := r.Drive("m1", &hypervisortest.Wire{}, tc.reason, func(m *v1alpha1.Machine) bool {
+				return hypervisortest.HasReason(tc.ready)(m) || hypervisortest.HasReason("ProxmoxApiError")(m)
+			})
+			if ready := condition(m, "Ready"); !strings.Contains(ready, tc.ready) || !strings.Contains(ready, tc.says) {
+				t.Errorf("%s: Ready is %s, want %s with %q", tc.reason, ready, tc.ready, tc.says)
+			}
+			r.DeleteMachine(m, &hypervisortest.Wire{})
+		})
+	}
+}
+
 // TestProxmoxTemplateHostFails has the host of a template stop to answer, and the cluster forget what it knows of the host.
 func TestProxmoxTemplateHostFails(t *testing.T) {
 	t.Parallel()

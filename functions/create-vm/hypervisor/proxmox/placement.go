@@ -69,8 +69,15 @@ func (h hosts) cloneObjection(p placement, source inventoryItem, all inventory) 
 	if source.Shared == 0 {
 		return fmt.Sprintf("template %s is on a storage of node %s alone: move it to a shared one, or name that node", source.Name, source.Node)
 	}
-	if s, _ := all.storage(p.node, p.storages[0]); !h.options.LinkedClone && s.Shared == 0 {
+	if h.options.LinkedClone {
+		return ""
+	}
+	storage := p.storages[0]
+	if s, _ := all.storage(p.node, storage); s.Shared == 0 {
 		return "a template of another node can only be copied to a shared storage"
+	}
+	if _, ok := all.storage(source.Node, storage); !ok { // that host makes the copy (API2/Qemu.pm, clone_vm)
+		return fmt.Sprintf("node %s has template %s, but no storage %s to copy it to: add the node to that storage, or name another storage", source.Node, source.Name, storage)
 	}
 	return ""
 }
