@@ -254,6 +254,48 @@ func TestProxmoxTemplateDrives(t *testing.T) {
 	}
 }
 
+// TestProxmoxProtectedTemplate creates a machine from a protected template, whose clones Proxmox VE protects too, and deletes it.
+func TestProxmoxProtectedTemplate(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		userData string
+		early    bool
+	}{
+		"Drive": {reason: "the clone keeps the drive of the template"},
+		"CD":    {reason: "a drive of a protected virtual machine cannot be removed", userData: "#cloud-config\npackages: [curl]\n"},
+		"Early": {reason: "the clone has not been changed yet", early: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, sim := newPVE(t, proxmoxsim.Options{}, nil)
+			template := map[string]string{"name": "debian", "template": "1", "protection": "1", "ide0": "local-lvm:cloudinit", "scsi0": "local-lvm:4", "boot": "order=scsi0"}
+			if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: template}, "https://x/debian.qcow2"); err != nil {
+				t.Fatal(err)
+			}
+			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
+			}}
+			if tc.userData != "" {
+				m.Spec.CloudInit = &v1alpha1.CloudInit{UserData: tc.userData}
+			}
+			r.Create(m)
+			if tc.early {
+				m = r.Drive("m1", &hypervisortest.Wire{}, "is being cloned", func(m *v1alpha1.Machine) bool { return m.Status.Task != nil && m.Status.Task.Action == "clone" })
+			} else {
+				m = r.Drive("m1", &hypervisortest.Wire{}, "runs: "+tc.reason, hypervisortest.IsRunning)
+			}
+			if err := r.Kube.Delete(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			m = r.Drive("m1", &hypervisortest.Wire{}, "is gone", func(m *v1alpha1.Machine) bool { return m == nil || hypervisortest.HasReason("Protected")(m) })
+			if m != nil {
+				t.Errorf("%s: Ready is %s", tc.reason, condition(m, "Ready"))
+			}
+		})
+	}
+}
+
 // TestProxmoxCloneDriveFails has no room for the cloud-init drive of a clone at first. The options that Proxmox VE has accepted before are pending then.
 func TestProxmoxCloneDriveFails(t *testing.T) {
 	t.Parallel()

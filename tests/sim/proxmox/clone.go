@@ -136,7 +136,7 @@ func (c *call) checkClone(source *machine, target, storage string, full bool) er
 // copyOf returns the configuration of a clone, and creates its disks.
 func (s *Server) copyOf(t *task, source *machine, id int, storage string, full bool) (config map[string]string, err error) {
 	config = maps.Clone(source.Config)
-	for _, option := range []string{"template", "lock", "protection"} {
+	for _, option := range []string{"template", "lock"} {
 		delete(config, option)
 	}
 	var made []volumeKey

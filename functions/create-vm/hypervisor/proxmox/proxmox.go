@@ -148,7 +148,7 @@ func (x *Hypervisor) moveToOtherHost(ctx context.Context, m *v1alpha1.Machine, w
 	}
 	where, err := x.claimOtherHost(ctx, m, want, vm, failed)
 	if err == nil {
-		err = x.unprotect(ctx, vm)
+		err = x.unprotect(ctx, m, vm)
 	}
 	if err != nil {
 		return hypervisor.State{}, err

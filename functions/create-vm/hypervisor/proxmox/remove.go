@@ -62,7 +62,7 @@ func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 	if err := hypervisor.CheckRemoval(ctx, x.vmids.home, m); err != nil {
 		return "", err
 	}
-	if err := x.unprotect(ctx, vm); err != nil {
+	if err := x.unprotect(ctx, m, vm); err != nil {
 		return "", err
 	}
 	if status.Status == pve.StatusVirtualMachineRunning {
@@ -122,12 +122,13 @@ func (x api) checkDisksDeleted(ctx context.Context, t *v1alpha1.ProviderTask) er
 	return err
 }
 
-// unprotect takes the protection that the stack has set off a virtual machine. That of an administrator is a UserError.
-func (x *Hypervisor) unprotect(ctx context.Context, vm *virtualMachine) error {
+// unprotect takes the protection that the stack has set, or that a new clone has from its template, off a virtual machine. That of an administrator is
+// a UserError.
+func (x *Hypervisor) unprotect(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) error {
 	if vm.config["protection"] != "1" {
 		return nil
 	}
-	if !strings.Contains(vm.config["description"], protectedLine) {
+	if !vm.isNewClone(m) && !strings.Contains(vm.config["description"], protectedLine) {
 		return reconcile.UserError{Reason: "Protected", Message: fmt.Sprintf("VM %d on node %s is protected: disable Protection under Options of the VM in Proxmox VE", vm.id, vm.node)}
 	}
 	return x.configure(ctx, vm, map[string]string{"protection": "0"})

@@ -31,8 +31,7 @@ type changes struct {
 // which kube.Conflict is true: another delivery may have applied a changed spec.
 func (c changes) apply(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	change := differingOptions(m, want, vm)
-	// A change that fails leaves a part of its options pending, also the tags.
-	if isClone(m) && !slices.Contains(splitTags(vm.current["tags"]), uidTag(m)) {
+	if vm.isNewClone(m) {
 		if t, err := c.configureClone(ctx, m, want, vm, change); err != nil || t != nil {
 			return t, err
 		}
@@ -136,8 +135,14 @@ func isUpToDate(key, has, value string) bool {
 	}
 }
 
+// isNewClone reports whether a virtual machine is a clone that still has the options of its template. A change that fails leaves a part of its options
+// pending, also the tags.
+func (vm *virtualMachine) isNewClone(m *v1alpha1.Machine) bool {
+	return isClone(m) && !slices.Contains(splitTags(vm.current["tags"]), uidTag(m))
+}
+
 // configureClone adds to a change what a new clone lacks. It returns the task that uploads the CD of the
-// clone, or nil.
+// clone, or nil. It takes the protection of the template off the clone first, because no drive can be removed before.
 func (c changes) configureClone(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
 	if want.UserDataError != nil {
 		return nil, want.UserDataError
@@ -150,6 +155,12 @@ func (c changes) configureClone(ctx context.Context, m *v1alpha1.Machine, want h
 		}
 		first.options = map[string]string{cloudDrive: drive}
 	}
+	if vm.config["protection"] == "1" {
+		if err := c.configure(ctx, vm, map[string]string{"protection": "0"}); err != nil {
+			return nil, err
+		}
+	}
+	change["protection"] = formatValue(m.Spec.Protected)
 	storage, _, _ := strings.Cut(vm.config[diskSlot(vm, 0, hypervisor.Disk{Name: v1alpha1.RootDisk})], ":")
 	for key, value := range c.creationOptions(m, want, first) {
 		switch key {
