@@ -254,6 +254,71 @@ func TestProxmoxTemplateDrives(t *testing.T) {
 	}
 }
 
+// TestProxmoxTemplateOptions creates machines from templates with options that contradict the spec.
+func TestProxmoxTemplateOptions(t *testing.T) {
+	t.Parallel()
+	const admin = "#cloud-config\nusers:\n  - name: ops\n    sudo: ALL=(ALL) NOPASSWD:ALL\n"
+	files := map[string]string{
+		"cicustom": "user=local:snippets/base.yaml,network=local:snippets/network.yaml,vendor=local:snippets/agent.yaml", "ciuser": "base", "cipassword": "secret", "sshkeys": "ssh-rsa%20AAAA",
+	}
+	for name, tc := range map[string]struct {
+		reason        string
+		cores         int32
+		options, want map[string]string
+		userData      string
+	}{
+		"FewCPUs":  {reason: "the template starts with fewer CPUs than the machine has", cores: 4, options: map[string]string{"cores": "4", "vcpus": "2"}, want: map[string]string{"vcpus": "", "cores": "4"}},
+		"ManyCPUs": {reason: "the template starts with more CPUs than the machine has", cores: 1, options: map[string]string{"cores": "4", "vcpus": "2"}, want: map[string]string{"vcpus": "", "cores": "1"}},
+		"User": {
+			reason: "files of the template replace what the machine configures, and its user has no password and other keys", options: files, userData: admin,
+			want: map[string]string{"cicustom": "vendor=local:snippets/agent.yaml", "ciuser": "ops", "cipassword": "", "sshkeys": ""},
+		},
+		"NoUser": {
+			reason: "the user of the template stays, but not its network", options: files,
+			want: map[string]string{"cicustom": "user=local:snippets/base.yaml,vendor=local:snippets/agent.yaml", "ciuser": "base", "cipassword": "secret", "sshkeys": "ssh-rsa%20AAAA"},
+		},
+		"Network": {reason: "the addresses of the machine are in effect", options: map[string]string{"cicustom": "network=local:snippets/network.yaml"}, want: map[string]string{"cicustom": ""}},
+		"Snippet": {
+			reason: "a listed snippet replaces the user data of the template alone", options: files, userData: "local:snippets/own.yaml",
+			want: map[string]string{"cicustom": "vendor=local:snippets/agent.yaml,user=local:snippets/own.yaml"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, sim := newPVE(t, proxmoxsim.Options{}, func(p *v1alpha1.MachineProvider) {
+				p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{AllowedSnippets: []string{"local:snippets/own.yaml"}}
+			})
+			config := maps.Clone(tc.options)
+			config["name"], config["template"], config["scsi0"], config["boot"] = "debian", "1", "local-lvm:4", "order=scsi0"
+			if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: config}, "https://x/debian.qcow2"); err != nil {
+				t.Fatal(err)
+			}
+			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
+			}}
+			if tc.cores > 0 {
+				m.Spec.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: tc.cores}}
+			}
+			if tc.userData != "" {
+				m.Spec.CloudInit = &v1alpha1.CloudInit{UserData: tc.userData}
+			}
+			r.Create(m)
+			m = r.Drive("m1", &hypervisortest.Wire{}, "runs: "+tc.reason, hypervisortest.IsRunning)
+			if restart := condition(m, v1alpha1.ConditionRestartRequired); restart != "" {
+				t.Errorf("%s: RestartRequired is %s", tc.reason, restart)
+			}
+			for _, vm := range sim.Machines() {
+				for option, want := range tc.want {
+					if got := vm.Config[option]; vm.ID != 9000 && got != want {
+						t.Errorf("%s: %s is %q, want %q", tc.reason, option, got, want)
+					}
+				}
+			}
+			r.DeleteMachine(m, &hypervisortest.Wire{})
+		})
+	}
+}
+
 // TestProxmoxProtectedTemplate creates a machine from a protected template, whose clones Proxmox VE protects too, and deletes it.
 func TestProxmoxProtectedTemplate(t *testing.T) {
 	t.Parallel()

@@ -120,6 +120,10 @@ func (s *Server) start(t *task, m *machine) error {
 	if int64(n.CPUs) < cpusOf(m.Config) {
 		return fmt.Errorf("MAX %d vcpus allowed per VM on this node", n.CPUs)
 	}
+	if number64(m.Config, "vcpus", 0) > cpusOf(m.Config) {
+		t.print("kvm: maxcpus must be equal to or greater than smp")
+		return errors.New("start failed: QEMU exited with code 1")
+	}
 	if err := s.bridged(t, m); err != nil {
 		return err
 	}

@@ -210,7 +210,7 @@ func currentStatus(c *call) (any, error) {
 	if m.frozen != "" {
 		view["qmpstatus"] = m.frozen // its status is running, because its process runs
 	}
-	view["cpus"] = cpusOf(m.Config)
+	view["cpus"] = number64(m.Config, "vcpus", cpusOf(m.Config))
 	if m.Running {
 		view["pid"], view["running-machine"], view["running-qemu"] = m.PID, "pc-q35-10.1+pve0", "10.1.2"
 	}

@@ -142,7 +142,7 @@ func (vm *virtualMachine) isNewClone(m *v1alpha1.Machine) bool {
 }
 
 // configureClone adds to a change what a new clone lacks. It returns the task that uploads the CD of the
-// clone, or nil. It takes the protection of the template off the clone first, because no drive can be removed before.
+// clone, or nil.
 func (c changes) configureClone(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
 	if want.UserDataError != nil {
 		return nil, want.UserDataError
@@ -155,13 +155,10 @@ func (c changes) configureClone(ctx context.Context, m *v1alpha1.Machine, want h
 		}
 		first.options = map[string]string{cloudDrive: drive}
 	}
-	if vm.config["protection"] == "1" {
-		if err := c.configure(ctx, vm, map[string]string{"protection": "0"}); err != nil {
-			return nil, err
-		}
+	if err := c.unprotectClone(ctx, vm); err != nil {
+		return nil, err
 	}
 	change["protection"] = formatValue(m.Spec.Protected)
-	storage, _, _ := strings.Cut(vm.config[diskSlot(vm, 0, hypervisor.Disk{Name: v1alpha1.RootDisk})], ":")
 	for key, value := range c.creationOptions(m, want, first) {
 		switch key {
 		case "scsihw", "bios", "machine", "ostype", "boot", "numa":
@@ -171,19 +168,65 @@ func (c changes) configureClone(ctx context.Context, m *v1alpha1.Machine, want h
 			change[key] = value
 		}
 	}
-	for key := range vm.config {
-		if strings.HasPrefix(key, "net") && change[key] == "" {
-			change["delete"] = strings.TrimPrefix(change["delete"]+","+key, ",")
-		}
+	if files := customFiles(vm.config["cicustom"], change["cicustom"], strings.TrimSpace(want.UserData) != ""); files != "" && !first.iso() {
+		change["cicustom"] = files
 	}
-	drive := cloudInitDrive(vm)
-	switch {
-	case drive == "" && change[cloudDrive] == "" && storage != "":
-		change[cloudDrive] = storage + ":cloudinit"
+	removed := overriddenOptions(vm, change)
+	switch drive := cloudInitDrive(vm); {
+	case drive == "" && !first.iso():
+		addCloudInitDrive(vm, change)
 	case drive != "" && drive != cloudDrive && first.iso() && change[drive] == "":
-		change["delete"] = strings.TrimPrefix(change["delete"]+","+drive, ",") // cloud-init reads one of two first configurations
+		removed = append(removed, drive) // cloud-init reads one of two first configurations
+	}
+	if len(removed) > 0 {
+		change["delete"] = strings.Join(removed, ",")
 	}
 	return nil, nil
+}
+
+// unprotectClone takes the protection of its template off a new clone, because no drive can be removed before.
+func (c changes) unprotectClone(ctx context.Context, vm *virtualMachine) error {
+	if vm.config["protection"] != "1" {
+		return nil
+	}
+	return c.configure(ctx, vm, map[string]string{"protection": "0"})
+}
+
+// addCloudInitDrive adds Proxmox VE's cloud-init drive to a change, on the storage of the root disk.
+func addCloudInitDrive(vm *virtualMachine, change map[string]string) {
+	if storage, _, _ := strings.Cut(vm.config[diskSlot(vm, 0, hypervisor.Disk{Name: v1alpha1.RootDisk})], ":"); storage != "" {
+		change[cloudDrive] = storage + ":cloudinit"
+	}
+}
+
+// overriddenOptions returns the options that a new clone has from its template and that contradict the machine, whose options are own: further
+// interfaces, another number of CPUs, files that replace the first configuration, and the password and the keys of the template's user if the
+// machine has a user of its own.
+func overriddenOptions(vm *virtualMachine, own map[string]string) (names []string) {
+	for name := range vm.config {
+		isUser := name == "cipassword" || name == "sshkeys"
+		if own[name] == "" && (strings.HasPrefix(name, "net") || name == "vcpus" || name == "cicustom" || (isUser && own["ciuser"] != "")) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// customFiles returns the option cicustom of a clone: its own files, and those of its template that do not replace the addresses of the machine, or the
+// user data that it has.
+func customFiles(template, own string, hasUserData bool) string {
+	var files []string
+	for file := range strings.SplitSeq(template, ",") {
+		kind, _, _ := strings.Cut(file, "=")
+		if kind == "meta" || kind == "vendor" || (kind == "user" && !hasUserData) {
+			files = append(files, file)
+		}
+	}
+	if own != "" {
+		files = append(files, own)
+	}
+	return strings.Join(files, ",")
 }
 
 // cloudInitFile matches the volume of Proxmox VE's cloud-init drive (QemuServer/Drive.pm, drive_is_cloudinit).
