@@ -104,6 +104,35 @@ func TestProxmoxDiskStays(t *testing.T) {
 	}
 }
 
+// TestProxmoxRefusedDiskBlocksNothing has an administrator grow a disk. The spec asks for less, which holds up no other change.
+func TestProxmoxRefusedDiskBlocksNothing(t *testing.T) {
+	t.Parallel()
+	r, sim := newPVE(t, proxmoxsim.Options{}, nil)
+	r.CreateMachine("m1")
+	m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	config := func() map[string]string {
+		machines := sim.Machines()
+		return machines[slices.IndexFunc(machines, func(vm proxmoxsim.Machine) bool { return vm.ID == vmidOf(m) })].Config
+	}
+	if err := sim.Set(vmidOf(m), "scsi0", strings.Replace(config()["scsi0"], "size=20G", "size=30G", 1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []v1alpha1.PowerState{v1alpha1.PowerStopped, v1alpha1.PowerRunning} {
+		r.Edit("m1", func(m *v1alpha1.Machine) {
+			m.Spec.PowerState, m.Spec.Disks = state, []v1alpha1.MachineDisk{{Name: "root", Size: "20Gi"}, {Name: "data", Size: "1Gi"}}
+		})
+		m = r.Drive("m1", &hypervisortest.Wire{}, "is "+string(state), func(m *v1alpha1.Machine) bool {
+			return m.Status.Phase == v1alpha1.MachinePhase(state) && m.Status.Task == nil && hypervisortest.HasReason("DiskCannotShrink")(m) && m.Status.ObservedGeneration == m.Generation
+		})
+		if data := config()["scsi1"]; !strings.Contains(data, "size=1G") {
+			t.Errorf("%s: disk data is %q, want 1G", state, data)
+		}
+	}
+	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.Disks[0].Size = "30Gi" })
+	m = r.Drive("m1", &hypervisortest.Wire{}, "runs with its present disk", hypervisortest.IsRunning)
+	r.DeleteMachine(m, &hypervisortest.Wire{})
+}
+
 // TestProxmoxHighAvailability restarts, stops and deletes a machine that high availability manages: the tasks end long before the machine is off.
 func TestProxmoxHighAvailability(t *testing.T) {
 	t.Parallel()

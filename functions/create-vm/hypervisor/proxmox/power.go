@@ -79,7 +79,8 @@ func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, wan
 	if err != nil || waits {
 		return startedState(m, vm, before), err
 	}
-	if t, err := x.changes.apply(ctx, m, want, vm); err != nil || t != nil {
+	t, refused, err := x.changes.apply(ctx, m, want, vm)
+	if err != nil || t != nil {
 		return startedState(m, vm, t), err
 	}
 	if p == (powerState{}) {
@@ -87,29 +88,36 @@ func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, wan
 			return hypervisor.State{}, err
 		}
 	}
-	s := startedState(m, vm, nil)
 	running := p.Status == pve.StatusVirtualMachineRunning
 	if action := decidePower(m, running); action != "" {
-		if action == actionStart {
-			if t, err := x.changes.ensureMedia(ctx, m, want, vm); err != nil || t != nil {
-				return startedState(m, vm, t), err
-			}
-		}
-		if err := x.vmids.home.CheckUnchanged(ctx, m); err != nil { // another delivery may have served the token, or another power state
-			return hypervisor.State{}, err
-		}
-		t, err := x.changePower(ctx, vm, action)
-		s = startedState(m, vm, t)
-		s.RestartToken, s.Handover = m.Spec.RestartToken, want.Handover
+		s, err := x.takeAction(ctx, m, want, vm, action)
+		s.Refused = refused
 		return s, err
 	}
-	s.Reason, s.RestartToken, s.Handover = "", m.Spec.RestartToken, want.Handover
+	s := startedState(m, vm, nil)
+	s.Reason, s.RestartToken, s.Handover, s.Refused = "", m.Spec.RestartToken, want.Handover, refused
 	if running {
 		x.observeRunning(ctx, want, vm, p, &s)
 	} else {
 		s.Phase, s.Reason, s.Message = v1alpha1.MachineStopped, hypervisor.ReasonStopped, hypervisor.MessageStopped
 	}
 	return s, nil
+}
+
+// takeAction changes the power of a virtual machine. Before a start its host gets what is in its CD drives.
+func (x *Hypervisor) takeAction(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, action string) (hypervisor.State, error) {
+	if action == actionStart {
+		if t, err := x.changes.ensureMedia(ctx, m, want, vm); err != nil || t != nil {
+			return startedState(m, vm, t), err
+		}
+	}
+	if err := x.vmids.home.CheckUnchanged(ctx, m); err != nil { // another delivery may have served the token, or another power state
+		return hypervisor.State{}, err
+	}
+	t, err := x.changePower(ctx, vm, action)
+	s := startedState(m, vm, t)
+	s.RestartToken, s.Handover = m.Spec.RestartToken, want.Handover
+	return s, err
 }
 
 // awaitHA reads the power state after a task that had to change it, and reports whether high availability still has to do that. A restart that it has not

@@ -27,28 +27,32 @@ type changes struct {
 
 // apply writes the options that differ into the configuration of a virtual machine, creates
 // missing disks and grows disks that are too small. It returns after the first task that it has
-// started, or nil once nothing differs. If the Machine has been written since it was read, apply changes nothing and returns an error for
+// started, or nil once nothing else differs. refused is the UserError of a disk that holds up nothing else, because the machine has run. If the Machine has been written since it was read, apply changes nothing and returns an error for
 // which kube.Conflict is true: another delivery may have applied a changed spec.
-func (c changes) apply(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+func (c changes) apply(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (t *v1alpha1.ProviderTask, refused, err error) {
 	change := differingOptions(m, want, vm)
 	if vm.isNewClone(m) {
 		if t, err := c.configureClone(ctx, m, want, vm, change); err != nil || t != nil {
-			return t, err
+			return t, nil, err
 		}
 		maps.DeleteFunc(change, func(key, value string) bool { return isUpToDate(key, vm.config[key], value) })
 	}
 	if len(change) > 0 {
 		if err := c.cds.home.CheckUnchanged(ctx, m); err != nil { // after the configuration was read: configure notices a later write
-			return nil, err
+			return nil, nil, err
 		}
 		if err := c.configure(ctx, vm, change); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if t, err := c.handOverMachineConfig(ctx, m, want, vm); err != nil || t != nil {
-		return t, err
+		return t, nil, err
 	}
-	return c.ensureDisks(ctx, m, want, vm)
+	t, err = c.ensureDisks(ctx, m, want, vm)
+	if _, isUserError := reconcile.AsUserError(err); isUserError && (m.Status.Phase == v1alpha1.MachineRunning || m.Status.Phase == v1alpha1.MachineStopped) {
+		return nil, err, nil
+	}
+	return t, nil, err
 }
 
 // handOverMachineConfig gives or takes the machine configuration of a node: as a CD in its drive.
@@ -244,38 +248,50 @@ func cloudInitDrive(vm *virtualMachine) string {
 }
 
 // ensureDisks creates the first missing disk, or grows the first disk that is too small, and returns the
-// task. It returns a UserError for a disk that is too large.
+// task. Once none is left, it returns the UserError of a disk that is refused: because it is too large, or has no place.
 func (c changes) ensureDisks(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+	var refused error
 	for i, d := range want.Disks {
-		slot := diskSlot(vm, i, d)
-		if slot == "" {
-			if err := c.cds.home.CheckUnchanged(ctx, m); err != nil {
-				return nil, err
-			}
-			t, err := c.addDisk(ctx, vm, d)
-			if err == nil {
-				m.Status.Disks = slices.Sorted(slices.Values(append(m.Status.Disks, d.Name)))
-			}
+		t, err := c.ensureDisk(ctx, m, vm, d, diskSlot(vm, i, d))
+		if _, isUserError := reconcile.AsUserError(err); isUserError {
+			refused = cmp.Or(refused, err)
+			continue
+		}
+		if err != nil || t != nil {
 			return t, err
 		}
-		if vm.current[slot] == "" {
-			continue // Proxmox VE resizes a disk only once it is attached
-		}
-		properties := parseProperties(vm.config[slot])
-		has := parseSize(properties)
-		if has > gigabytes(d)<<30 {
-			return nil, reconcile.UserError{Reason: "DiskCannotShrink", Message: fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks",
-				d.Name, resource.NewQuantity(has, resource.BinarySI))}
-		}
-		if has > 0 && has < d.Size.Value() {
-			if err := c.cds.home.CheckUnchanged(ctx, m); err != nil {
-				return nil, err
-			}
-			t, err := c.vmClient(vm).ResizeDisk(ctx, slot, fmt.Sprintf("%dG", gigabytes(d)))
-			return taskOf(actionResize, t), err
-		}
 	}
-	return nil, nil
+	return nil, refused
+}
+
+// ensureDisk creates a disk that has no slot, or grows one that is too small, and returns the task.
+func (c changes) ensureDisk(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine, d hypervisor.Disk, slot string) (*v1alpha1.ProviderTask, error) {
+	if slot == "" {
+		if err := c.cds.home.CheckUnchanged(ctx, m); err != nil {
+			return nil, err
+		}
+		t, err := c.addDisk(ctx, vm, d)
+		if err == nil {
+			m.Status.Disks = slices.Sorted(slices.Values(append(m.Status.Disks, d.Name)))
+		}
+		return t, err
+	}
+	if vm.current[slot] == "" {
+		return nil, nil // Proxmox VE resizes a disk only once it is attached
+	}
+	has := parseSize(parseProperties(vm.config[slot]))
+	if has > gigabytes(d)<<30 {
+		return nil, reconcile.UserError{Reason: "DiskCannotShrink", Message: fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks",
+			d.Name, resource.NewQuantity(has, resource.BinarySI))}
+	}
+	if has == 0 || has >= d.Size.Value() {
+		return nil, nil
+	}
+	if err := c.cds.home.CheckUnchanged(ctx, m); err != nil {
+		return nil, err
+	}
+	t, err := c.vmClient(vm).ResizeDisk(ctx, slot, fmt.Sprintf("%dG", gigabytes(d)))
+	return taskOf(actionResize, t), err
 }
 
 // diskSlot returns the option of a disk of a virtual machine, or nothing. Disks of earlier releases have their whole names as serial
