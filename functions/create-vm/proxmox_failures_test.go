@@ -133,6 +133,46 @@ func TestProxmoxRefusedDiskBlocksNothing(t *testing.T) {
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 }
 
+// TestProxmoxFailedDiskBlocksNothing has each task fail that grows a disk. The machine is switched off and on all the same.
+func TestProxmoxFailedDiskBlocksNothing(t *testing.T) {
+	t.Parallel()
+	for reason, message := range map[string]string{"InsufficientResources": "lvextend 'pve/vm-100-disk-0' error: Insufficient free space", "ProxmoxApiError": "the storage is asleep"} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			plan := &faults.Plan{}
+			r, _ := newPVE(t, proxmoxsim.Options{Plan: plan}, nil)
+			r.CreateMachine("m1")
+			m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+			before := r.Site.Starts(m)
+			if err := plan.Set(faults.Rule{Operation: "task/resize", Error: message}); err != nil {
+				t.Fatal(err)
+			}
+			r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "30Gi"}} })
+			r.Drive("m1", &hypervisortest.Wire{}, "reports that its disk cannot grow", hypervisortest.HasReason(reason))
+			for _, state := range []v1alpha1.PowerState{v1alpha1.PowerStopped, v1alpha1.PowerRunning} {
+				r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.PowerState = state })
+				m = r.Drive("m1", &hypervisortest.Wire{}, "is "+string(state), func(m *v1alpha1.Machine) bool {
+					return m.Status.Phase == v1alpha1.MachinePhase(state) && hypervisortest.HasReason(reason)(m) && m.Status.ObservedGeneration == m.Generation
+				})
+				if condition(m, "Ready") == "" || !strings.Contains(condition(m, "Ready"), message) {
+					t.Errorf("%s: Ready is %s", state, condition(m, "Ready"))
+				}
+			}
+			if now := r.Site.Starts(m); now != before+1 {
+				t.Errorf("it was started %d times", now-before)
+			}
+			if err := plan.Set(); err != nil {
+				t.Fatal(err)
+			}
+			m = r.Drive("m1", &hypervisortest.Wire{}, "runs with its larger disk", hypervisortest.IsRunning)
+			if _, root := r.Site.Sizes(m); root != "30Gi" {
+				t.Errorf("the disk has %s", root)
+			}
+			r.DeleteMachine(m, &hypervisortest.Wire{})
+		})
+	}
+}
+
 // TestProxmoxHighAvailability restarts, stops and deletes a machine that high availability manages: the tasks end long before the machine is off.
 func TestProxmoxHighAvailability(t *testing.T) {
 	t.Parallel()

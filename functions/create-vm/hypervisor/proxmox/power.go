@@ -13,6 +13,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // powerState is the current state of a virtual machine.
@@ -69,8 +70,9 @@ func (x api) readPower(ctx context.Context, vm *virtualMachine) (p powerState, e
 }
 
 // updateMachine takes one step towards the desired state of a virtual machine that exists: it
-// changes its configuration, then its power. before is the task that has ended, or nil.
-func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, before *v1alpha1.ProviderTask) (hypervisor.State, error) {
+// changes its configuration, then its power. before is the task that has ended, or nil. refused is the error of the last task if that had to
+// create or to grow a disk, which is not tried again at once.
+func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, before *v1alpha1.ProviderTask, refused error) (hypervisor.State, error) {
 	if err := x.recordFound(ctx, m, vm); err != nil {
 		return hypervisor.State{}, err
 	}
@@ -79,7 +81,7 @@ func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, wan
 	if err != nil || waits {
 		return startedState(m, vm, before), err
 	}
-	t, refused, err := x.changes.apply(ctx, m, want, vm)
+	t, refused, err := x.changes.apply(ctx, m, want, vm, refused)
 	if err != nil || t != nil {
 		return startedState(m, vm, t), err
 	}
@@ -91,11 +93,12 @@ func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, wan
 	running := p.Status == pve.StatusVirtualMachineRunning
 	if action := decidePower(m, running); action != "" {
 		s, err := x.takeAction(ctx, m, want, vm, action)
-		s.Refused = refused
+		s.Refused, s.Retried = refused, reconcile.Retried(refused)
 		return s, err
 	}
 	s := startedState(m, vm, nil)
-	s.Reason, s.RestartToken, s.Handover, s.Refused = "", m.Spec.RestartToken, want.Handover, refused
+	s.Reason, s.RestartToken, s.Handover = "", m.Spec.RestartToken, want.Handover
+	s.Refused, s.Retried = refused, reconcile.Retried(refused)
 	if running {
 		x.observeRunning(ctx, want, vm, p, &s)
 	} else {

@@ -67,17 +67,10 @@ func (x *Hypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 		return taskState(m, m.Status.Task), nil
 	}
 	failure := classifyFailure(m, recorded, failed)
-	isOver := failure == failureOther
-	if isOver && (m.Status.Task != nil || recorded.Action != actionConfigure) {
-		return hypervisor.State{}, failed
+	if failure == failureOther {
+		return x.continueWithoutDisk(ctx, m, want, recorded, failed)
 	}
 	vm, all, err := x.finder.find(ctx, m)
-	if isOver {
-		if err == nil && vm != nil { // the status lists the disk that the task has not created
-			m.Status.Disks = readDisks(m, vm, want.Disks)
-		}
-		return hypervisor.State{}, failed
-	}
 	if err != nil {
 		return hypervisor.State{}, err
 	}
@@ -101,10 +94,27 @@ func (x *Hypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	case stepObserve:
 		return x.observeLocked(ctx, m, want, vm)
 	case stepUpdate:
-		return x.updateMachine(ctx, m, want, vm, recorded)
+		return x.updateMachine(ctx, m, want, vm, recorded, nil)
 	default:
 		return hypervisor.State{}, failed
 	}
+}
+
+// continueWithoutDisk returns the error of a task. If the task had to create or to grow a disk of a machine that has run, it makes all other
+// changes.
+func (x *Hypervisor) continueWithoutDisk(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, recorded *v1alpha1.ProviderTask, failed error) (hypervisor.State, error) {
+	if m.Status.Task != nil || (recorded.Action != actionConfigure && recorded.Action != actionResize) {
+		return hypervisor.State{}, failed
+	}
+	vm, _, err := x.finder.find(ctx, m)
+	if err != nil || vm == nil {
+		return hypervisor.State{}, failed
+	}
+	m.Status.Disks = readDisks(m, vm, want.Disks) // the status lists the disk that the task has not created
+	if vm.config["lock"] != "" || !hasStarted(m) {
+		return hypervisor.State{}, failed
+	}
+	return x.updateMachine(ctx, m, want, vm, nil, failed)
 }
 
 // observeLocked observes a virtual machine that Proxmox VE has locked, for a backup for example.

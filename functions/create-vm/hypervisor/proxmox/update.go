@@ -27,9 +27,10 @@ type changes struct {
 
 // apply writes the options that differ into the configuration of a virtual machine, creates
 // missing disks and grows disks that are too small. It returns after the first task that it has
-// started, or nil once nothing else differs. refused is the UserError of a disk that holds up nothing else, because the machine has run. If the Machine has been written since it was read, apply changes nothing and returns an error for
+// started, or nil once nothing else differs. refused is the UserError of a disk that holds up nothing else, because the machine has run;
+// if failed is not nil, it is that of the last task, and no disk is tried. If the Machine has been written since it was read, apply changes nothing and returns an error for
 // which kube.Conflict is true: another delivery may have applied a changed spec.
-func (c changes) apply(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (t *v1alpha1.ProviderTask, refused, err error) {
+func (c changes) apply(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, failed error) (t *v1alpha1.ProviderTask, refused, err error) {
 	change := differingOptions(m, want, vm)
 	if vm.isNewClone(m) {
 		if t, err := c.configureClone(ctx, m, want, vm, change); err != nil || t != nil {
@@ -48,11 +49,19 @@ func (c changes) apply(ctx context.Context, m *v1alpha1.Machine, want hypervisor
 	if t, err := c.handOverMachineConfig(ctx, m, want, vm); err != nil || t != nil {
 		return t, nil, err
 	}
+	if failed != nil {
+		return nil, failed, nil
+	}
 	t, err = c.ensureDisks(ctx, m, want, vm)
-	if _, isUserError := reconcile.AsUserError(err); isUserError && (m.Status.Phase == v1alpha1.MachineRunning || m.Status.Phase == v1alpha1.MachineStopped) {
+	if _, isUserError := reconcile.AsUserError(err); isUserError && hasStarted(m) {
 		return nil, err, nil
 	}
 	return t, nil, err
+}
+
+// hasStarted reports whether the virtual machine of a machine has been observed after its first start.
+func hasStarted(m *v1alpha1.Machine) bool {
+	return m.Status.Phase == v1alpha1.MachineRunning || m.Status.Phase == v1alpha1.MachineStopped
 }
 
 // handOverMachineConfig gives or takes the machine configuration of a node: as a CD in its drive.
