@@ -65,7 +65,6 @@ func TestEachConfigOnce(t *testing.T) {
 
 func TestConfigClaims(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
 	member := []plan.Member{{Name: "n"}}
 	of := func(uid string) *cluster {
 		m := &v1alpha1.Machine{}
@@ -84,14 +83,16 @@ func TestConfigClaims(t *testing.T) {
 		"Later":    {"create-vm should have found it", "a", claimTime, false, 1},
 		"Replaced": {"another Machine has the name", "b", 0, false, 1},
 	} {
-		claims := &configClaims{}
-		if got := claims.claim(of("a"), member, now); len(got) != 1 {
+		now := time.Now()
+		claims := newConfigClaims(func() time.Time { return now })
+		if got := claims.claim(of("a"), member); len(got) != 1 {
 			t.Fatalf("%s: a new Machine cannot be claimed", name)
 		}
 		if tc.fails {
 			claims.release("a")
 		}
-		if got := claims.claim(of(tc.uid), member, now.Add(tc.passed)); len(got) != tc.want {
+		now = now.Add(tc.passed)
+		if got := claims.claim(of(tc.uid), member); len(got) != tc.want {
 			t.Errorf("%s: claimed %d, want %d: %s", name, len(got), tc.want, tc.reason)
 		}
 	}

@@ -63,8 +63,8 @@ func newFunction(client *kube.Client, o functionOptions) *function {
 	status := &statusWriter{kube: client}
 	secrets := &secretStore{kube: client, now: o.now}
 	machines := &machineStore{kube: client, manifests: store, images: o.images, status: status}
-	claims := &configClaims{}
-	renderer := &configRenderer{kube: client, manifests: store, images: o.images, claims: claims, now: o.now, eventSink: o.eventSink}
+	claims := newConfigClaims(o.now)
+	renderer := &configRenderer{kube: client, manifests: store, images: o.images, claims: claims, eventSink: o.eventSink}
 	plans := &planner{kube: client, talosVersion: o.talosVersion}
 	etcd := &etcdChecker{machines: machines}
 	nodes := &nodeLister{secrets: secrets}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,7 +25,6 @@ type configRenderer struct {
 	manifests *manifests.Store
 	images    talos.Images
 	claims    *configClaims
-	now       func() time.Time
 	// eventSink is the address to which nodes send their events, or empty.
 	eventSink string
 }
@@ -46,7 +44,7 @@ func (r *configRenderer) renderMissing(ctx context.Context, c *cluster) error {
 
 // renderAndSave renders the configurations of the members that no other delivery provides, and saves them without secrets.
 func (r *configRenderer) renderAndSave(ctx context.Context, c *cluster, members []plan.Member) (map[string][]byte, error) {
-	members = r.claims.claim(c, members, r.now())
+	members = r.claims.claim(c, members)
 	configs, files, err := r.renderConfigs(ctx, c, members)
 	if err == nil && len(files) > 0 {
 		err = r.manifests.Save(ctx, c.KubernetesCluster, files)
