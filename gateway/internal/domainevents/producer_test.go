@@ -3,7 +3,6 @@ package domainevents
 import (
 	"context"
 	"log/slog"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -24,15 +23,10 @@ import (
 // next machine is recorded there.
 func TestVanishedDatabase(t *testing.T) {
 	t.Parallel()
-	address, err := url.Parse(servers.Postgres(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := freeze.New(t, address.Host)
-	address.Host = proxy.Addr()
+	proxy, address := freeze.New(t, servers.Postgres(t))
 	log := slog.New(slog.DiscardHandler)
 	past, err := history.Open(&config.Database{
-		URL: address.String(), MaxOpenConns: 5, MaxIdleConns: 1, BatchSize: 10, FlushInterval: 10 * time.Millisecond, Retention: 1000 * time.Hour,
+		URL: address, MaxOpenConns: 5, MaxIdleConns: 1, BatchSize: 10, FlushInterval: 10 * time.Millisecond, Retention: 1000 * time.Hour,
 	}, log)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/gateway/internal/webhook"
 )
 
@@ -25,12 +24,9 @@ func TestBrokerIsGone(t *testing.T) {
 
 	s = start(t, url)
 	s.expect("_other dead")
-	letters, err := s.store.DeadLetters(t.Context(), history.LetterQuery{Limit: 10})
-	for err == nil && len(letters) == 0 {
-		letters, err = s.store.DeadLetters(t.Context(), history.LetterQuery{Limit: 10})
-	}
-	if err != nil || letters[0].Destination != webhook.BrokerName || !strings.Contains(letters[0].Error, "K_SINK") || !strings.Contains(letters[0].Error, "send this dead letter again") {
-		t.Fatalf("dead letters %+v, %v", letters, err)
+	letters := s.awaitLetters()
+	if letters[0].Destination != webhook.BrokerName || !strings.Contains(letters[0].Error, "K_SINK") || !strings.Contains(letters[0].Error, "send this dead letter again") {
+		t.Fatalf("dead letters %+v", letters)
 	}
 	if _, err := new(webhook.Deliverer).Resend(letters[0]); err == nil || !strings.Contains(err.Error(), "K_SINK") {
 		t.Errorf("sent again without a Broker: %v", err)

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -163,6 +162,20 @@ func (s *env) expect(outcomes ...string) {
 	}
 }
 
+// awaitLetters waits until the history has dead letters, and returns them.
+func (s *env) awaitLetters() []history.DeadLetter {
+	s.t.Helper()
+	for {
+		letters, err := s.store.DeadLetters(s.t.Context(), history.LetterQuery{Limit: 10})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if len(letters) > 0 {
+			return letters
+		}
+	}
+}
+
 var secret = standardwebhooks.Secret("0123456789abcdef0123456789abcdef")
 
 func signingKey(t *testing.T) *webhook.SigningKey {
@@ -247,13 +260,7 @@ func TestDeadLetter(t *testing.T) {
 	s := start(t, "memory:", webhook.Endpoint{Name: "w", URL: r.URL, Timeout: time.Second, Retries: 3})
 	s.record("e1", "t", "")
 	s.expect("w dead")
-	var letters []history.DeadLetter
-	for len(letters) == 0 {
-		var err error
-		if letters, err = s.store.DeadLetters(t.Context(), history.LetterQuery{Limit: 10}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	letters := s.awaitLetters()
 	l := letters[0]
 	if l.ID != "e1" || l.Destination != "w" || l.Code != 410 || l.Source != "/gateway" {
 		t.Errorf("dead letter: %+v", l)
@@ -306,12 +313,9 @@ func TestAbandonedDelivery(t *testing.T) {
 		}
 	}
 	s.expect("w dead")
-	letters, err := s.store.DeadLetters(t.Context(), history.LetterQuery{Limit: 10})
-	for err == nil && len(letters) == 0 {
-		letters, err = s.store.DeadLetters(t.Context(), history.LetterQuery{Limit: 10})
-	}
-	if err != nil || len(letters) != 1 || letters[0].ID != "due" {
-		t.Errorf("dead letters %+v, %v; want that of the delivery that is due", letters, err)
+	letters := s.awaitLetters()
+	if len(letters) != 1 || letters[0].ID != "due" {
+		t.Errorf("dead letters %+v; want that of the delivery that is due", letters)
 	}
 }
 
@@ -354,13 +358,7 @@ func TestSSRF(t *testing.T) {
 				return
 			}
 			s.expect(name + " dead")
-			var letters []history.DeadLetter
-			for len(letters) == 0 {
-				var err error
-				if letters, err = s.store.DeadLetters(t.Context(), history.LetterQuery{Limit: 10}); err != nil {
-					t.Fatal(err)
-				}
-			}
+			letters := s.awaitLetters()
 			if !strings.Contains(letters[0].Error, tc.want) || slices.Contains(r.ids(), name) {
 				t.Errorf("dead letter %q, received %v", letters[0].Error, r.ids())
 			}
@@ -372,12 +370,7 @@ func TestSSRF(t *testing.T) {
 // node has the database since, and the delivery continues there.
 func TestVanishedDatabase(t *testing.T) {
 	t.Parallel()
-	address, err := url.Parse(servers.Postgres(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := freeze.New(t, address.Host)
-	address.Host = proxy.Addr()
+	proxy, address := freeze.New(t, servers.Postgres(t))
 	begun, answer := make(chan struct{}, 10), make(chan int, 10)
 	r := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		begun <- struct{}{}
@@ -388,7 +381,7 @@ func TestVanishedDatabase(t *testing.T) {
 		}
 	}))
 	t.Cleanup(r.Close)
-	s := startChanged(t, func(d *webhook.Deliverer) { d.Timeout = time.Second }, address.String(), webhook.Endpoint{Name: "w", URL: r.URL, Timeout: 2 * time.Second, Retries: 3})
+	s := startChanged(t, func(d *webhook.Deliverer) { d.Timeout = time.Second }, address, webhook.Endpoint{Name: "w", URL: r.URL, Timeout: 2 * time.Second, Retries: 3})
 	s.record("e1", "t", "")
 	<-begun
 	proxy.Freeze()
@@ -423,13 +416,7 @@ func TestSecretAddress(t *testing.T) {
 	})
 	s.record("e1", "t", "")
 	s.expect("w dead")
-	var letters []history.DeadLetter
-	for len(letters) == 0 {
-		var err error
-		if letters, err = s.store.DeadLetters(t.Context(), history.LetterQuery{Limit: 10}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	letters := s.awaitLetters()
 	if got := letters[0].Error; strings.Contains(got, "secret-") || !strings.HasPrefix(got, "deliver to w: dial tcp 127.0.0.1:80: connections to 127.0.0.1 are not allowed here") {
 		t.Errorf("the dead letter says %q", got)
 	}

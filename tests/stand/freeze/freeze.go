@@ -4,14 +4,14 @@ package freeze
 
 import (
 	"net"
+	"net/url"
 	"sync"
 	"testing"
 )
 
 // Proxy passes connections on to a server.
 type Proxy struct {
-	listener net.Listener
-	target   string
+	target string
 
 	mu   sync.Mutex
 	open []net.Conn
@@ -19,14 +19,18 @@ type Proxy struct {
 	frozen chan struct{}
 }
 
-// New starts a proxy before the server at target, which is a pair of host and port. It ends with t.
-func New(t testing.TB, target string) *Proxy {
+// New starts a proxy before the server of a URL, and returns the URL of that server through the proxy. The proxy ends with t.
+func New(t testing.TB, server string) (p *Proxy, through string) {
 	t.Helper()
+	address, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{listener: l, target: target, frozen: make(chan struct{})}
+	p = &Proxy{target: address.Host, frozen: make(chan struct{})}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -42,10 +46,11 @@ func New(t testing.TB, target string) *Proxy {
 		p.Cut()
 		running.Wait()
 	})
-	return p
+	address.Host = l.Addr().String()
+	return p, address.String()
 }
 
-// Cut ends all connections, also those that hang.
+// Cut closes all connections, including those that hang.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,9 +59,6 @@ func (p *Proxy) Cut() {
 	}
 	p.open = nil
 }
-
-// Addr returns the address of the proxy as a pair of host and port.
-func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Freeze makes the connections that are open hang. Later ones work.
 func (p *Proxy) Freeze() {
