@@ -17,6 +17,27 @@ import (
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
+// addTemplate adds the template debian with some options to host pve2 of a Proxmox VE.
+func addTemplate(t *testing.T, sim *proxmoxsim.Server, options map[string]string) {
+	t.Helper()
+	config := maps.Clone(options)
+	config["name"], config["template"] = "debian", "1"
+	if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: config}, "https://x/debian.qcow2"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newClone returns Machine m1, which is cloned from the template debian. Its user data may be empty.
+func newClone(r *env, userData string) *v1alpha1.Machine {
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
+	}}
+	if userData != "" {
+		m.Spec.CloudInit = &v1alpha1.CloudInit{UserData: userData}
+	}
+	return m
+}
+
 // TestProxmoxClones creates machines from templates on shared storage and on storage of one host, as
 // linked and full clones.
 func TestProxmoxClones(t *testing.T) {
@@ -97,16 +118,12 @@ func TestProxmoxMemoryWhileRunning(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, sim := newPVE(t, proxmoxsim.Options{}, nil)
-			config := map[string]string{"name": "debian", "template": "1", "scsi0": "local-lvm:4", "boot": "order=scsi0", "numa": tc.numa}
+			config := map[string]string{"scsi0": "local-lvm:4", "boot": "order=scsi0", "numa": tc.numa}
 			if tc.hotplug != "" {
 				config["hotplug"] = tc.hotplug
 			}
-			if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: config}, "https://x/debian.qcow2"); err != nil {
-				t.Fatal(err)
-			}
-			r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
-				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
-			}})
+			addTemplate(t, sim, config)
+			r.Create(newClone(r, ""))
 			r.Drive("m1", &hypervisortest.Wire{}, "it runs", hypervisortest.IsRunning)
 			memory := resource.MustParse(tc.memory)
 			r.Edit("m1", func(m *v1alpha1.Machine) {
@@ -132,13 +149,9 @@ func TestProxmoxMemoryWhileRunning(t *testing.T) {
 func TestProxmoxPendingDisk(t *testing.T) {
 	t.Parallel()
 	r, sim := newPVE(t, proxmoxsim.Options{}, nil)
-	config := map[string]string{"name": "debian", "template": "1", "scsi0": "local-lvm:4", "boot": "order=scsi0", "hotplug": "network,usb"}
-	if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: config}, "https://x/debian.qcow2"); err != nil {
-		t.Fatal(err)
-	}
-	r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
-		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
-	}})
+	config := map[string]string{"scsi0": "local-lvm:4", "boot": "order=scsi0", "hotplug": "network,usb"}
+	addTemplate(t, sim, config)
+	r.Create(newClone(r, ""))
 	r.Drive("m1", &hypervisortest.Wire{}, "it runs", hypervisortest.IsRunning)
 	for _, size := range []v1alpha1.Size{"1Gi", "2Gi"} {
 		r.Edit("m1", func(m *v1alpha1.Machine) {
@@ -220,17 +233,8 @@ func TestProxmoxTemplateDrives(t *testing.T) {
 			if err := sim.AddVolume("local", "iso/debian.iso", "https://x/debian.iso", 1<<28); err != nil {
 				t.Fatal(err)
 			}
-			config := maps.Clone(tc.config)
-			config["name"], config["template"] = "debian", "1"
-			if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: config}, "https://x/debian.qcow2"); err != nil {
-				t.Fatal(err)
-			}
-			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
-				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
-			}}
-			if tc.userData != "" {
-				m.Spec.CloudInit = &v1alpha1.CloudInit{UserData: tc.userData}
-			}
+			addTemplate(t, sim, tc.config)
+			m := newClone(r, tc.userData)
 			r.Create(m)
 			m = r.Drive("m1", &hypervisortest.Wire{}, "runs: "+tc.reason, hypervisortest.IsRunning)
 			if m.Status.NodeName != "pve2" {
@@ -289,18 +293,11 @@ func TestProxmoxTemplateOptions(t *testing.T) {
 				p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{AllowedSnippets: []string{"local:snippets/own.yaml"}}
 			})
 			config := maps.Clone(tc.options)
-			config["name"], config["template"], config["scsi0"], config["boot"] = "debian", "1", "local-lvm:4", "order=scsi0"
-			if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: config}, "https://x/debian.qcow2"); err != nil {
-				t.Fatal(err)
-			}
-			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
-				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
-			}}
+			config["scsi0"], config["boot"] = "local-lvm:4", "order=scsi0"
+			addTemplate(t, sim, config)
+			m := newClone(r, tc.userData)
 			if tc.cores > 0 {
 				m.Spec.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: tc.cores}}
-			}
-			if tc.userData != "" {
-				m.Spec.CloudInit = &v1alpha1.CloudInit{UserData: tc.userData}
 			}
 			r.Create(m)
 			m = r.Drive("m1", &hypervisortest.Wire{}, "runs: "+tc.reason, hypervisortest.IsRunning)
@@ -334,16 +331,9 @@ func TestProxmoxProtectedTemplate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, sim := newPVE(t, proxmoxsim.Options{}, nil)
-			template := map[string]string{"name": "debian", "template": "1", "protection": "1", "ide0": "local-lvm:cloudinit", "scsi0": "local-lvm:4", "boot": "order=scsi0"}
-			if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: template}, "https://x/debian.qcow2"); err != nil {
-				t.Fatal(err)
-			}
-			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
-				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
-			}}
-			if tc.userData != "" {
-				m.Spec.CloudInit = &v1alpha1.CloudInit{UserData: tc.userData}
-			}
+			template := map[string]string{"protection": "1", "ide0": "local-lvm:cloudinit", "scsi0": "local-lvm:4", "boot": "order=scsi0"}
+			addTemplate(t, sim, template)
+			m := newClone(r, tc.userData)
 			r.Create(m)
 			if tc.early {
 				m = r.Drive("m1", &hypervisortest.Wire{}, "is being cloned", func(m *v1alpha1.Machine) bool { return m.Status.Task != nil && m.Status.Task.Action == "clone" })
@@ -365,13 +355,9 @@ func TestProxmoxProtectedTemplate(t *testing.T) {
 func TestProxmoxCloneDriveFails(t *testing.T) {
 	t.Parallel()
 	r, sim := newPVE(t, proxmoxsim.Options{Storages: []proxmoxsim.Storage{{Name: "thin", Type: "lvmthin", Content: []string{"images"}, Capacity: 40 << 30}}}, nil)
-	template := map[string]string{"name": "debian", "template": "1", "scsi0": "thin:4", "boot": "order=scsi0"}
-	if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: template}, "https://x/debian.qcow2"); err != nil {
-		t.Fatal(err)
-	}
-	r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
-		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
-	}})
+	template := map[string]string{"scsi0": "thin:4", "boot": "order=scsi0"}
+	addTemplate(t, sim, template)
+	r.Create(newClone(r, ""))
 	m := r.Drive("m1", &hypervisortest.Wire{}, "is being cloned", func(m *v1alpha1.Machine) bool { return m.Status.Task != nil && m.Status.Task.Action == "clone" })
 	clone := func() (config map[string]string) {
 		for _, vm := range sim.Machines() {
@@ -414,13 +400,9 @@ func TestProxmoxCloneStorage(t *testing.T) {
 			t.Parallel()
 			storages := append(cdStorages(false), proxmoxsim.Storage{Name: "zone", Type: "nfs", Content: []string{"images"}, Shared: true, Capacity: 1 << 43, Nodes: tc.nodes})
 			r, sim := newPVE(t, proxmoxsim.Options{Storages: storages}, func(p *v1alpha1.MachineProvider) { p.Spec.Defaults = &v1alpha1.ProviderDefaults{StorageClass: "zone"} })
-			template := map[string]string{"name": "debian", "template": "1", "scsi0": "fast-ssd:4", "boot": "order=scsi0"}
-			if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: template}, "https://x/debian.qcow2"); err != nil {
-				t.Fatal(err)
-			}
-			r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
-				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
-			}})
+			template := map[string]string{"scsi0": "fast-ssd:4", "boot": "order=scsi0"}
+			addTemplate(t, sim, template)
+			r.Create(newClone(r, ""))
 			m := r.Drive("m1", &hypervisortest.Wire{}, tc.reason, func(m *v1alpha1.Machine) bool {
 				return hypervisortest.HasReason(tc.ready)(m) || hypervisortest.HasReason("ProxmoxApiError")(m)
 			})
@@ -436,10 +418,8 @@ func TestProxmoxCloneStorage(t *testing.T) {
 func TestProxmoxTemplateHostFails(t *testing.T) {
 	t.Parallel()
 	r, sim := newPVE(t, proxmoxsim.Options{}, nil)
-	template := map[string]string{"name": "debian", "template": "1", "scsi0": "fast-ssd:4", "boot": "order=scsi0"}
-	if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: template}, "https://x/debian.qcow2"); err != nil {
-		t.Fatal(err)
-	}
+	template := map[string]string{"scsi0": "fast-ssd:4", "boot": "order=scsi0"}
+	addTemplate(t, sim, template)
 	sim.SetOffline("pve2", true)
 	var machines []*v1alpha1.Machine
 	for i, image := range []string{"debian", "debian", "9000"} {
