@@ -229,30 +229,6 @@ func (s *Server) ForgetStatistics(name string) {
 	s.forgotten[name] = true
 }
 
-// Recover moves a machine off a host that is offline and starts it on another, as high availability does: the configuration moves
-// as it is, so all volumes have to be on shared storage (pve-ha-manager, HA/Env/PVE2.pm, steal_service). If its start fails, it is off on the
-// other host, and nothing starts it before DisableHA (HA/LRM.pm, resource_command; API2/HA/Resources.pm).
-func (s *Server) Recover(id int, node string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m := s.machines[id]
-	if m == nil {
-		return fmt.Errorf("recover machine %d: there is none", id)
-	}
-	if n, _ := s.host(m.Node); !n.Offline {
-		return fmt.Errorf("recover machine %d: node %s answers", id, m.Node)
-	}
-	running := m.Running
-	if err := s.stop(m); err != nil {
-		return fmt.Errorf("recover machine %d: %w", id, err)
-	}
-	m.Node, m.ha = node, true
-	if running {
-		m.haFailed = s.start(&task{}, m) != nil
-	}
-	return nil
-}
-
 // DisableHA ends the error state of a machine for high availability, as ha-manager set --state disabled does.
 func (s *Server) DisableHA(id int) error {
 	s.mu.Lock()
