@@ -84,7 +84,7 @@ func TestUnusableSegmentIsNotRequestedAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec   v1alpha2.NetworkNamespaceSpec
 		reason string
-		mend   func(*env)
+		fix    func(*env)
 	}{
 		"NAM": {namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 26}), "InvalidSpec", func(w *env) {
 			w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.VLANID = 0 })
@@ -114,7 +114,7 @@ func TestUnusableSegmentIsNotRequestedAgain(t *testing.T) {
 					t.Errorf("an event of its own status write has the segment requested again: %+v", again.Status)
 				}
 			}
-			tc.mend(w)
+			tc.fix(w)
 			w.expect(w.get("net"), "Ready", reasonProvisioned)
 		})
 	}

@@ -189,8 +189,8 @@ func TestPaging(t *testing.T) {
 	}
 }
 
-// TestManyClusters lists more clusters than a page has. Without a limit all are listed, also those that a filter selects, or that a key may see:
-// the body has no place to say that it is cut.
+// TestManyClusters lists more clusters than fit on a page. A list without a limit has all of them, with a filter and for a limited key too, because
+// the body cannot say that it is truncated.
 func TestManyClusters(t *testing.T) {
 	t.Parallel()
 	whole, wholeLine := keyLine(t, "whole", "read")

@@ -27,7 +27,7 @@ type Entry interface {
 	Listed() []byte
 }
 
-// multiple is an Entry some of whose attributes have several values, by any of which filters select it.
+// multiple is an Entry with attributes that have several values. A filter selects it by any of them.
 type multiple interface {
 	// Values returns all values of an attribute, or nothing for one that has a single value.
 	Values(name string) []string

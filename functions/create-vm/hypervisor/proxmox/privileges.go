@@ -40,8 +40,8 @@ var storagePrivileges = []struct {
 	{"import", []string{"Datastore.AllocateTemplate", "Datastore.Audit"}},
 }
 
-// folders are the paths below which the privileges are used. Those that do not propagate have no effect there.
-var folders = []string{"/vms", "/sdn/zones/localnetwork"}
+// parentPaths are paths whose privileges are checked on the objects below them, where a privilege that does not propagate is not granted.
+var parentPaths = []string{"/vms", "/sdn/zones/localnetwork"}
 
 // privileges returns the privileges of the user on a path. A value of 0 does not propagate (pve-access-control, API2/AccessControl.pm, permissions).
 func (x api) privileges(ctx context.Context, path string) (map[string]any, error) {
@@ -60,7 +60,7 @@ func (x api) missingPrivileges(ctx context.Context, path string, needed ...strin
 		switch propagates, granted := has[privilege]; {
 		case !granted:
 			missing = append(missing, privilege+" on "+path)
-		case formatValue(propagates) == "0" && slices.Contains(folders, path):
+		case formatValue(propagates) == "0" && slices.Contains(parentPaths, path):
 			missing = append(missing, privilege+" on "+path+" with Propagate")
 		}
 	}
